@@ -1,0 +1,51 @@
+# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED ONLY SERVICE VOLUMES.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+SEEDS ?= 50
+
+.PHONY: help setup demo test check sim bench proto dashboards lock up down logs ps images
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+setup: ## .venv with the locked packages; quick when nothing changed
+	@scripts/setup.sh
+
+demo: setup ## kill a leader under load, read everything back with Spark, compare (INPUT=file, KEEP=1)
+	@$(PY) scripts/demo.py
+
+test: ## everything this machine can run, and what it could not
+	@scripts/test.sh
+
+check: setup ## format, lint, types, import table, generated files
+	@scripts/check.sh
+
+sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
+	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))
+
+bench: setup ## one line a figure (ONLY=B2,B5)
+	@PYTHONPATH=scripts $(PY) -m bench $(if $(ONLY),--only $(ONLY))
+
+proto: setup ## regenerate tidelog.wire from proto/
+	@$(PY) scripts/gen_proto.py
+
+dashboards: setup ## regenerate the Grafana boards
+	@$(PY) scripts/gen_dashboards.py
+
+lock: setup ## write the lock files anew from pyproject.toml
+	@scripts/lock.sh
+
+up: ## the cluster as containers, built and healthy (Grafana where it can be pulled)
+	@scripts/up.sh
+
+down: ## stop and remove the containers (VOLUMES=1 with their data)
+	@scripts/down.sh $(if $(VOLUMES),--volumes)
+
+logs: ## what the containers wrote (SERVICE=broker-1)
+	@docker compose --profile ui logs --tail 200 $(SERVICE)
+
+ps: ## the containers and their health
+	@docker compose --profile ui ps --all
+
+images: ## build the images
+	@scripts/images.sh

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds and starts the Compose cluster and returns when every container serves. Grafana is added where its image is
+# there or can be pulled, and is otherwise left out.
+#
+#   scripts/up.sh [--help] [options and services for `docker compose up`]
+#
+#   TIDELOG_PULL_SECONDS   how long pulling Grafana may take (default 300)
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lib/docker.sh
+. "$here/lib/docker.sh"
+cd "$here/.."
+
+grafana_image() { docker compose --profile ui config --images | grep grafana; }
+
+# Asking for the manifest first keeps the wait short where the registry cannot be reached.
+grafana_available() {
+    local image
+    image=$(grafana_image)
+    docker image inspect "$image" >/dev/null 2>&1 && return
+    timeout 10 docker manifest inspect "$image" >/dev/null 2>&1 || return
+    say "pulling $image"
+    pull_within "$image" "${TIDELOG_PULL_SECONDS:-300}" 2>/dev/null
+}
+
+main() {
+    if [ "${1:-}" = --help ]; then
+        usage
+        return
+    fi
+    need_engine
+    "$here/images.sh"
+    local profile=()
+    if grafana_available; then
+        profile=(--profile ui)
+    else
+        say "without Grafana: its image is not here and Docker Hub cannot be reached (later: make up again)"
+    fi
+    docker compose "${profile[@]}" up -d --wait "$@" || {
+        docker compose "${profile[@]}" ps --all
+        fail "not every container serves; 'make logs' shows why"
+    }
+    docker compose "${profile[@]}" ps --format 'table {{.Service}}\t{{.Status}}\t{{.Ports}}'
+}
+
+main "$@"

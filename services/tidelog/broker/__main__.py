@@ -1,0 +1,40 @@
+"""`python -m tidelog.broker`: one broker process, set by TIDELOG_* variables and a TOML file."""
+
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.broker.app import Broker
+from tidelog.config import BrokerSettings, load
+from tidelog.runtime import logs, process
+from tidelog.runtime.loop import settle_memory
+from tidelog.runtime.metrics import BrokerMetrics, serve_metrics
+from tidelog.runtime.real_ports import offload, real_ports
+from tidelog.runtime.tasks import Supervisor
+
+
+async def serve(supervisor: Supervisor) -> None:
+    settings = load(BrokerSettings)
+    logs.configure(f"broker-{settings.broker_id}", settings.log_format, settings.log_level)
+    registry = CollectorRegistry()
+    metrics = BrokerMetrics(registry)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry)
+    answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
+    ports = real_ports(settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync)
+    broker = Broker(settings, ports, supervisor, metrics, offload)
+    try:
+        await broker.start()
+        supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+        settle_memory()
+        await supervisor.wait()
+    finally:
+        await broker.stop()
+
+
+def main() -> None:
+    sys.exit(process.run(serve))
+
+
+if __name__ == "__main__":
+    main()

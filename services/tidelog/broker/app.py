@@ -1,0 +1,258 @@
+"""A broker: builds its parts from settings and ports, starts them in order, stops them in order.
+
+The same class runs in production and in the simulator; only the ports differ.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from importlib.metadata import version
+from typing import Any, Final
+
+from tidelog import topic_config
+from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
+from tidelog.broker.control_service import ControlService
+from tidelog.broker.controller_link import ControllerLink
+from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.follower_session import FollowerSessions
+from tidelog.broker.leader_fetcher import LeaderFetchers
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.produce import ProduceHandler
+from tidelog.broker.registration import Registration
+from tidelog.broker.replica_manager import Offload, ReplicaManager, ReplicaSettings
+from tidelog.broker.service import BrokerService
+from tidelog.broker.snapshots import partition_snapshots
+from tidelog.config import BrokerSettings
+from tidelog.errors import TidelogError
+from tidelog.ids import BrokerId
+from tidelog.ports.bundle import Ports
+from tidelog.ports.net import Server
+from tidelog.runtime.cluster_id import ensure_cluster_id
+from tidelog.runtime.metrics import BrokerMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import LogConfig
+from tidelog.topic_config import TopicConfig
+from tidelog.wire.messages import ConfigEntry, Listener
+from tidelog.wire.znodes import INTACT_SINCE_NOW, BrokerRegistration
+
+_log = logging.getLogger(__name__)
+
+TICK_SHARE: Final = 1 / 20
+"""Of the lag limit: how often lag is judged."""
+
+HIGH_WATERMARK_FLUSH_S: Final = 0.1
+STOP_GRACE_S: Final = 2.0
+SOFTWARE: Final = version("tidelog")
+
+
+def parse_known(entries: tuple[ConfigEntry, ...], defaults: TopicConfig) -> TopicConfig:
+    """A newer controller may send a key that this broker does not know: the others still count."""
+    config = defaults
+    for entry in entries:
+        try:
+            config = topic_config.parse((entry,), config)
+        except TidelogError as error:
+            _log.warning("topic config left out: %s", error)
+    return config
+
+
+class Broker:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        ports: Ports,
+        supervisor: Supervisor,
+        metrics: BrokerMetrics,
+        offload: Offload,
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._supervisor = supervisor
+        self._metrics = metrics
+        self._offload = offload
+        self._servers: list[Server] = []
+        self._stopping = False
+        self._logs: LogStore | None = None
+        self.manager: ReplicaManager | None = None
+        self.registration: Registration | None = None
+        self.metadata = MetadataCache()
+
+    async def start(self) -> None:
+        """Returns when the broker listens and has begun to register; it serves once the controller has spoken."""
+        settings, ports = self._settings, self._ports
+        await ports.meta.start()
+        cluster_id = await ensure_cluster_id(ports.meta, ports.rand, settings.cluster_id)
+        self.metadata.cluster_id = cluster_id
+        logs = self._logs = self._open_logs(cluster_id)
+        manager = self.manager = ReplicaManager(
+            ReplicaSettings(
+                broker_id=settings.broker_id,
+                lag_max_s=settings.replica_lag_time_max_ms / 1000,
+                tick_s=settings.replica_lag_time_max_ms / 1000 * TICK_SHARE,
+                checkpoint_s=settings.high_watermark_checkpoint_interval_ms / 1000,
+            ),
+            ports.clock,
+            logs,
+            self._metrics.replication,
+            self._offload,
+        )
+        link = ControllerLink(ports.meta, ports.net, ports.clock)
+        control = self._control(manager)
+        manager.on_failed = control.disk_failed
+        registration = self.registration = Registration(
+            self._describe,
+            ports.meta,
+            ports.clock,
+            ports.rand,
+            self._spawn,
+            lambda epoch: self._on_registered(epoch, control, fetchers),
+        )
+        plane = AlterIsrControlPlane(
+            settings.broker_id,
+            lambda: registration.broker_epoch,
+            link,
+            manager,
+            ports.clock,
+            ports.rand,
+            settings.request_timeout_ms / 1000,
+        )
+        fetchers = LeaderFetchers(
+            settings.broker_id,
+            ports.net,
+            ports.clock,
+            self.metadata.address_of,
+            self._spawn,
+            self._metrics.replication.received,
+        )
+        manager.connect(fetchers, plane)
+        sessions = FollowerSessions(
+            manager,
+            ports.clock,
+            settings.replica_fetch_chunk_bytes,
+            HIGH_WATERMARK_FLUSH_S,
+            self._metrics.replication.sent,
+        )
+        await self._listen(self._service(manager, sessions, control, link, registration))
+        self._metrics.watch_partitions(
+            lambda: partition_snapshots(manager, settings.broker_id, ports.clock), settings.metrics_partitions_max
+        )
+        self._spawn("controller link", link.run())
+        self._spawn("AlterIsr", plane.run())
+        self._spawn("lag", manager.run_ticks())
+        self._spawn("checkpoints", manager.run_checkpoints())
+        self._spawn("high watermarks", sessions.run_flushes())
+        self._spawn("registration", registration.run())
+
+    def _control(self, manager: ReplicaManager) -> ControlService:
+        defaults = TopicConfig(
+            min_insync_replicas=self._settings.min_insync_replicas,
+            max_message_bytes=self._settings.message_max_bytes,
+        )
+        return ControlService(
+            self._settings.broker_id,
+            lambda: -1 if self.registration is None else self.registration.broker_epoch,
+            manager,
+            self.metadata,
+            lambda entries: parse_known(entries, defaults),
+            manager.remove_strays,
+            manager.live_changed,
+            self._on_ready,
+        )
+
+    def _service(
+        self,
+        manager: ReplicaManager,
+        sessions: FollowerSessions,
+        control: ControlService,
+        link: ControllerLink,
+        registration: Registration,
+    ) -> BrokerService:
+        clock, topics = self._ports.clock, self._metrics.topics
+        refuse_alone = self._settings.acks_without_lease == "refuse"
+        produce = ProduceHandler(
+            manager,
+            clock,
+            # While it stops another leader may be chosen already: what only this one holds would be cut away.
+            lambda: not self._stopping and (not refuse_alone or registration.holds_lease()),
+            topics.produced,
+            topics.rejected,
+            self._metrics.requests,
+        )
+        fetch = FetchHandler(manager, clock, self._settings.fetch_max_bytes, topics.fetched, self._metrics.requests)
+        self._metrics.requests.watch_parked("Fetch", lambda: fetch.waiting)
+        self._metrics.requests.watch_parked("Produce", lambda: produce.waiting)
+        return BrokerService(produce, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock)
+
+    async def _listen(self, service: BrokerService) -> None:
+        for name, address in self._settings.listener_addresses.items():
+            server = await self._ports.net.serve(address, service.routes(name))
+            server.set_serving(False)
+            self._servers.append(server)
+            _log.info("listener %s on %s", name, server.address)
+
+    def _spawn(self, name: str, coro: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._supervisor.start(name, coro)
+
+    def _describe(self) -> BrokerRegistration:
+        assert self._logs is not None
+        return BrokerRegistration(
+            broker_id=BrokerId(self._settings.broker_id),
+            listeners=tuple(
+                Listener(name=name, host=address.host, port=address.port)
+                for name, address in self._settings.advertised_addresses.items()
+            ),
+            rack=self._settings.rack,
+            intact_since=INTACT_SINCE_NOW if self._logs.intact_since is None else self._logs.intact_since,
+            attempt="",
+            software=SOFTWARE,
+            directory_id=self._logs.data_dir.identity.directory_id.hex(),
+        )
+
+    def _on_registered(self, broker_epoch: int, control: ControlService, fetchers: LeaderFetchers) -> None:
+        assert self._logs is not None
+        self._logs.registered(broker_epoch)
+        control.registered_again()
+        fetchers.new_broker_epoch(broker_epoch)
+
+    def _on_ready(self, ready: bool) -> None:
+        for server in self._servers:
+            server.set_serving(ready)
+
+    async def stop(self) -> None:
+        """In order: no more acks=0 and 1, no more requests, the end of the session so that leaders are elected, the files."""
+        self._stopping = True
+        for server in self._servers:
+            server.set_serving(False)
+        if self.registration is not None:
+            self.registration.stop()
+        await self._ports.meta.close()
+        for server in self._servers:
+            await server.stop(STOP_GRACE_S)
+        await self._supervisor.stop()
+        if self._logs is not None:
+            self._close_logs(self._logs)
+
+    def _open_logs(self, cluster_id: str) -> LogStore:
+        """Locks the data directory and recovers every log; what an operator should know goes to the log."""
+        started = self._ports.clock.now()
+        logs = LogStore.open(
+            self._ports.disk,
+            str(self._settings.data_dir),
+            cluster_id=cluster_id,
+            broker_id=self._settings.broker_id,
+            rand=self._ports.rand,
+            config=LogConfig(self._settings.segment_bytes, self._settings.index_interval_bytes),
+            open_files_max=self._settings.max_open_segments,
+        )
+        logs.load()
+        for note in logs.notes:
+            _log.warning("%s", note)
+        self._metrics.log.recovered(self._ports.clock.now() - started)
+        return logs
+
+    def _close_logs(self, logs: LogStore) -> None:
+        high_watermarks = {} if self.manager is None else self.manager.high_watermarks()
+        epoch = -1 if self.registration is None else self.registration.broker_epoch
+        clean = logs.close(high_watermarks, epoch)
+        _log.info("data directory closed %s", "cleanly" if clean else "without the clean-shutdown marker")

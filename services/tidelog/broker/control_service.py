@@ -1,0 +1,159 @@
+"""BrokerControl: fences what the controller sends, then hands it to the replica manager and the metadata cache."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidelog.broker.control_plane.port import Decision, Replicas
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.errors import ErrorCode, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.ports.net import CallContext, Stream
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+
+_log = logging.getLogger(__name__)
+
+ControlRequest = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest
+ParseConfig = Callable[[tuple[m.ConfigEntry, ...]], TopicConfig]
+Strays = Callable[[frozenset[tuple[TopicPartition, bytes]]], None]
+
+
+class ControlService:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        replicas: Replicas,
+        metadata: MetadataCache,
+        parse_config: ParseConfig,
+        remove_strays: Strays,
+        live_changed: Callable[[dict[int, int]], None],
+        on_ready: Callable[[bool], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._replicas = replicas
+        self._metadata = metadata
+        self._parse_config = parse_config
+        self._remove_strays = remove_strays
+        self._live_changed = live_changed
+        self._on_ready = on_ready
+        self._configs: dict[str, TopicConfig] = {}
+        self._told_live: dict[int, int] = {}
+        self._disk_news: list[asyncio.Event] = []
+        """One of each liveness stream."""
+        self.controller_epoch = -1
+        self._has_metadata = False
+        self.ready = False
+        """True once a full LeaderAndIsr of an active controller has been applied in this life."""
+
+    def registered_again(self) -> None:
+        """A new broker epoch: the controller must state everything anew."""
+        self.ready = self._has_metadata = False
+        self._on_ready(False)
+
+    def _fence(self, request: ControlRequest) -> ErrorCode:
+        """F14.2: an older controller, or a command meant for another life of this broker (HOLE-07, HOLE-11).
+
+        Also for a newer one: the controller may see our registration before we hear of it. The full request that begins a
+        life would be forgotten when we do; refused, it comes again.
+        """
+        if self._broker_epoch() < 0 or request.broker_epoch != self._broker_epoch():
+            return ErrorCode.STALE_BROKER_EPOCH
+        if request.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = request.controller_epoch
+        return ErrorCode.NONE
+
+    async def leader_and_isr(self, request: m.LeaderAndIsrRequest, _: CallContext) -> m.LeaderAndIsrResponse:
+        code = self._fence(request)
+        if code is not ErrorCode.NONE:
+            return m.LeaderAndIsrResponse(error_code=code)
+        if not request.full and not self.ready:
+            # The first one after registration must be full: a partial picture would look complete (HOLE-08).
+            return m.LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        self._metadata.set_live(request.live_brokers)
+        for topic in request.topic_states:
+            self._configs[topic.topic] = self._parse_config(topic.configs)
+        default = self._parse_config(())
+        decisions = [Decision(s, self._configs.get(s.topic, default)) for s in request.partition_states]
+        results = self._replicas.become(decisions, self._metadata.live)
+        if request.full:
+            listed = frozenset((TopicPartition(s.topic, s.partition), s.topic_id) for s in request.partition_states)
+            self._remove_strays(listed)
+            self.ready = True
+            self._on_ready(self._has_metadata)
+        return m.LeaderAndIsrResponse(partitions=tuple(results))
+
+    async def stop_replica(self, request: m.StopReplicaRequest, _: CallContext) -> m.StopReplicaResponse:
+        code = self._fence(request)
+        if code is not ErrorCode.NONE:
+            return m.StopReplicaResponse(error_code=code)
+        return m.StopReplicaResponse(
+            partitions=tuple(
+                m.PartitionResult(
+                    topic=p.topic,
+                    partition=p.partition,
+                    error_code=self._replicas.stop(
+                        TopicPartition(p.topic, p.partition), p.topic_id, p.leader_epoch, p.delete_partition
+                    ),
+                )
+                for p in request.partitions
+            )
+        )
+
+    async def update_metadata(self, request: m.UpdateMetadataRequest, _: CallContext) -> m.UpdateMetadataResponse:
+        code = self._fence(request)
+        if code is ErrorCode.NONE:
+            self._metadata.update(request)
+            if request.full:
+                # Only now can a client be told where its partitions are: healthy means that it can be served.
+                self._has_metadata = True
+                self._on_ready(self.ready)
+            if self._metadata.live != self._told_live:
+                self._told_live = self._metadata.live
+                self._live_changed(self._told_live)
+        return m.UpdateMetadataResponse(error_code=code)
+
+    async def liveness(self, stream: Stream[m.LivenessPing, m.LivenessPong], _: CallContext) -> None:
+        """Answers each ping, and tells unasked of a disk that fails. That the stream breaks is the controller's fastest
+        news of our death."""
+        news, writing = asyncio.Event(), asyncio.Lock()
+        self._disk_news.append(news)
+        try:
+            async with asyncio.TaskGroup() as group:
+                teller = group.create_task(self._tell_failures(stream, news, writing))
+                try:
+                    while await stream.read() is not None:
+                        await self._pong(stream, writing)
+                except TransportError:
+                    pass  # the controller is gone, or opens another
+                finally:
+                    teller.cancel()
+        finally:
+            self._disk_news.remove(news)
+
+    def disk_failed(self) -> None:
+        """A partition went offline: nobody but the controller can give it another leader (row 31)."""
+        for news in self._disk_news:
+            news.set()
+
+    async def _tell_failures(
+        self, stream: Stream[m.LivenessPing, m.LivenessPong], news: asyncio.Event, writing: asyncio.Lock
+    ) -> None:
+        try:
+            while True:
+                await news.wait()
+                news.clear()
+                await self._pong(stream, writing)
+        except TransportError:
+            pass  # the reading side sees it too
+
+    async def _pong(self, stream: Stream[m.LivenessPing, m.LivenessPong], writing: asyncio.Lock) -> None:
+        async with writing:
+            await stream.write(
+                m.LivenessPong(
+                    broker_id=self._broker_id, broker_epoch=self._broker_epoch(), failed=self._replicas.failed()
+                )
+            )

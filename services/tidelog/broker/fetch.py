@@ -1,0 +1,228 @@
+"""Reads: Fetch with a long poll up to the high watermark, ListOffsets, OffsetForLeaderEpoch. Knows no gRPC."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.pending import Wakeup
+from tidelog.broker.produce import PARTITIONS_MAX
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
+from tidelog.ports.clock import Clock
+from tidelog.runtime.metrics import Phase, RequestMetrics
+from tidelog.wire import messages as m
+
+API: Final = "Fetch"
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_WAIT_MS: Final = 300_000
+
+
+class FetchHandler:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        clock: Clock,
+        max_bytes: int,
+        on_read: Callable[[str, int], None],
+        requests: RequestMetrics,
+    ) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._on_read = on_read
+        self._requests = requests
+        self.waiting = 0
+
+    async def fetch(self, request: m.FetchRequest) -> m.FetchResponse:
+        fault = self._fault(request)
+        if fault is not None:
+            return m.FetchResponse(results=tuple(_failed_fetch(p, fault, None) for p in request.partitions))
+        deadline = self._clock.now() + request.max_wait_ms / 1000
+        wakeup = Wakeup()
+        watched: list[PartitionHost] = []
+        self.waiting += 1
+        try:
+            while True:
+                began_at = self._clock.now()
+                results, size, final = self._read_all(request)
+                now = self._clock.now()
+                left = deadline - now
+                if final or size >= request.min_bytes or left <= 0:
+                    # The last reading alone: the ones before found nothing, and the wait between them is the caller's.
+                    self._requests.spent(API, Phase.LOCAL, now - began_at)
+                    for result in results:
+                        if result.records:
+                            self._on_read(result.topic, len(result.records))
+                    return m.FetchResponse(results=tuple(results))
+                if not watched:
+                    watched = self._watch(request, wakeup)
+                    continue  # what came between the read and the watch must not be waited for
+                await wakeup.wait(left)
+        finally:
+            self.waiting -= 1
+            for host in watched:
+                host.readers.pop(wakeup, None)
+
+    def _watch(self, request: m.FetchRequest, wakeup: Wakeup) -> list[PartitionHost]:
+        found = [self._manager.find_named(p.topic, p.partition) for p in request.partitions]
+        hosts = [host for host in found if host is not None]
+        for host in hosts:
+            host.readers[wakeup] = None
+        return hosts
+
+    @staticmethod
+    def _fault(request: m.FetchRequest) -> TidelogError | None:
+        code = ErrorCode.INVALID_REQUEST
+        if not 0 <= request.max_wait_ms <= MAX_WAIT_MS:
+            return TidelogError(f"max_wait_ms is {request.max_wait_ms}, allowed are 0 to {MAX_WAIT_MS}", code)
+        if request.min_bytes < 0:
+            return TidelogError(f"min_bytes is {request.min_bytes}, it must not be negative", code)
+        if request.max_bytes <= 0:
+            return TidelogError(f"max_bytes is {request.max_bytes}, it must be at least 1", code)
+        if too_many := _too_many(request.partitions):
+            return too_many
+        if len({(p.topic, p.partition) for p in request.partitions}) != len(request.partitions):
+            return TidelogError("partitions names one partition twice", code)
+        return None
+
+    def _read_all(self, request: m.FetchRequest) -> tuple[list[m.FetchResult], int, bool]:
+        """Results, bytes, and whether there is something that waiting would not change."""
+        results, size, final = [], 0, False
+        room = min(request.max_bytes, self._max_bytes)
+        for part in request.partitions:
+            host = None
+            try:
+                host = self._manager.host(part.topic, part.partition, part.topic_id)
+                result = self._read(host, part, room - size, min_one=size == 0)
+            except TidelogError as error:
+                result = _failed_fetch(part, error, host)
+            final = final or result.error_code is not ErrorCode.NONE or result.diverging_epoch >= 0
+            size += len(result.records)
+            results.append(result)
+        return results, size, final
+
+    def _read(self, host: PartitionHost, part: m.FetchPartition, room: int, min_one: bool) -> m.FetchResult:
+        replica = host.replica
+        replica.check_epoch(part.leader_epoch)
+        if part.max_bytes <= 0:
+            raise TidelogError(f"max_bytes is {part.max_bytes}, it must be at least 1", ErrorCode.INVALID_REQUEST)
+        if part.last_fetched_epoch < NO_EPOCH:
+            raise TidelogError(
+                f"last_fetched_epoch is {part.last_fetched_epoch}, allowed are -1 (none) and epochs from 0",
+                ErrorCode.INVALID_REQUEST,
+            )
+        start, end = host.log.log_start_offset, host.log.log_end_offset
+        if part.last_fetched_epoch >= 0:
+            epoch, epoch_end = host.log.end_offset_for(part.last_fetched_epoch)
+            if epoch != part.last_fetched_epoch or epoch_end < part.offset:
+                return _fetched(host, b"", epoch, epoch_end)
+        if not start <= part.offset <= end:
+            raise TidelogError(
+                f"offset {part.offset} is outside {start}..{end} of {host.tp}", ErrorCode.OFFSET_OUT_OF_RANGE
+            )
+        # Between the high watermark and the log's end nothing may be shown yet (F03.11).
+        records = b""
+        if room > 0 and part.offset < replica.high_watermark:
+            records = host.read(part.offset, min(room, part.max_bytes), replica.high_watermark, min_one)
+        return _fetched(host, records, NO_EPOCH, NO_OFFSET)
+
+    async def list_offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
+        fault = _too_many(request.partitions)
+        return m.ListOffsetsResponse(results=tuple(self._list_offset(p, fault) for p in request.partitions))
+
+    def _list_offset(self, part: m.ListOffsetsPartition, fault: TidelogError | None) -> m.ListOffsetsResult:
+        try:
+            if fault is not None:
+                raise fault
+            host = self._manager.host(part.topic, part.partition)
+            host.replica.check_epoch(part.leader_epoch)
+            if part.timestamp < EARLIEST:
+                raise TidelogError(
+                    f"timestamp is {part.timestamp}, allowed are -2 (earliest), -1 (latest) and milliseconds",
+                    ErrorCode.INVALID_REQUEST,
+                )
+            timestamp, offset = -1, host.replica.high_watermark
+            if part.timestamp == EARLIEST:
+                offset = host.log.log_start_offset
+            elif part.timestamp >= 0:
+                found = host.log.offset_for_timestamp(part.timestamp)
+                # Nothing committed at or after that time: -1, as Kafka answers.
+                committed = found is not None and found.offset < offset
+                timestamp, offset = (found.timestamp, found.offset) if found and committed else (-1, NO_OFFSET)
+        except TidelogError as error:
+            return m.ListOffsetsResult(
+                topic=part.topic,
+                partition=part.partition,
+                error_code=error.code,
+                error_message=error.message,
+                timestamp=-1,
+                offset=NO_OFFSET,
+                leader_epoch=NO_EPOCH,
+            )
+        return m.ListOffsetsResult(
+            topic=part.topic,
+            partition=part.partition,
+            timestamp=timestamp,
+            offset=offset,
+            leader_epoch=host.replica.leader_epoch,
+        )
+
+    async def offset_for_leader_epoch(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
+        fault = _too_many(request.partitions)
+        return m.OffsetForLeaderEpochResponse(results=tuple(self._epoch_end(p, fault) for p in request.partitions))
+
+    def _epoch_end(self, part: m.EpochPartition, fault: TidelogError | None) -> m.EpochEndOffset:
+        try:
+            if fault is not None:
+                raise fault
+            host = self._manager.host(part.topic, part.partition)
+            host.replica.check_epoch(part.current_leader_epoch)
+        except TidelogError as error:
+            return m.EpochEndOffset(
+                topic=part.topic,
+                partition=part.partition,
+                error_code=error.code,
+                leader_epoch=NO_EPOCH,
+                end_offset=NO_OFFSET,
+            )
+        epoch, end = host.log.end_offset_for(part.leader_epoch)
+        return m.EpochEndOffset(topic=part.topic, partition=part.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _too_many(partitions: Sequence[object]) -> TidelogError | None:
+    if len(partitions) <= PARTITIONS_MAX:
+        return None
+    return TidelogError(
+        f"partitions holds {len(partitions)} entries, at most {PARTITIONS_MAX} are allowed", ErrorCode.INVALID_REQUEST
+    )
+
+
+def _fetched(host: PartitionHost, records: bytes, diverging_epoch: int, diverging_end: int) -> m.FetchResult:
+    return m.FetchResult(
+        topic=host.tp.topic,
+        partition=host.tp.partition,
+        high_watermark=host.replica.high_watermark,
+        log_start_offset=host.log.log_start_offset,
+        diverging_epoch=diverging_epoch,
+        diverging_end_offset=diverging_end,
+        leader_id=host.replica.leader,
+        leader_epoch=host.replica.leader_epoch,
+        records=records,
+    )
+
+
+def _failed_fetch(part: m.FetchPartition, error: TidelogError, host: PartitionHost | None) -> m.FetchResult:
+    return m.FetchResult(
+        topic=part.topic,
+        partition=part.partition,
+        error_code=error.code,
+        error_message=error.message,
+        high_watermark=NO_OFFSET if host is None else host.replica.high_watermark,
+        log_start_offset=NO_OFFSET if host is None else host.log.log_start_offset,
+        diverging_epoch=NO_EPOCH,
+        diverging_end_offset=NO_OFFSET,
+        leader_id=NO_LEADER if host is None else host.replica.leader,
+        leader_epoch=NO_EPOCH if host is None else host.replica.leader_epoch,
+    )

@@ -1,0 +1,296 @@
+"""The leader's side of one ReplicaFetch stream: one follower, every partition that it follows here.
+
+At most one unacknowledged chunk: everything that piled up meanwhile goes into the next one, so the stream batches by itself
+(performance 4.3). A high watermark rides on the next chunk of its partition, or goes alone after a pause.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import Stream
+from tidelog.replica import effects as fx
+from tidelog.replica import events as ev
+from tidelog.wire import messages as m
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerSession:
+    def __init__(
+        self,
+        stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse],
+        manager: ReplicaManager,
+        clock: Clock,
+        chunk_bytes: int,
+        on_bytes: Callable[[int], None],
+        on_introduced: Callable[["FollowerSession"], None],
+    ) -> None:
+        self._on_bytes = on_bytes
+        self._on_introduced = on_introduced
+        self._stream = stream
+        self._manager = manager
+        self._clock = clock
+        self._chunk_bytes = chunk_bytes
+        self._wake = asyncio.Event()
+        self.replica = -1
+        """Of the follower; -1 until it has spoken."""
+        self._broker_epoch = NO_EPOCH
+        self._offsets: dict[TopicPartition, int] = {}
+        self._news: dict[TopicPartition, PartitionHost] = {}
+        """Partitions with something to send, in rotation: taken from the front, put back at the end."""
+        self._high_watermarks: dict[TopicPartition, PartitionHost] = {}
+        self._answers: list[m.ReplicaChunk] = []
+        """Refusals and divergences: they carry no records and go with the next chunk."""
+        self._chunks_sent = 0
+        self._unacked = 0
+
+    # -- what partitions tell (FollowerSink) -------------------------------------------------------------------------
+
+    def news(self, host: PartitionHost) -> None:
+        self._news[host.tp] = host
+        if not self._unacked:
+            self._wake.set()
+
+    def high_watermark_moved(self, host: PartitionHost) -> None:
+        self._high_watermarks[host.tp] = host
+
+    def flush_high_watermarks(self) -> None:
+        """Called from time to time: an idle partition's follower learns the last high watermark too (HL6.06)."""
+        if self._high_watermarks and not self._unacked:
+            self._wake.set()
+
+    # -- the stream --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the stream ends; the caller runs `send` beside it."""
+        try:
+            while (request := await self._stream.read()) is not None:
+                self._on_request(request)
+        finally:
+            self._close()
+
+    def end(self) -> None:
+        """Breaks the stream; `run` and `send` end with it."""
+        self._stream.cancel()
+
+    async def send(self) -> None:
+        """Writes chunks until cancelled or the stream breaks."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._unacked:
+                    continue
+                parts = self._build()
+                if parts:
+                    self._chunks_sent += 1
+                    self._unacked = self._chunks_sent
+                    await self._stream.write(m.ReplicaFetchResponse(chunk=self._chunks_sent, partitions=parts))
+        except TransportError:
+            pass  # the reading side sees it too and closes the session
+
+    def _on_request(self, request: m.ReplicaFetchRequest) -> None:
+        if request.replica_id < 0:
+            raise TidelogError(
+                f"replica_id is {request.replica_id}, it must not be negative", ErrorCode.INVALID_REQUEST
+            )
+        if self.replica < 0:
+            self.replica, self._broker_epoch = request.replica_id, request.broker_epoch
+            self._on_introduced(self)
+        for position in request.partitions:
+            self._on_position(position)
+        if request.acked_chunk and request.acked_chunk == self._unacked:
+            self._unacked = 0
+        if not self._unacked and (self._news or self._answers):
+            self._wake.set()
+
+    def _on_position(self, position: m.ReplicaPosition) -> None:
+        tp = TopicPartition(position.topic, position.partition)
+        if position.leaving:
+            self._forget(tp)
+            host = self._manager.find(tp)
+            # Epochs of an earlier topic of this name say nothing about this one (HOLE-10).
+            if host is not None and position.topic_id == host.topic_id:
+                host.step(ev.FollowerGone(self.replica, self._broker_epoch))
+                host.step(ev.Deposed(position.leader_epoch))
+            return
+        try:
+            host = self._manager.host(position.topic, position.partition, position.topic_id)
+        except TidelogError as error:
+            self._refuse(position, error.code)
+            return
+        found_epoch, found_end = host.log.end_offset_for(position.last_fetched_epoch)
+        effects = host.step(
+            ev.FollowerPosition(
+                replica=self.replica,
+                broker_epoch=self._broker_epoch,
+                leader_epoch=position.leader_epoch,
+                offset=position.offset,
+                last_epoch=position.last_fetched_epoch,
+                found_epoch=found_epoch,
+                found_end=found_end,
+                at=self._clock.now(),
+            )
+        )
+        for effect in effects:
+            match effect:
+                case fx.SendRecords():
+                    self._serve(host, effect.offset, position.error_code)
+                case fx.SendDivergence():
+                    self._forget(tp)
+                    self._answers.append(self._chunk(host, effect.offset, epoch=effect.epoch, end=effect.end))
+                case fx.RefusePosition():
+                    self._refuse(position, effect.code)
+
+    def _serve(self, host: PartitionHost, offset: int, last_result: ErrorCode) -> None:
+        if host.tp not in self._offsets:
+            # Its high watermark may be an old one: of before a restart, or the last one was lost with a stream.
+            self._high_watermarks[host.tp] = host
+        self._offsets[host.tp] = offset
+        host.sinks[self.replica] = self
+        if offset < host.log.log_end_offset and last_result is ErrorCode.NONE:
+            self._news[host.tp] = host
+        elif last_result is not ErrorCode.NONE:
+            _log.warning("follower %d could not append to %s: %s", self.replica, host.tp, last_result.name)
+
+    def _refuse(self, position: m.ReplicaPosition, code: ErrorCode) -> None:
+        self._forget(TopicPartition(position.topic, position.partition))
+        self._answers.append(
+            m.ReplicaChunk(
+                topic=position.topic,
+                partition=position.partition,
+                leader_epoch=position.leader_epoch,
+                error_code=code,
+                high_watermark=NO_OFFSET,
+                log_start_offset=NO_OFFSET,
+                diverging_epoch=NO_EPOCH,
+                diverging_end_offset=NO_OFFSET,
+                offset=position.offset,
+                topic_id=position.topic_id,
+            )
+        )
+
+    def _build(self) -> tuple[m.ReplicaChunk, ...]:
+        parts = self._answers
+        self._answers = []
+        room = self._chunk_bytes
+        sent_any = False
+        for tp in list(self._news):
+            if room <= 0:
+                break
+            host = self._news.pop(tp)
+            offset = self._offset_of(host)
+            if offset is None or offset >= host.log.log_end_offset:
+                continue  # it was stated twice, and the first answer held everything
+            try:
+                records = host.read(offset, room, host.log.log_end_offset, min_one=not sent_any)
+            except TidelogError as error:
+                _log.warning("cannot read %s at %d for follower %d: %s", tp, offset, self.replica, error)
+                continue
+            if not records:
+                self._news[tp] = host  # no room for its next batch: first in the next chunk but for newer ones
+                break
+            room -= len(records)
+            self._on_bytes(len(records))
+            sent_any = True
+            self._high_watermarks.pop(tp, None)
+            parts.append(self._chunk(host, offset, records=records))
+        for host in self._high_watermarks.values():
+            if (offset := self._offset_of(host)) is not None:
+                parts.append(self._chunk(host, offset))
+        self._high_watermarks.clear()
+        return tuple(parts)
+
+    def _offset_of(self, host: PartitionHost) -> int | None:
+        """The position that this follower stated to this leader in its present epoch; None where it has not (HOLE-04)."""
+        serves = host.is_leader and host.sinks.get(self.replica) is self
+        return self._offsets.get(host.tp) if serves else None
+
+    @staticmethod
+    def _chunk(
+        host: PartitionHost, offset: int, records: bytes = b"", epoch: int = NO_EPOCH, end: int = NO_OFFSET
+    ) -> m.ReplicaChunk:
+        return m.ReplicaChunk(
+            topic=host.tp.topic,
+            partition=host.tp.partition,
+            leader_epoch=host.replica.leader_epoch,
+            high_watermark=host.replica.high_watermark,
+            log_start_offset=host.log.log_start_offset,
+            diverging_epoch=epoch,
+            diverging_end_offset=end,
+            offset=offset,
+            topic_id=host.topic_id,
+            records=records,
+        )
+
+    def _forget(self, tp: TopicPartition) -> None:
+        self._offsets.pop(tp, None)
+        self._news.pop(tp, None)
+        self._high_watermarks.pop(tp, None)
+        host = self._manager.find(tp)
+        if host is not None and host.sinks.get(self.replica) is self:
+            del host.sinks[self.replica]
+
+    def _close(self) -> None:
+        for tp in list(self._offsets):
+            host = self._manager.find(tp)
+            if host is not None and host.sinks.get(self.replica) is self:
+                del host.sinks[self.replica]
+                host.step(ev.FollowerGone(self.replica, self._broker_epoch))
+        self._offsets.clear()
+
+
+class FollowerSessions:
+    """Every open session of this broker."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        clock: Clock,
+        chunk_bytes: int,
+        flush_s: float,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self._on_bytes = on_bytes
+        self._manager = manager
+        self._clock = clock
+        self._chunk_bytes = chunk_bytes
+        self._flush_s = flush_s
+        self._sessions: dict[FollowerSession, None] = {}
+
+    async def serve(self, stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse]) -> None:
+        """One stream, to its end."""
+        session = FollowerSession(
+            stream, self._manager, self._clock, self._chunk_bytes, self._on_bytes, self._introduced
+        )
+        self._sessions[session] = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                sender = group.create_task(session.send())
+                try:
+                    await session.run()
+                except TransportError:
+                    pass  # the follower is gone; it opens another stream when it can
+                finally:
+                    sender.cancel()
+        finally:
+            del self._sessions[session]
+
+    def _introduced(self, session: FollowerSession) -> None:
+        """A follower has one stream to a leader. What an older one still says is late, and would take the partitions
+        away from the new one; should the older be the one that spoke last, the follower opens another."""
+        for other in self._sessions:
+            if other is not session and other.replica == session.replica:
+                other.end()
+
+    async def run_flushes(self) -> None:
+        while True:
+            await self._clock.sleep(self._flush_s)
+            for session in list(self._sessions):
+                session.flush_high_watermarks()

@@ -1,0 +1,82 @@
+"""What the controller last told this broker about the whole cluster; what clients are told when they ask."""
+
+from collections.abc import Iterable
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import NO_LEADER, Address, TopicPartition
+from tidelog.names import code_of_unknown
+from tidelog.wire import messages as m
+
+INTERNAL = "INTERNAL"
+"""Name of the listener on which brokers and controllers reach a broker."""
+
+
+class MetadataCache:
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, m.PartitionState]] = {}
+        self._brokers: dict[int, m.LiveBroker] = {}
+        self.cluster_id = ""
+        self.controller_id = -1
+
+    def update(self, request: m.UpdateMetadataRequest) -> None:
+        if request.full:
+            self._topics.clear()
+        for topic in request.deleted_topics:
+            self._topics.pop(topic, None)
+        for state in request.partition_states:
+            self._topics.setdefault(state.topic, {})[state.partition] = state
+        self.controller_id = request.controller_id
+        self.set_live(request.live_brokers)
+
+    def set_live(self, brokers: Iterable[m.LiveBroker]) -> None:
+        """From LeaderAndIsr too: a follower must find its new leader before UpdateMetadata arrives."""
+        self._brokers = {b.broker_id: b for b in brokers}
+
+    @property
+    def live(self) -> dict[int, int]:
+        """Broker id -> broker epoch."""
+        return {b.broker_id: b.broker_epoch for b in self._brokers.values()}
+
+    def leader_of(self, tp: TopicPartition) -> m.PartitionState | None:
+        return self._topics.get(tp.topic, {}).get(tp.partition)
+
+    def address_of(self, broker_id: int, listener: str = INTERNAL) -> Address | None:
+        broker = self._brokers.get(broker_id)
+        found = next((x for x in broker.listeners if x.name == listener), None) if broker is not None else None
+        return None if found is None else Address(found.host, found.port)
+
+    def answer(self, request: m.ClusterMetadataRequest, listener: str) -> m.ClusterMetadataResponse:
+        """Addresses are those of the listener that was asked: a client outside cannot use the inner ones."""
+        # Once each: a name of a few bytes, repeated, would make an answer of gigabytes.
+        names = sorted(self._topics) if request.all_topics else dict.fromkeys(request.topics)
+        return m.ClusterMetadataResponse(
+            coordinator_id=NO_LEADER,
+            brokers_info=tuple(
+                m.BrokerInfo(id=broker_id, host=address.host, port=address.port, rack=self._brokers[broker_id].rack)
+                for broker_id in sorted(self._brokers)
+                if (address := self.address_of(broker_id, listener)) is not None
+            ),
+            cluster_id=self.cluster_id,
+            controller_id=self.controller_id,
+            topics=tuple(self._topic(name) for name in names),
+        )
+
+    def _topic(self, name: str) -> m.TopicMetadata:
+        partitions = self._topics.get(name)
+        if not partitions:
+            return m.TopicMetadata(topic=name, error_code=code_of_unknown(name))
+        return m.TopicMetadata(
+            topic=name,
+            topic_id=next(iter(partitions.values())).topic_id,
+            partitions=tuple(
+                m.PartitionMetadata(
+                    partition=p.partition,
+                    error_code=ErrorCode.NONE if p.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                    leader=p.leader,
+                    leader_epoch=p.leader_epoch,
+                    replicas=p.replicas,
+                    isr=tuple(sorted(x.broker_id for x in p.isr)),
+                )
+                for p in (partitions[i] for i in sorted(partitions))
+            ),
+        )

@@ -1,0 +1,201 @@
+"""One partition on this broker: its log, its replica machine, and what waits on it. It runs effects and decides nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidelog.broker.pending import PendingProduces, Wakeup
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.replica import effects as fx
+from tidelog.replica import events as ev
+from tidelog.replica.partition import PartitionReplica, Role
+from tidelog.runtime.metrics import ReplicationMetrics
+from tidelog.storage.partition_log import Appended, PartitionLog
+from tidelog.topic_config import TopicConfig
+from tidelog.wire.batch import Batches
+
+_log = logging.getLogger(__name__)
+
+
+class FollowerSink(Protocol):
+    """One follower's stream, as the partitions that it follows see it."""
+
+    def news(self, host: "PartitionHost") -> None:
+        """The log grew: send it as soon as the stream is free."""
+        ...
+
+    def high_watermark_moved(self, host: "PartitionHost") -> None:
+        """Rides on the next chunk, or goes alone before long."""
+        ...
+
+
+class Fetchers(Protocol):
+    def follow(self, host: "PartitionHost", leader: int) -> None: ...
+
+    def unfollow(self, host: "PartitionHost", newer_epoch: int) -> None: ...
+
+
+class IsrProposals(Protocol):
+    def propose_isr(self, tp: TopicPartition, topic_id: bytes, proposal: fx.ProposeIsr) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """What all partitions of a broker share."""
+
+    clock: Clock
+    fetchers: Fetchers
+    proposals: IsrProposals
+    metrics: ReplicationMetrics
+    on_offline: Callable[[], None]
+
+
+class PartitionHost:
+    """Single threaded: every method runs to its end on the event loop."""
+
+    __slots__ = (
+        "_context",
+        "assigned",
+        "config",
+        "isr_size",
+        "leader_high_watermark",
+        "log",
+        "offline",
+        "pending",
+        "readers",
+        "replica",
+        "sinks",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        log: PartitionLog,
+        replica: PartitionReplica,
+        context: HostContext,
+    ) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.config = config
+        self.log = log
+        self.replica = replica
+        self.assigned: tuple[int, ...] = ()
+        self.isr_size = 0
+        self.leader_high_watermark = 0
+        """What the leader last told a follower; with the two above, for people who watch."""
+        self.offline: TidelogError | None = None
+        self.pending = PendingProduces()
+        self.readers: dict[Wakeup, None] = {}
+        self.sinks: dict[int, FollowerSink] = {}
+        self._context = context
+
+    @property
+    def is_leader(self) -> bool:
+        return self.replica.role is Role.LEADER
+
+    def append(self, batches: Batches, leader_epoch: int, acks: int) -> Appended:
+        """Appends what a producer sent. Raises before anything is written if it may not be."""
+        self._check_online()
+        self.replica.check_produce(leader_epoch, acks)
+        with self._disk():
+            appended = self.log.append_as_leader(batches, self.replica.leader_epoch)
+            self._sync()
+        self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now()))
+        for sink in self.sinks.values():
+            sink.news(self)
+        return appended
+
+    def wait_committed(self, end: int) -> asyncio.Future[ErrorCode]:
+        """For acks=all. What is committed already resolves at once."""
+        future = self.pending.add(end)
+        self.pending.complete_below(self.replica.high_watermark)
+        return future
+
+    def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
+        self._check_online()
+        with self._disk():
+            return self.log.read(offset, max_bytes, end, min_one=min_one)
+
+    def step(self, event: ev.Event) -> list[fx.Effect]:
+        """Runs what can be run here; returns the effects that only the caller knows how to run."""
+        return self._run(self.replica.step(event))
+
+    def _run(self, effects: Iterable[fx.Effect]) -> list[fx.Effect]:
+        left: list[fx.Effect] = []
+        for effect in effects:
+            match effect:
+                case fx.AdvanceHighWatermark():
+                    self.pending.complete_below(effect.high_watermark)
+                    for reader in self.readers:
+                        reader.fire()
+                    for sink in self.sinks.values():
+                        sink.high_watermark_moved(self)
+                case fx.ProposeIsr():
+                    self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
+                case fx.StartEpoch():
+                    self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
+                    with self._disk():
+                        self.log.assign_epoch(effect.leader_epoch, effect.start)
+                case fx.StartFetching():
+                    self.sinks.clear()
+                    self._context.fetchers.follow(self, effect.leader)
+                case fx.StopFetching():
+                    self._context.fetchers.unfollow(self, self.replica.leader_epoch)
+                case fx.FailPending():
+                    self.pending.fail(effect.code)
+                    for reader in self.readers:
+                        reader.fire()
+                case fx.TruncateTo():
+                    with self._disk():
+                        before = self.log.log_end_offset
+                        end = self.log.truncate_to(effect.offset)
+                    _log.info("%s truncated from %d to %d", self.tp, before, end)
+                    self._context.metrics.truncated(before - end)
+                    left += self.step(ev.Truncated(end))
+                case _:
+                    left.append(effect)
+        return left
+
+    def append_chunk(self, records: bytes) -> Appended:
+        """What the leader sent, after the machine accepted it."""
+        self._check_online()
+        with self._disk():
+            appended = self.log.append_as_follower(records)
+            self._sync()
+        return appended
+
+    def _sync(self) -> None:
+        """flush=sync: on the device before it counts, here and on every follower. The event loop waits for it, which is the
+        price of the setting: a slow device slows all partitions of this broker."""
+        if self.config.flush == "sync":
+            self.log.flush()
+
+    def take_offline(self, reason: TidelogError) -> None:
+        """This copy is unusable; the process and its other partitions live on (reliability 8.1)."""
+        if self.offline is None:
+            _log.error("partition is offline on this broker: %s", reason, extra={"partition": str(self.tp)})
+            self.offline = reason
+            self._run(self.replica.step(ev.Stopped()))
+            self._context.on_offline()
+
+    def _check_online(self) -> None:
+        if self.offline is not None:
+            raise self.offline
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except TidelogError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.take_offline(error)
+            raise

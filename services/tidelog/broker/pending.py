@@ -1,0 +1,61 @@
+"""Requests parked until the high watermark passes them: each waits on a future of its own, so that one cancelled call
+cancels nobody else's (performance 4.11)."""
+
+import asyncio
+from collections import deque
+
+from tidelog.errors import ErrorCode
+
+
+class PendingProduces:
+    """Produces of one partition waiting for their end to be committed. Ends arrive in ascending order."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, asyncio.Future[ErrorCode]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end: int) -> asyncio.Future[ErrorCode]:
+        """Resolves to NONE when everything below `end` is committed, or to why it will not be."""
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._waiting.append((end, future))
+        return future
+
+    def complete_below(self, high_watermark: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= high_watermark:
+            self._resolve(waiting.popleft()[1], ErrorCode.NONE)
+
+    def fail(self, code: ErrorCode) -> None:
+        while self._waiting:
+            self._resolve(self._waiting.popleft()[1], code)
+
+    @staticmethod
+    def _resolve(future: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+        if not future.done():  # its caller may have given up
+            future.set_result(code)
+
+
+class Wakeup:
+    """One fetch waiting on several partitions."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def fire(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """True if something changed; False when the time is up. Ready for the next wait."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True

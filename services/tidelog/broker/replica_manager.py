@@ -1,0 +1,268 @@
+"""All partitions of this broker: opens and removes their logs, applies the controller's decisions, ticks, checkpoints."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.broker.control_plane.port import ControlPlane, Decision
+from tidelog.broker.partition_host import Fetchers, HostContext, PartitionHost
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, TopicPartition
+from tidelog.names import validate_topic_name
+from tidelog.ports.clock import Clock
+from tidelog.replica import events as ev
+from tidelog.replica.effects import ProposeIsr
+from tidelog.replica.isr import Member
+from tidelog.replica.partition import PartitionReplica
+from tidelog.runtime.metrics import ReplicationMetrics
+from tidelog.storage.log_store import LogStore
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+
+_log = logging.getLogger(__name__)
+
+Offload = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs what waits for the device where it does not stop the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    broker_id: int
+    lag_max_s: float
+    tick_s: float
+    checkpoint_s: float
+
+
+class ReplicaManager:
+    """Implements `control_plane.port.Replicas`."""
+
+    def __init__(
+        self, settings: ReplicaSettings, clock: Clock, logs: LogStore, metrics: ReplicationMetrics, offload: Offload
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._logs = logs
+        self._hosts: dict[TopicPartition, PartitionHost] = {}
+        self._metrics = metrics
+        self._offload = offload
+        self._context: HostContext | None = None
+        self.on_failed: Callable[[], None] = lambda: None
+        """Called when `failed` has grown."""
+        self.live: dict[int, int] = {}
+
+    def connect(self, fetchers: Fetchers, control_plane: ControlPlane) -> None:
+        """Closes the circle of construction: these two need the manager, and it needs them."""
+        self._context = HostContext(self._clock, fetchers, control_plane, self._metrics, lambda: self.on_failed())
+
+    def __iter__(self) -> Iterator[PartitionHost]:
+        return iter(self._hosts.values())
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def find(self, tp: TopicPartition) -> PartitionHost | None:
+        return self._hosts.get(tp)
+
+    def find_named(self, topic: str, partition: int) -> PartitionHost | None:
+        return self._hosts.get(TopicPartition(topic, partition))
+
+    def host(self, topic: str, partition: int, topic_id: bytes = b"") -> PartitionHost:
+        """What a request names; INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (HOLE-10)."""
+        host = self._hosts.get(TopicPartition(topic, partition))
+        if host is None:
+            validate_topic_name(topic)
+            raise TidelogError(
+                f"partition {topic}-{partition} has no replica on broker {self._settings.broker_id}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+        if topic_id and topic_id != host.topic_id:
+            raise TidelogError(
+                f"topic_id {topic_id.hex()} of {topic} is not {host.topic_id.hex()}", ErrorCode.INCONSISTENT_TOPIC_ID
+            )
+        return host
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def become(self, decisions: Sequence[Decision], live: dict[int, int]) -> list[m.PartitionResult]:
+        self.live = live
+        now = self._clock.now()
+        results = []
+        for decision in decisions:
+            state = decision.state
+            try:
+                self._become(decision, live, now)
+                code = ErrorCode.NONE
+            except TidelogError as error:
+                _log.warning("%s-%s: %s", state.topic, state.partition, error)
+                code = error.code
+            results.append(m.PartitionResult(topic=state.topic, partition=state.partition, error_code=code))
+        # One sync for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
+        self._logs.commit_epochs()
+        return results
+
+    def _become(self, decision: Decision, live: dict[int, int], now: float) -> None:
+        state = decision.state
+        tp = TopicPartition(state.topic, state.partition)
+        host = self._hosts.get(tp)
+        if host is not None and host.topic_id != state.topic_id:
+            # The name was deleted and created again while we did not look: the old data are another topic's (HOLE-10).
+            self._remove(host)
+            host = None
+        if host is None:
+            host = self._open(tp, state.topic_id, decision.config)
+        if host.offline is not None:
+            raise host.offline
+        if state.leader_epoch < host.replica.leader_epoch:
+            raise TidelogError(
+                f"leader_epoch {state.leader_epoch} is older than {host.replica.leader_epoch}",
+                ErrorCode.FENCED_LEADER_EPOCH,
+            )
+        host.config, host.assigned, host.isr_size = decision.config, state.replicas, len(state.isr)
+        host.step(
+            ev.LeaderAndIsr(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                isr=frozenset(Member(x.broker_id, x.broker_epoch) for x in state.isr),
+                replicas=state.replicas,
+                min_isr=decision.config.min_insync_replicas,
+                live=live,
+                at=now,
+            )
+        )
+
+    def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
+        assert self._context is not None
+        old = self._logs.get(tp)
+        if old is not None and old.key.topic_id != topic_id:
+            self._logs.delete(tp)
+        log = self._logs.create(tp, topic_id)
+        replica = PartitionReplica(
+            self._settings.broker_id, log.log_end_offset, log.recorded_high_watermark, self._settings.lag_max_s
+        )
+        host = self._hosts[tp] = PartitionHost(tp, topic_id, config, log, replica, self._context)
+        if log.failure is not None:
+            host.take_offline(TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR))
+        return host
+
+    def stop(self, tp: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
+        """StopReplica; a smaller or equal epoch is a late or repeated command (HOLE-09)."""
+        host = self._hosts.get(tp)
+        if host is None:
+            log = self._logs.logs.get(tp)
+            if topic_id and log is not None and topic_id != log.key.topic_id:
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+            return self._delete_log(tp) if delete else ErrorCode.NONE
+        if topic_id and topic_id != host.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if leader_epoch not in (DELETED_TOPIC_EPOCH, NO_EPOCH) and leader_epoch <= host.replica.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if delete:
+            return self._remove(host)
+        host.step(ev.Stopped())
+        return ErrorCode.NONE
+
+    def _remove(self, host: PartitionHost) -> ErrorCode:
+        host.step(ev.Stopped())
+        del self._hosts[host.tp]
+        return self._delete_log(host.tp)
+
+    def _delete_log(self, tp: TopicPartition) -> ErrorCode:
+        """A bad folder must not keep the partitions beside it from their orders."""
+        try:
+            self._logs.delete(tp)
+        except TidelogError as error:
+            _log.error("%s", error)
+            return error.code
+        return ErrorCode.NONE
+
+    def remove_strays(self, listed: frozenset[tuple[TopicPartition, bytes]]) -> None:
+        """After a full LeaderAndIsr: what it does not list was deleted while this broker was away (HOLE-10)."""
+        for host in [h for h in self._hosts.values() if (h.tp, h.topic_id) not in listed]:
+            _log.warning("removing a partition that the controller no longer lists: %s", host.tp)
+            self._remove(host)
+        for tp, log in list(self._logs.logs.items()):
+            if (tp, log.key.topic_id) not in listed:
+                self._delete_log(tp)
+
+    def failed(self) -> tuple[m.PartitionResult, ...]:
+        return tuple(
+            m.PartitionResult(topic=host.tp.topic, partition=host.tp.partition, error_code=host.offline.code)
+            for host in self._hosts.values()
+            if host.offline is not None
+        )
+
+    def isr_answered(
+        self, tp: TopicPartition, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
+    ) -> None:
+        host = self._hosts.get(tp)
+        if host is None:
+            return
+        before = host.replica.isr
+        size_before = len(before.committed.isr) if before is not None else 0
+        host.step(
+            ev.IsrAnswered(
+                proposal=proposal,
+                code=code,
+                leader_epoch=state.leader_epoch if state is not None else NO_EPOCH,
+                partition_epoch=state.current_zk_version if state is not None else NO_EPOCH,
+                isr=frozenset(Member(x.broker_id, x.broker_epoch) for x in state.isr) if state else frozenset(),
+                at=self._clock.now(),
+            )
+        )
+        after = host.replica.isr
+        size_after = len(after.committed.isr) if after is not None else size_before
+        if code is not ErrorCode.NONE:
+            self._metrics.isr_update_failures.inc()
+        elif size_after > size_before:
+            self._metrics.isr_expands.inc()
+        elif size_after < size_before:
+            self._metrics.isr_shrinks.inc()
+
+    def live_changed(self, live: Mapping[int, int]) -> None:
+        self.live = dict(live)
+        now = self._clock.now()
+        for host in self._hosts.values():
+            if host.is_leader:
+                host.step(ev.LiveBrokers(self.live, now))
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    async def run_ticks(self) -> None:
+        """Lag is judged here. A gap between two ticks is our own pause, not the followers' (row 9, COORD-8)."""
+        last = self._clock.now()
+        while True:
+            await self._clock.sleep(self._settings.tick_s)
+            now = self._clock.now()
+            paused = now - last > self._settings.tick_s + self._settings.lag_max_s / 4
+            last = now
+            if paused:
+                _log.warning("this process stood still; lag is measured anew")
+            for host in list(self._hosts.values()):
+                if host.is_leader:
+                    if paused:
+                        host.step(ev.Resumed(now))
+                    host.step(ev.Tick(now))
+
+    async def run_checkpoints(self) -> None:
+        while True:
+            await self._clock.sleep(self._settings.checkpoint_s)
+            try:
+                await self._checkpoint()
+                await self._offload(self._logs.purge)
+            except (TidelogError, OSError) as error:
+                # An older checkpoint is always safe; a full disk must not end the process (reliability 8.1).
+                _log.error("checkpoint failed: %s", error)
+
+    async def _checkpoint(self) -> None:
+        """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08)."""
+        checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
+        failed: OSError | None = None
+        try:
+            await self._offload(checkpoint.run)
+        except OSError as error:
+            failed = error
+        self._logs.end_checkpoint(checkpoint, failed)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {h.tp: h.replica.high_watermark for h in self._hosts.values()}

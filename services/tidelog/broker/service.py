@@ -1,0 +1,122 @@
+"""Which method of which listener calls which handler. A front door: it turns nothing but errors and counts."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from tidelog.broker.control_service import ControlService
+from tidelog.broker.controller_link import ControllerLink
+from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.follower_session import FollowerSessions
+from tidelog.broker.metadata_cache import INTERNAL, MetadataCache
+from tidelog.broker.produce import ProduceHandler
+from tidelog.errors import ErrorCode
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
+from tidelog.runtime.metrics import RequestMetrics
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+ADMIN_METHODS: tuple[Unary[Any, Any], ...] = (
+    s.ADMIN_SERVICE_CREATE_TOPICS,
+    s.ADMIN_SERVICE_DELETE_TOPICS,
+    s.ADMIN_SERVICE_DESCRIBE_TOPICS,
+    s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
+)
+
+FORWARD_TIMEOUT_S = 60.0
+"""When the caller gives no deadline of its own."""
+
+
+class BrokerService:
+    def __init__(
+        self,
+        produce: ProduceHandler,
+        fetch: FetchHandler,
+        sessions: FollowerSessions,
+        control: ControlService,
+        metadata: MetadataCache,
+        link: ControllerLink,
+        metrics: RequestMetrics,
+        clock: Clock,
+    ) -> None:
+        self._produce = produce
+        self._fetch = fetch
+        self._sessions = sessions
+        self._control = control
+        self._metadata = metadata
+        self._link = link
+        self._metrics = metrics
+        self._clock = clock
+
+    def routes(self, listener: str) -> list[Route]:
+        """INTERNAL serves everything; every other listener leaves out what only servers may call (reliability D9)."""
+        routes = [
+            self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, _: self._produce(request)),
+            self._counted(s.REPLICA_SERVICE_FETCH, lambda request, _: self._fetch.fetch(request)),
+            self._counted(s.REPLICA_SERVICE_LIST_OFFSETS, lambda request, _: self._fetch.list_offsets(request)),
+            self._counted(
+                s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH,
+                lambda request, _: self._fetch.offset_for_leader_epoch(request),
+            ),
+            self._counted(s.COORDINATOR_SERVICE_CLUSTER_METADATA, self._cluster_metadata(listener)),
+            *(self._counted(method, self._forward(method)) for method in ADMIN_METHODS),
+        ]
+        if listener == INTERNAL:
+            routes += [
+                Route(s.REPLICA_SERVICE_REPLICA_FETCH, self._replica_fetch),
+                self._counted(s.BROKER_CONTROL_LEADER_AND_ISR, self._control.leader_and_isr),
+                self._counted(s.BROKER_CONTROL_STOP_REPLICA, self._control.stop_replica),
+                self._counted(s.BROKER_CONTROL_UPDATE_METADATA, self._control.update_metadata),
+                Route(s.BROKER_CONTROL_LIVENESS, self._control.liveness),
+            ]
+        return routes
+
+    def _counted(self, method: Unary[Req, Res], handler: Callable[[Req, CallContext], Awaitable[Res]]) -> Route:
+        api = method.path.rpartition("/")[2]
+        clock, metrics = self._clock, self._metrics
+
+        async def handle(request: Req, context: CallContext) -> Res:
+            started = clock.now()
+            response = await handler(request, context)
+            metrics.answered(api, _worst_code(response), clock.now() - started)
+            return response
+
+        return Route(method, handle)
+
+    async def _replica_fetch(
+        self, stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse], _: CallContext
+    ) -> None:
+        await self._sessions.serve(stream)
+
+    def _cluster_metadata(
+        self, listener: str
+    ) -> Callable[[m.ClusterMetadataRequest, CallContext], Awaitable[m.ClusterMetadataResponse]]:
+        async def handle(request: m.ClusterMetadataRequest, _: CallContext) -> m.ClusterMetadataResponse:
+            return self._metadata.answer(request, listener)
+
+        return handle
+
+    def _forward(self, method: Unary[Req, Res]) -> UnaryHandler:
+        """A client needs to know brokers only; the controller's answer comes back as it is."""
+
+        async def handle(request: Req, context: CallContext) -> Res:
+            left = context.remaining_s
+            return await self._link.call(method, request, FORWARD_TIMEOUT_S if left is None else max(0.01, left))
+
+        return handle
+
+
+def _worst_code(response: object) -> ErrorCode:
+    """For counting: the answer's own error, or the first one among its items."""
+    code: ErrorCode = getattr(response, "error_code", ErrorCode.NONE)
+    if code is not ErrorCode.NONE:
+        return code
+    for items in (getattr(response, "results", ()), getattr(response, "topics", ())):
+        for item in items if isinstance(items, tuple) else ():
+            found: ErrorCode = getattr(item, "error_code", ErrorCode.NONE)
+            if found is not ErrorCode.NONE:
+                return found
+    return ErrorCode.NONE

@@ -1,0 +1,1 @@
+"""Faults on purpose, under a load that can be verified afterwards."""

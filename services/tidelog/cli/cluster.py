@@ -1,0 +1,217 @@
+"""`tidelog cluster`: what the controller knows, and whether all is well (rpk's fields)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, ConfigFileOption, Format, FormatOption, PropertyOption
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient
+    from tidelog.wire.messages import DescribeClusterResponse, TopicDescription
+
+app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
+
+_LISTENER = "EXTERNAL"
+
+
+def _admin(connect: common.Connect) -> "AdminClient":
+    from tidelog.client.admin import AdminClient
+
+    settings = connect.settings()
+    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
+
+
+@app.command()
+def describe(
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Describe the cluster: id, active controller, brokers with their addresses, epochs and shares.
+
+    Example: tidelog cluster describe --format json
+    """
+
+    async def main() -> "DescribeClusterResponse":
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            return await admin.describe_cluster()
+
+    c = common.run(main())
+    if output is Format.JSON:
+        common.print_json(_cluster_json(c))
+        return
+    print(f"Cluster ID:        {c.cluster_id}")
+    print(f"Controller:        {c.controller_id} (epoch {c.controller_epoch})")
+    print(f"Topics:            {c.topics}")
+    print(f"Partitions:        {c.partitions}")
+    print(f"Leaderless:        {c.leaderless_partitions}")
+    print(f"Under-replicated:  {c.under_replicated_partitions}")
+    print(f"Under min ISR:     {c.under_min_isr_partitions}")
+    print()
+    rows = [
+        (b.broker.broker_id, *_door(b.broker.listeners), b.broker.rack or "-", b.state, b.leaders, b.replicas)
+        for b in sorted(c.brokers, key=lambda b: b.broker.broker_id)
+    ]
+    common.print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    controller_id: int
+    all_nodes: list[int]
+    nodes_down: list[int]
+    leaderless: list[str]
+    under_replicated: list[str]
+    unreachable: str = ""
+
+    @property
+    def reasons(self) -> list[str]:
+        found = [
+            (self.unreachable != "", self.unreachable),
+            (self.unreachable == "" and self.controller_id < 0, "no active controller"),
+            (bool(self.nodes_down), "nodes down"),
+            (bool(self.leaderless), "leaderless partitions"),
+            (bool(self.under_replicated), "under-replicated partitions"),
+        ]
+        return [reason for is_so, reason in found if is_so]
+
+
+def health_of(cluster: "DescribeClusterResponse", topics: list["TopicDescription"]) -> Health:
+    """A node is down if partitions name it and it is not alive; a suspect is down until it has proved itself."""
+    alive = {b.broker.broker_id for b in cluster.brokers if b.state == "alive"}
+    known = {b.broker.broker_id for b in cluster.brokers} | {
+        r for t in topics for p in t.partitions for r in p.replicas
+    }
+    partitions = [(f"{t.name}/{p.partition}", p) for t in topics for p in t.partitions]
+    return Health(
+        controller_id=cluster.controller_id,
+        all_nodes=sorted(known),
+        nodes_down=sorted(known - alive),
+        leaderless=[name for name, p in partitions if p.leader < 0],
+        under_replicated=[name for name, p in partitions if len(p.isr) < len(p.replicas)],
+    )
+
+
+@app.command()
+def health(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print each change.")] = False,
+    exit_when_healthy: Annotated[
+        bool, typer.Option("--exit-when-healthy", "-e", help="With --watch: end, with 0, once all is well.")
+    ] = False,
+    timeout_ms: Annotated[
+        int | None, typer.Option("--timeout-ms", help="With --watch: give up after this, with 1.", min=1)
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Say whether the cluster is healthy: every node up, every partition led, every ISR full. Exits 1 if it is not.
+
+    Example: tidelog cluster health --watch --exit-when-healthy --timeout-ms 60000
+    """
+    settings = common.connect(bootstrap, config_file, properties).settings()
+
+    async def ask(limit_ms: int) -> Health:
+        from tidelog.client.admin import AdminClient
+        from tidelog.errors import TidelogError, TransportError
+
+        try:
+            async with AdminClient(
+                settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=common.ports()
+            ) as admin:
+                return health_of(await admin.describe_cluster(), await admin.describe_topics())
+        except (TidelogError, TransportError) as error:
+            return Health(-1, [], [], [], [], unreachable=str(error))
+
+    async def main() -> bool:
+        clock = common.ports().clock
+        deadline = clock.now() + timeout_ms / 1000 if timeout_ms is not None else None
+        shown: Health | None = None
+        while True:
+            left_ms = settings.request_timeout_ms
+            if watch:
+                left_ms = min(left_ms, 2000)
+            found = await ask(left_ms)
+            if found != shown:
+                shown = found
+                _print_health(found, output)
+            healthy = not found.reasons
+            if not watch or (healthy and exit_when_healthy):
+                return healthy
+            if deadline is not None and clock.now() >= deadline:
+                return False
+            await clock.sleep(0.5)
+
+    if not common.run(main()):
+        raise typer.Exit(1)
+
+
+def _print_health(h: Health, output: Format) -> None:
+    if output is Format.JSON:
+        common.print_json(
+            {
+                "healthy": not h.reasons,
+                "unhealthyReasons": h.reasons,
+                "controllerId": h.controller_id,
+                "allNodes": h.all_nodes,
+                "nodesDown": h.nodes_down,
+                "leaderlessPartitions": h.leaderless,
+                "underReplicatedPartitions": h.under_replicated,
+            }
+        )
+        return
+    rows: list[tuple[str, Any]] = [
+        ("Healthy:", "true" if not h.reasons else "false"),
+        ("Unhealthy reasons:", _bracketed(h.reasons)),
+        ("Controller ID:", h.controller_id),
+        ("All nodes:", _bracketed(h.all_nodes)),
+        ("Nodes down:", _bracketed(h.nodes_down)),
+        (f"Leaderless partitions ({len(h.leaderless)}):", _bracketed(h.leaderless)),
+        (f"Under-replicated partitions ({len(h.under_replicated)}):", _bracketed(h.under_replicated)),
+    ]
+    width = max(len(label) for label, _ in rows) + 2
+    print("CLUSTER HEALTH OVERVIEW\n=======================")
+    for label, value in rows:
+        print(f"{label.ljust(width)}{value}")
+    print(flush=True)
+
+
+def _bracketed(items: list[Any]) -> str:
+    return f"[{' '.join(map(str, items))}]"
+
+
+def _door(listeners: Any) -> tuple[str, int]:
+    """The listener that clients use."""
+    for listener in sorted(listeners, key=lambda door: door.name != _LISTENER):
+        return listener.host, listener.port
+    return "-", 0
+
+
+def _cluster_json(c: "DescribeClusterResponse") -> dict[str, Any]:
+    return {
+        "clusterId": c.cluster_id,
+        "controllerId": c.controller_id,
+        "controllerEpoch": c.controller_epoch,
+        "topics": c.topics,
+        "partitions": c.partitions,
+        "leaderlessPartitions": c.leaderless_partitions,
+        "underReplicatedPartitions": c.under_replicated_partitions,
+        "underMinIsrPartitions": c.under_min_isr_partitions,
+        "brokers": [
+            {
+                "id": b.broker.broker_id,
+                "epoch": b.broker.broker_epoch,
+                "rack": b.broker.rack,
+                "state": b.state,
+                "leaders": b.leaders,
+                "replicas": b.replicas,
+                "listeners": {door.name: f"{door.host}:{door.port}" for door in b.broker.listeners},
+            }
+            for b in sorted(c.brokers, key=lambda b: b.broker.broker_id)
+        ],
+    }

@@ -1,0 +1,156 @@
+"""What every command shares: connection options, the two output formats, and running a coroutine.
+
+Kept free of heavy imports: `tidelog --help` loads this module and must answer at once.
+"""
+
+import json
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from tidelog.client.connections import ClientPorts
+    from tidelog.cluster.local import LocalCluster
+    from tidelog.config import ClientSettings
+
+T = TypeVar("T")
+
+LOCAL_DIR: Final = Path("data/local")
+"""Where `tidelog local up` puts its cluster; commands find that cluster without a bootstrap option."""
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class CommandError(Exception):
+    """One line for the person at the terminal; the command ends with `exit_code`."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        help="Brokers to start from. Default: TIDELOG_BOOTSTRAP_SERVERS, else the cluster of `tidelog local up` in this "
+        "directory, else localhost:19092.",
+    ),
+]
+ConfigFileOption = Annotated[
+    Path | None, typer.Option("--command-config", metavar="FILE", help="Client settings in a TOML file.")
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--command-property", metavar="KEY=VALUE", help="One client setting; wins over the file."),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for programs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """How to reach the cluster: flag, then property, then TIDELOG_* variable, then file (KIP-1137)."""
+
+    bootstrap: str | None
+    config_file: Path | None
+    properties: Sequence[str]
+
+    def settings(self) -> "ClientSettings":
+        from tidelog.config import ClientSettings, explain, load
+
+        overrides: dict[str, Any] = {key.replace(".", "_"): value for key, value in pairs(self.properties).items()}
+        if self.bootstrap is not None:
+            overrides["bootstrap_servers"] = self.bootstrap
+        settings = load(ClientSettings, config_file=self.config_file, overrides=overrides)
+        source = next(row.source for row in explain(settings) if row.key == "bootstrap_servers")
+        if source == "default" and (local := local_bootstrap()):
+            settings = load(
+                ClientSettings, config_file=self.config_file, overrides={**overrides, "bootstrap_servers": local}
+            )
+        return settings
+
+
+def connect(bootstrap: str | None, config_file: Path | None, properties: Sequence[str] | None) -> Connect:
+    return Connect(bootstrap, config_file, properties or ())
+
+
+def local_bootstrap() -> str:
+    """Brokers of the cluster below this directory, or "" if there is none."""
+    if not (LOCAL_DIR / "cluster.json").exists():
+        return ""
+    from tidelog.cluster.api import bootstrap_servers
+
+    return bootstrap_servers(local_cluster(LOCAL_DIR))
+
+
+def local_cluster(base: Path) -> "LocalCluster":
+    """The cluster whose files are in `base`, if there is one; CommandError when they describe none."""
+    from tidelog.cluster.api import ClusterError
+    from tidelog.cluster.local import LocalCluster
+
+    try:
+        return LocalCluster(base)
+    except ClusterError as error:
+        raise CommandError(f"{base}: {error}") from None
+
+
+def pairs(items: Sequence[str]) -> dict[str, str]:
+    """`key=value` items; CommandError names the one that is not."""
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise CommandError(f"{item!r} is not KEY=VALUE", 2)
+        found[key] = value
+    return found
+
+
+def ports() -> "ClientPorts":
+    """The real ports; tests put brokers in memory here."""
+    from tidelog.client.connections import real_ports
+
+    return real_ports()
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    from tidelog.runtime import loop
+
+    return loop.run(coroutine)
+
+
+def one_topic(argument: str | None, option: str | None) -> str:
+    """A topic is named by position or by --topic."""
+    name = option if option is not None else argument
+    if name is None or (argument is not None and option is not None and argument != option):
+        raise CommandError("name one topic, as an argument or with --topic", 2)
+    return name
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Left-aligned columns two blanks apart, as rpk and kubectl do; no borders, so that awk can read it."""
+    cells = [list(columns), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def note(text: str) -> None:
+    """For the person at the terminal; standard output holds results only."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def options_of(config: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(config.items()))

@@ -1,0 +1,45 @@
+"""`tidelog config`: which settings are in force, and why."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import Format, FormatOption
+
+app = typer.Typer(help="Look at settings.", no_args_is_help=True)
+
+
+class Process(StrEnum):
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    CLIENT = "client"
+
+
+@app.command()
+def show(
+    process: Annotated[Process, typer.Argument(help="Whose settings.")] = Process.CLIENT,
+    config_file: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="TOML file; default: what TIDELOG_CONFIG_FILE names."),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Show every setting of a process as it would start here: its value, and where the value comes from.
+
+    Example: TIDELOG_BROKER_ID=1 tidelog config show broker --config broker.toml
+    """
+    from tidelog.config import BrokerSettings, ClientSettings, ControllerSettings, Settings, explain, load
+
+    kinds: dict[Process, type[Settings]] = {
+        Process.BROKER: BrokerSettings,
+        Process.CONTROLLER: ControllerSettings,
+        Process.CLIENT: ClientSettings,
+    }
+    rows = explain(load(kinds[process], config_file=config_file))
+    if output is Format.JSON:
+        common.print_json([{"key": row.key, "value": row.value, "source": row.source} for row in rows])
+    else:
+        common.print_table(("KEY", "VALUE", "SOURCE"), rows)

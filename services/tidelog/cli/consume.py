@@ -1,0 +1,229 @@
+"""`tidelog consume`: records of a topic, as they are or as JSON lines."""
+
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.records import ConsumerRecord
+
+_FOREVER_S = 3600.0
+
+
+@dataclass(slots=True)
+class Formatter:
+    """kafka-console-consumer's formatter properties."""
+
+    print_key: bool = False
+    print_timestamp: bool = False
+    print_partition: bool = False
+    print_offset: bool = False
+    print_headers: bool = False
+    print_value: bool = True
+    key_separator: bytes = b"\t"
+    line_separator: bytes = b"\n"
+    null_literal: bytes = b"null"
+
+    @classmethod
+    def of(cls, properties: Sequence[str]) -> "Formatter":
+        found = cls()
+        for key, value in common.pairs(properties).items():
+            name = key.replace(".", "_")
+            if name not in cls.__slots__:
+                known = ", ".join(slot.replace("_", ".", 1) for slot in cls.__slots__)
+                raise CommandError(f"--formatter-property {key!r} is not known; known are {known}", 2)
+            if name.startswith("print_"):
+                if value not in ("true", "false"):
+                    raise CommandError(f"--formatter-property {key}={value} is neither true nor false", 2)
+                setattr(found, name, value == "true")
+            else:
+                setattr(
+                    found, name, value.encode().replace(b"\\t", b"\t").replace(b"\\n", b"\n").replace(b"\\0", b"\0")
+                )
+        return found
+
+    def line(self, r: "ConsumerRecord") -> bytes:
+        parts: list[bytes] = []
+        if self.print_timestamp:
+            parts.append(b"%s:%d" % (b"LogAppendTime" if r.timestamp_type else b"CreateTime", r.timestamp_ms))
+        if self.print_partition:
+            parts.append(b"Partition:%d" % r.partition)
+        if self.print_offset:
+            parts.append(b"Offset:%d" % r.offset)
+        if self.print_headers:
+            named = b",".join(k.encode() + b":" + self._bytes(v) for k, v in r.headers)
+            parts.append(named or b"NO_HEADERS")
+        if self.print_key:
+            parts.append(self._bytes(r.key))
+        if self.print_value:
+            parts.append(self._bytes(r.value))
+        return self.key_separator.join(parts) + self.line_separator
+
+    def _bytes(self, data: bytes | None) -> bytes:
+        return self.null_literal if data is None else data
+
+
+def consume(
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-consumer spells it.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. Default: all.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option("--offset", metavar="earliest|latest|N", help="Where to begin; N needs --partition.")
+    ] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --offset earliest.")] = False,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", min=1, help="End after so many.")] = None,
+    timeout_ms: Annotated[
+        int | None, typer.Option("--timeout-ms", min=1, help="End when nothing came for so long.")
+    ] = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Report a damaged batch and go on behind it; exits 1 in the end.")
+    ] = False,
+    formatter_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--formatter-property",
+            metavar="KEY=VALUE",
+            help="print.key, print.timestamp, print.partition, print.offset, print.headers, print.value (true or false), "
+            "key.separator, line.separator, null.literal.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Print records: values as they are, or with --format json one object a line. Ends with a count on standard error.
+
+    Example: tidelog consume events --from-beginning --max-messages 5 --formatter-property print.key=true
+    """
+    topic_name = common.one_topic(name, topic)
+    start = _start(offset, from_beginning, partition)
+    formatter = Formatter.of(formatter_property or ())
+    settings = common.connect(bootstrap, config_file, properties).settings()
+    run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
+
+    async def main() -> None:
+        from tidelog.client.consumer import Consumer
+
+        async with Consumer(
+            settings.bootstrap_servers,
+            auto_offset_reset="error",
+            request_timeout_ms=settings.request_timeout_ms,
+            max_bytes=settings.fetch_max_bytes,
+            client_id=settings.client_id,
+            ports=common.ports(),
+        ) as consumer:
+            tps = [TopicPartition(topic_name, p) for p in partition or ()] or await consumer.partitions_of(topic_name)
+            await _place(consumer, tps, start)
+            await run.until_done(consumer)
+
+    try:
+        common.run(main())
+    finally:
+        sys.stdout.flush()
+        common.note(f"Processed a total of {run.count} messages")
+    if run.damaged:
+        raise typer.Exit(1)
+
+
+class _Run:
+    """One reading; `count` is right however it ends."""
+
+    def __init__(
+        self, formatter: Formatter, output: Format, max_messages: int | None, timeout_ms: int | None, skip_damaged: bool
+    ) -> None:
+        self._formatter = formatter
+        self._output = output
+        self._max = max_messages
+        self._timeout_s = _FOREVER_S if timeout_ms is None else timeout_ms / 1000
+        self._for_ever = timeout_ms is None
+        self._skip_damaged = skip_damaged
+        self.count = 0
+        self.damaged = 0
+
+    async def until_done(self, consumer: "Consumer") -> None:
+        from tidelog.client.errors import BadBatchError
+
+        while self._max is None or self.count < self._max:
+            limit = 500 if self._max is None else min(500, self._max - self.count)
+            try:
+                records = await consumer.poll(limit, self._timeout_s)
+            except BadBatchError as error:
+                if not self._skip_damaged:
+                    raise
+                self.damaged += 1
+                common.note(f"tidelog: {error.message}")
+                consumer.seek(error.partition, error.next_offset)
+                continue
+            if not records and not self._for_ever:
+                return
+            self._write(records)
+
+    def _write(self, records: "Sequence[ConsumerRecord]") -> None:
+        line = self._formatter.line if self._output is Format.TEXT else _json_line
+        sys.stdout.buffer.write(b"".join(map(line, records)))
+        sys.stdout.buffer.flush()
+        self.count += len(records)
+
+
+async def _place(consumer: "Consumer", tps: list[TopicPartition], start: str | int) -> None:
+    await consumer.assign(tps)
+    if isinstance(start, int):
+        for tp in tps:
+            consumer.seek(tp, start)
+    elif start == "earliest":
+        await consumer.seek_to_beginning()
+    else:
+        await consumer.seek_to_end()
+
+
+def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int:
+    if offset is None:
+        return "earliest" if from_beginning else "latest"
+    if from_beginning and offset != "earliest":
+        raise CommandError("--from-beginning and --offset exclude each other", 2)
+    if offset in ("earliest", "latest"):
+        return offset
+    if not (offset.isascii() and offset.isdigit()):
+        raise CommandError(f"--offset {offset!r} is not earliest, latest or a number from 0 on", 2)
+    if not partition:
+        raise CommandError("--offset with a number needs --partition: offsets count within one partition", 2)
+    if int(offset) >= 2**63:
+        raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
+    return int(offset)
+
+
+def _json_line(r: "ConsumerRecord") -> bytes:
+    found: dict[str, Any] = {
+        "topic": r.topic,
+        "partition": r.partition,
+        "offset": r.offset,
+        "timestamp": r.timestamp_ms,
+        "timestampType": "LogAppendTime" if r.timestamp_type else "CreateTime",
+        **_text_or_base64("key", r.key),
+        **_text_or_base64("value", r.value),
+        "headers": [{"name": k, **_text_or_base64("value", v)} for k, v in r.headers],
+    }
+    return json.dumps(found).encode() + b"\n"
+
+
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
+    """JSON has no bytes: text where they are UTF-8, otherwise base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}

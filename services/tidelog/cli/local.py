@@ -1,0 +1,180 @@
+"""`tidelog local`: a cluster of plain processes on this machine, and faults for its processes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import LOCAL_DIR, CommandError, Format, FormatOption
+
+if TYPE_CHECKING:
+    from tidelog.cluster.local import LocalCluster
+
+app = typer.Typer(help="Run a cluster on this machine, and break it on purpose.", no_args_is_help=True)
+
+DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its files.")]
+ProcessArgument = Annotated[
+    str, typer.Argument(metavar="PROCESS", help="As `tidelog local status` names it: broker-1.")
+]
+
+
+def _cluster(base: Path) -> "LocalCluster":
+    return common.local_cluster(base)
+
+
+@app.command()
+def up(
+    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="One broker for each id.")] = "0,1,2",
+    controllers: Annotated[int, typer.Option("--controllers", min=1, help="One is active, the others stand by.")] = 2,
+    base: DirOption = LOCAL_DIR,
+    timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="How long it may take to serve.")] = 60_000,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Start a cluster and leave it running; one that is there is completed. Returns when every process serves.
+
+    Example: tidelog local up --brokers 0,1,2
+    """
+    from tidelog.cluster.api import ClusterError
+
+    ids, cluster = _parse_ids(brokers), _cluster(base)
+    if output is Format.TEXT:
+        common.note(f"starting ZooKeeper, {controllers} controllers and brokers {brokers} in {base} ...")
+    try:
+        cluster.up(brokers=ids, controllers=controllers, outlive=True, timeout_s=timeout_ms / 1000)
+    except ClusterError as error:
+        raise CommandError(str(error)) from None
+    _print_status(cluster, output)
+    if output is Format.TEXT:
+        from tidelog.cluster.api import bootstrap_servers
+
+        print(f"\nbootstrap servers: {bootstrap_servers(cluster)}")
+
+
+@app.command()
+def down(base: DirOption = LOCAL_DIR) -> None:
+    """End every process of the cluster; its files stay, and `up` starts it again with them.
+
+    Example: tidelog local down
+    """
+    _act(base, lambda cluster: cluster.down())
+
+
+@app.command()
+def status(base: DirOption = LOCAL_DIR, output: FormatOption = Format.TEXT) -> None:
+    """Show every process: state, process id, addresses, directory.
+
+    Example: tidelog local status --format json
+    """
+    _act(base, lambda cluster: _print_status(cluster, output))
+
+
+@app.command()
+def kill(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
+    """SIGKILL a process; `tidelog local start` brings it back.
+
+    Example: tidelog local kill broker-1
+    """
+    _act(base, lambda cluster: cluster.kill(process))
+
+
+@app.command()
+def start(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
+    """Start a process that was killed or stopped.
+
+    Example: tidelog local start broker-1
+    """
+    _act(base, lambda cluster: cluster.start(process))
+
+
+@app.command()
+def stop(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
+    """End a process in order (SIGTERM).
+
+    Example: tidelog local stop broker-1
+    """
+    _act(base, lambda cluster: cluster.stop(process))
+
+
+@app.command()
+def pause(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
+    """SIGSTOP a process: it lives, and does nothing.
+
+    Example: tidelog local pause controller-1
+    """
+    _act(base, lambda cluster: cluster.pause(process))
+
+
+@app.command()
+def resume(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
+    """SIGCONT a process that was paused.
+
+    Example: tidelog local resume controller-1
+    """
+    _act(base, lambda cluster: cluster.resume(process))
+
+
+@app.command()
+def logs(
+    process: ProcessArgument,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1)] = 50,
+    base: DirOption = LOCAL_DIR,
+) -> None:
+    """Print the newest lines that a process wrote.
+
+    Example: tidelog local logs broker-1 -n 20
+    """
+    _act(base, lambda cluster: print(cluster.logs(process, lines).rstrip()))
+
+
+def _act(base: Path, action: Any) -> None:
+    from tidelog.cluster.api import ClusterError
+
+    try:
+        cluster = _cluster(base)
+        cluster.plan  # noqa: B018 - the property says so where there is no cluster
+        action(cluster)
+    except ClusterError as error:
+        raise CommandError(str(error)) from None
+
+
+def _parse_ids(text: str) -> list[int]:
+    try:
+        ids = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise CommandError(f"--brokers {text!r} is not a list of ids like 0,1,2", 2) from None
+    if len(set(ids)) != len(ids) or min(ids) < 0:
+        raise CommandError(f"--brokers {text!r}: each id once, none below 0", 2)
+    return ids
+
+
+def _print_status(cluster: "LocalCluster", output: Format) -> None:
+    rows = cluster.status()
+    if output is Format.JSON:
+        common.print_json(
+            [
+                {
+                    "name": row.name,
+                    "kind": row.kind,
+                    "state": row.state.value,
+                    "pid": row.pid,
+                    "addresses": {name: str(address) for name, address in row.addresses.items()},
+                    "home": row.home,
+                }
+                for row in rows
+            ]
+        )
+        return
+    common.print_table(
+        ("NAME", "STATE", "PID", "ADDRESSES", "HOME"),
+        [
+            (
+                row.name,
+                row.state.value,
+                row.pid if row.pid is not None else "-",
+                " ".join(f"{name}={address}" for name, address in row.addresses.items()),
+                row.home,
+            )
+            for row in rows
+        ],
+    )

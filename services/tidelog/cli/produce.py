@@ -1,0 +1,232 @@
+"""`tidelog produce`: one record a line, from standard input or a file."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.errors import TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.client.producer import Ack, Producer
+
+_REPORTED_MAX = 10
+"""Refusals that are told one by one; more are only counted."""
+
+
+@dataclass(slots=True)
+class Parser:
+    """A line into key, value and headers."""
+
+    key_separator: bytes | None
+    headers_separator: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+    def parse(self, line: bytes) -> tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]:
+        """ValueError says what the line lacks."""
+        headers, key = self.headers, None
+        if self.headers_separator is not None:
+            text, found, line = line.partition(self.headers_separator)
+            if not found:
+                raise ValueError(f"no headers separator {self.headers_separator!r}")
+            headers = [*headers, *map(_header, text.split(b",") if text else [])]
+        if self.key_separator is not None:
+            key, found, line = line.partition(self.key_separator)
+            if not found:
+                raise ValueError(f"no key separator {self.key_separator!r}")
+        return key, line, headers
+
+
+def _header(text: bytes) -> tuple[str, bytes | None]:
+    name, found, value = text.partition(b":")
+    if not found:
+        raise ValueError(f"header {text!r} is not name:value")
+    return name.decode(), value
+
+
+class Tally:
+    """What became of the lines."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.acked = 0
+        self.refused = 0
+        self.failed = 0
+        self.unknown = 0
+
+    def refuse(self, why: object) -> None:
+        self.refused += 1
+        if self.refused <= _REPORTED_MAX:
+            common.note(f"tidelog: line {self.read}: {why}")
+
+    def settle(self, number: int, ack: "Ack") -> None:
+        error = None if ack.cancelled() else ack.exception()
+        if error is None and not ack.cancelled():
+            self.acked += 1
+            return
+        self.failed += 1
+        self.unknown += not getattr(error, "outcome_known", False)
+        if self.failed <= _REPORTED_MAX:
+            common.note(f"tidelog: line {number}: {error}")
+
+    @property
+    def good(self) -> bool:
+        return not self.refused and not self.failed
+
+    def as_json(self) -> dict[str, int]:
+        return {
+            "read": self.read,
+            "acked": self.acked,
+            "refused": self.refused,
+            "failed": self.failed,
+            "outcomeUnknown": self.unknown,
+        }
+
+
+def produce(
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-producer spells it.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Lines of this file instead of the standard input.")
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", help="What is before it in a line is the key; \\t is a tab.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
+    ] = None,
+    headers_separator: Annotated[
+        str | None,
+        typer.Option("--headers-separator", help="What is before it in a line are headers: name:value,name:value."),
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="Instead of choosing one by key.")] = None,
+    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
+    compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    linger_ms: Annotated[float, typer.Option("--linger-ms", min=0, help="How long a batch may wait for more.")] = 5,
+    batch_bytes: Annotated[int, typer.Option("--batch-size", min=1, help="Bytes of a full batch.")] = 65536,
+    record_bytes_max: Annotated[
+        int, typer.Option("--record-bytes-max", min=1, help="A longer line is refused, and the next one goes on.")
+    ] = 1_048_588,
+    timeout_ms: Annotated[
+        int, typer.Option("--delivery-timeout-ms", min=1, help="When a record that nobody takes has failed.")
+    ] = 30_000,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Send lines as records, bytes as they are. Exits 1 if a line was refused or not acknowledged.
+
+    Example: tidelog produce events --file orders.txt --key-separator : --acks all
+    """
+    topic_name = common.one_topic(name, topic)
+    headers: list[tuple[str, bytes | None]] = [(k, v.encode()) for k, v in common.pairs(header or ()).items()]
+    parser = Parser(_separator(key_separator), _separator(headers_separator), headers)
+    settings = common.connect(bootstrap, config_file, properties).settings()
+
+    async def main(stream: BinaryIO, advance: Callable[[int], object]) -> Tally:
+        from tidelog.client.producer import Producer
+
+        async with Producer(
+            settings.bootstrap_servers,
+            acks=acks,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            compression=compression,
+            record_bytes_max=record_bytes_max,
+            request_timeout_ms=settings.request_timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+            max_block_ms=max(timeout_ms, 1),
+            client_id=settings.client_id,
+            ports=common.ports(),
+        ) as producer:
+            await producer.partitions_of(topic_name)  # a topic that does not exist is told before anything is read
+            return await _send_lines(producer, topic_name, partition, stream, parser, record_bytes_max, advance)
+
+    with ExitStack() as open_until_the_end:
+        stream = sys.stdin.buffer if file is None else open_until_the_end.enter_context(file.open("rb"))
+        advance = _progress(open_until_the_end, file)
+        tally = common.run(main(stream, advance))
+    _report(tally, output)
+    if not tally.good:
+        raise typer.Exit(1)
+
+
+async def _send_lines(
+    producer: "Producer",
+    topic: str,
+    partition: int | None,
+    stream: BinaryIO,
+    parser: Parser,
+    line_bytes_max: int,
+    advance: Callable[[int], object],
+) -> Tally:
+    from functools import partial
+
+    from tidelog.cli.lines import LineSplitter, TooLong, chunks_of
+
+    tally = Tally()
+    splitter = LineSplitter(line_bytes_max)
+
+    async def send(line: bytes | TooLong) -> None:
+        tally.read += 1
+        if isinstance(line, TooLong):
+            tally.refuse(f"{line.size_bytes} bytes; record_bytes_max is {line_bytes_max}")
+            return
+        try:
+            key, value, headers = parser.parse(line)
+            ack = await producer.send(topic, value, key, headers, partition)
+        except (TidelogError, ValueError) as error:
+            tally.refuse(error)
+        else:
+            ack.add_done_callback(partial(tally.settle, tally.read))
+
+    async for chunk in chunks_of(stream):
+        for line in splitter.feed(chunk):
+            await send(line)
+        advance(len(chunk))
+    for line in splitter.end():
+        await send(line)
+    await producer.flush()
+    return tally
+
+
+def _separator(text: str | None) -> bytes | None:
+    """As typed in a shell: \\t and \\n stand for what they do in C."""
+    if text is None:
+        return None
+    if not text:
+        raise CommandError("a separator cannot be empty", 2)
+    return text.encode().replace(b"\\t", b"\t").replace(b"\\n", b"\n").replace(b"\\0", b"\0")
+
+
+def _progress(stack: ExitStack, file: Path | None) -> Callable[[int], object]:
+    """A bar for a file on a terminal; nothing where nobody watches."""
+    if file is None or not sys.stderr.isatty():
+        return lambda size: None
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = ("[bold]{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+    task = progress.add_task(file.name, total=os.stat(file).st_size)
+    return lambda size: progress.advance(task, size)
+
+
+def _report(tally: Tally, output: Format) -> None:
+    if output is Format.JSON:
+        common.print_json(tally.as_json())
+        return
+    parts: Sequence[Any] = [f"{tally.acked} records acknowledged"]
+    if tally.refused:
+        parts = [*parts, f"{tally.refused} refused"]
+    if tally.failed:
+        parts = [*parts, f"{tally.failed} failed ({tally.unknown} of them may have been written)"]
+    common.note(", ".join(parts) + ".")

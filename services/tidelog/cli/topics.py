@@ -1,0 +1,318 @@
+"""`tidelog topics`: kafka-topics' flags, columns and filters."""
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient
+    from tidelog.wire.messages import PartitionDescription, TopicDescription
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, as kafka-topics spells it.")]
+_MIN_ISR_KEY = "min.insync.replicas"
+_MIN_ISR_DEFAULT = 2
+
+
+def _admin(connect: common.Connect) -> "AdminClient":
+    from tidelog.client.admin import AdminClient
+
+    settings = connect.settings()
+    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
+
+
+@app.command()
+def create(
+    name: TopicArgument = None,
+    topic: TopicOption = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", help="Default: the cluster's default_partitions.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", help="Default: the cluster's default_replication_factor.")
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,ID:ID",
+            help="Replicas of each partition, the preferred leader first; instead of the two options above.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A topic setting, say flush=sync.")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Create a topic.
+
+    Example: tidelog topics create events --partitions 12 --replication-factor 3 --config min.insync.replicas=2
+    """
+    topic_name = common.one_topic(name, topic)
+    if replica_assignment is not None and (partitions is not None or replication_factor is not None):
+        raise CommandError("--replica-assignment excludes --partitions and --replication-factor", 2)
+    _check_positive("--partitions", partitions)
+    _check_positive("--replication-factor", replication_factor)
+    assignment = _parse_assignment(replica_assignment)
+    configs = common.pairs(config or ())
+
+    async def main() -> dict[str, Any] | None:
+        from tidelog.client.admin import DEFAULT
+        from tidelog.errors import TidelogError
+
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            try:
+                created = await admin.create_topic(
+                    topic_name,
+                    DEFAULT if partitions is None else partitions,
+                    DEFAULT if replication_factor is None else replication_factor,
+                    configs=configs,
+                    assignment=assignment,
+                )
+            except TidelogError as error:
+                if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return None
+                raise
+        return {
+            "topic": topic_name,
+            "topicId": topic_id_text(created.topic_id),
+            "partitions": created.num_partitions,
+            "replicationFactor": created.replication_factor,
+        }
+
+    created = common.run(main())
+    if output is Format.JSON:
+        common.print_json({**(created or {"topic": topic_name}), "created": created is not None})
+    elif created is not None:
+        print(f"Created topic {topic_name}.")
+
+
+@app.command("list")
+def list_(
+    pattern: Annotated[
+        str | None, typer.Option("--topic", help="Only names that match this regular expression.")
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """List the names of topics.
+
+    Example: tidelog topics list --topic 'ev.*'
+    """
+    matches = _compile(pattern)
+
+    async def main() -> list[str]:
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            return await admin.list_topics()
+
+    names = [name for name in common.run(main()) if matches.fullmatch(name)]
+    if output is Format.JSON:
+        common.print_json(names)
+    else:
+        for name in names:
+            print(name)
+
+
+@app.command()
+def describe(
+    name: TopicArgument = None,
+    pattern: Annotated[
+        str | None, typer.Option("--topic", help="A name, or a regular expression; default: all.")
+    ] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a leader.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions that refuse acks=all.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions that one more loss would stop.")
+    ] = False,
+    overrides: Annotated[
+        bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own.")
+    ] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Describe topics: leader, replicas and in-sync replicas of each partition.
+
+    Example: tidelog topics describe events --under-replicated-partitions
+    """
+    wanted = name or pattern
+    matches = _compile(pattern if name is None else re.escape(name))
+
+    async def main() -> list["TopicDescription"]:
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            return await admin.describe_topics()
+
+    found = [t for t in common.run(main()) if t.error_code is ErrorCode.NONE and matches.fullmatch(t.name)]
+    if not found and wanted is not None:
+        raise CommandError(f"topic {wanted!r} does not exist; `tidelog topics list` shows those that do")
+    if overrides:
+        found = [t for t in found if t.configs]
+    tests = [
+        test
+        for test, on in (
+            (_is_under_replicated, under_replicated),
+            (_is_unavailable, unavailable),
+            (_is_under_min_isr, under_min_isr),
+            (_is_at_min_isr, at_min_isr),
+        )
+        if on
+    ]
+    chosen = [(t, [p for p in t.partitions if all(test(t, p) for test in tests)]) for t in found]
+    if tests:
+        chosen = [(t, ps) for t, ps in chosen if ps]
+    if output is Format.JSON:
+        common.print_json([_topic_json(t, ps) for t, ps in chosen])
+        return
+    for t, ps in chosen:
+        if not tests:
+            print(_topic_line(t))
+        if not overrides:
+            for p in ps:
+                print(_partition_line(t, p))
+
+
+@app.command()
+def delete(
+    name: TopicArgument = None,
+    topic: TopicOption = None,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Delete a topic and everything in it.
+
+    Example: tidelog topics delete events
+    """
+    topic_name = common.one_topic(name, topic)
+
+    async def main() -> bool:
+        from tidelog.errors import TidelogError
+
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            try:
+                await admin.delete_topic(topic_name)
+            except TidelogError as error:
+                if if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return False
+                raise
+        return True
+
+    deleted = common.run(main())
+    if output is Format.JSON:
+        common.print_json({"topic": topic_name, "deleted": deleted})
+    elif deleted:
+        print(f"Deleted topic {topic_name}.")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka writes a topic id: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _check_positive(option: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise CommandError(f"{option} is {value}; at least 1 is needed", 2)
+
+
+def _parse_assignment(text: str | None) -> list[list[int]]:
+    if text is None:
+        return []
+    try:
+        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise CommandError(f"--replica-assignment {text!r} is not broker ids like 1:2:3,2:3:1", 2) from None
+
+
+def _compile(pattern: str | None) -> re.Pattern[str]:
+    try:
+        return re.compile(".*" if pattern is None else pattern)
+    except re.error as error:
+        raise CommandError(f"--topic {pattern!r} is no regular expression: {error}", 2) from None
+
+
+def _min_isr(topic: "TopicDescription", p: "PartitionDescription") -> int:
+    configs = {c.key: c.value for c in topic.configs}
+    return min(int(configs.get(_MIN_ISR_KEY, _MIN_ISR_DEFAULT)), len(p.replicas))
+
+
+def _is_under_replicated(topic: "TopicDescription", p: "PartitionDescription") -> bool:
+    return len(p.isr) < len(p.replicas)
+
+
+def _is_unavailable(topic: "TopicDescription", p: "PartitionDescription") -> bool:
+    return p.leader < 0
+
+
+def _is_under_min_isr(topic: "TopicDescription", p: "PartitionDescription") -> bool:
+    return len(p.isr) < _min_isr(topic, p) or p.leader < 0
+
+
+def _is_at_min_isr(topic: "TopicDescription", p: "PartitionDescription") -> bool:
+    return len(p.isr) == _min_isr(topic, p)
+
+
+def _topic_line(topic: "TopicDescription") -> str:
+    replicas = max((len(p.replicas) for p in topic.partitions), default=0)
+    configs = common.options_of({c.key: c.value for c in topic.configs})
+    return (
+        f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}\tPartitionCount: {len(topic.partitions)}"
+        f"\tReplicationFactor: {replicas}\tConfigs: {configs}"
+    )
+
+
+def _partition_line(topic: "TopicDescription", p: "PartitionDescription") -> str:
+    leader = "none" if p.leader < 0 else str(p.leader)
+    return (
+        f"\tTopic: {topic.name}\tPartition: {p.partition}\tLeader: {leader}\tReplicas: {_ids(p.replicas)}"
+        f"\tIsr: {_ids(p.isr)}\tAdding Replicas: \tRemoving Replicas: \tElr: N/A\tLastKnownElr: N/A"
+    )
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _topic_json(topic: "TopicDescription", partitions: Sequence["PartitionDescription"]) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topicId": topic_id_text(topic.topic_id),
+        "partitionCount": len(topic.partitions),
+        "replicationFactor": max((len(p.replicas) for p in topic.partitions), default=0),
+        "configs": {c.key: c.value for c in topic.configs},
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": None if p.leader < 0 else p.leader,
+                "leaderEpoch": p.leader_epoch,
+                "partitionEpoch": p.partition_epoch,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+            }
+            for p in partitions
+        ],
+    }

@@ -1,0 +1,308 @@
+"""Records waiting to be sent: one queue of batches for each partition. Pure; the producer is its shell.
+
+One batch of a partition is in flight at a time and a batch that must be tried again stays at the head of its queue, so
+that retries never reorder records (until producers are idempotent, HOLE-28). Batches for one leader leave together: the
+cost of the log is per message, not per byte (performance 0.1).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tidelog.client.records import Header, Record, decode_batch, encode_batch, new_builder
+from tidelog.ids import BrokerId, TopicPartition
+from tidelog.wire.batch import Codec, read_header
+
+W = TypeVar("W")
+"""Whoever waits for a record: the shell's future, carried and never touched."""
+
+LeaderOf = Callable[[TopicPartition], BrokerId | None]
+
+
+class Batch(Generic[W]):
+    """Records of one partition on their way. `waiters[i]` waits for the record with relative offset `i`."""
+
+    __slots__ = (
+        "builder",
+        "created_at",
+        "encoded",
+        "failures",
+        "maybe_appended",
+        "partition",
+        "size_bytes",
+        "timestamps_ms",
+        "waiters",
+    )
+
+    def __init__(self, partition: TopicPartition, created_at: float, builder: Any) -> None:
+        self.partition = partition
+        self.created_at = created_at
+        self.builder = builder
+        self.encoded: bytes | None = None
+        self.size_bytes = 0
+        self.waiters: list[W] = []
+        self.timestamps_ms: list[int] = []
+        self.failures = 0
+        self.maybe_appended = False
+        """Some attempt ended without a certain "no": the records may be in the log."""
+
+    @property
+    def record_count(self) -> int:
+        if self.builder is None and self.encoded is not None:
+            return read_header(self.encoded).record_count
+        return len(self.waiters)
+
+    def records(self) -> bytes:
+        """The batch as bytes; compressed and sealed at the first call."""
+        if self.encoded is None:
+            self.encoded = bytes(self.builder.build())
+            self.builder = None
+        return self.encoded
+
+
+class _Queue(Generic[W]):
+    __slots__ = ("batches", "in_flight", "not_before")
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch[W]] = deque()
+        self.in_flight: Batch[W] | None = None
+        self.not_before = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drained(Generic[W]):
+    """What may leave now, by leader, and the partitions that have something to send and no known leader."""
+
+    requests: dict[BrokerId, list[Batch[W]]]
+    leaderless: list[TopicPartition]
+
+
+class Accumulator(Generic[W]):
+    def __init__(
+        self, *, batch_bytes: int, linger_s: float, buffer_bytes: int, request_bytes: int, codec: Codec = Codec.NONE
+    ) -> None:
+        self._batch_bytes = batch_bytes
+        self._linger_s = linger_s
+        self._buffer_bytes = buffer_bytes
+        self._request_bytes = request_bytes
+        self._codec = codec
+        self._queues: dict[TopicPartition, _Queue[W]] = {}
+        self._waiting: dict[TopicPartition, _Queue[W]] = {}
+        """Those with something to send and nothing in flight, in the order in which they became so."""
+        self._flushing = 0
+        self.buffered_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self.buffered_bytes >= self._buffer_bytes
+
+    @property
+    def empty(self) -> bool:
+        return not self._queues
+
+    def takes(self, tp: TopicPartition, size_bytes: int) -> bool:
+        """True if a record of that size still goes into the batch that is open there; the sticky partitioner stays then."""
+        queue = self._queues.get(tp)
+        if queue is None or not queue.batches:
+            return False
+        batch = queue.batches[-1]
+        return batch.builder is not None and batch.size_bytes + size_bytes <= self._batch_bytes
+
+    def seal(self, tp: TopicPartition) -> None:
+        """Nothing more goes into the open batch of `tp`, so it need not linger."""
+        queue = self._queues.get(tp)
+        if queue is not None and queue.batches:
+            queue.batches[-1].records()
+
+    def append(
+        self,
+        tp: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header],
+        waiter: W,
+        now: float,
+    ) -> bool:
+        """True if this record opened a new batch. The caller has checked `full` and the record's size."""
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = self._waiting[tp] = _Queue()
+        batches = queue.batches
+        if batches:
+            batch = batches[-1]
+            builder = batch.builder
+            if builder is not None:
+                added = builder.append(len(batch.waiters), timestamp_ms, key, value, headers)
+                if added is not None:
+                    batch.waiters.append(waiter)
+                    batch.timestamps_ms.append(timestamp_ms)
+                    batch.size_bytes += added.size
+                    self.buffered_bytes += added.size
+                    return False
+        builder = new_builder(self._codec, self._batch_bytes)
+        batch = Batch(tp, now, builder)
+        # The first record is taken whatever its size: a batch of one may be larger than `batch_bytes`.
+        builder.append(0, timestamp_ms, key, value, headers)
+        batch.waiters.append(waiter)
+        batch.timestamps_ms.append(timestamp_ms)
+        self._add(queue, batch, builder.size())
+        return True
+
+    def append_encoded(self, tp: TopicPartition, records: bytes, waiter: W, now: float) -> None:
+        """A batch that the caller has made; `waiter` waits for its first record."""
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = self._waiting[tp] = _Queue()
+        batch: Batch[W] = Batch(tp, now, None)
+        batch.encoded = records
+        batch.waiters.append(waiter)
+        batch.timestamps_ms.append(read_header(records).base_timestamp)
+        self._add(queue, batch, len(records))
+
+    def _add(self, queue: _Queue[W], batch: Batch[W], size_bytes: int) -> None:
+        batch.size_bytes = size_bytes
+        self.buffered_bytes += size_bytes
+        queue.batches.append(batch)
+
+    def drain(self, now: float, leader_of: LeaderOf, has_room: Callable[[BrokerId], bool]) -> Drained[W]:
+        """Takes the head batch of every partition that is due, for leaders with room; each is in flight from now on."""
+        requests: dict[BrokerId, list[Batch[W]]] = {}
+        sizes: dict[BrokerId, int] = {}
+        leaderless: list[TopicPartition] = []
+        for tp, queue in list(self._waiting.items()):
+            if not self._due(queue, now):
+                continue
+            leader = leader_of(tp)
+            if leader is None:
+                leaderless.append(tp)
+                continue
+            batch = queue.batches[0]
+            size = sizes.get(leader, 0)
+            if not has_room(leader) or (size and size + batch.size_bytes > self._request_bytes):
+                continue
+            sizes[leader] = size + batch.size_bytes
+            queue.batches.popleft()
+            queue.in_flight = batch
+            del self._waiting[tp]
+            requests.setdefault(leader, []).append(batch)
+        return Drained(requests, leaderless)
+
+    def _due(self, queue: _Queue[W], now: float) -> bool:
+        if now < queue.not_before:
+            return False
+        batch = queue.batches[0]
+        closed = len(queue.batches) > 1 or batch.builder is None
+        return closed or self._flushing > 0 or self.full or now >= batch.created_at + self._linger_s
+
+    def next_at(self, now: float, lifetime_s: float) -> float | None:
+        """When to look again because time passes (linger, a retry's pause, `expire`); None: only an event can help.
+
+        What is due already and did not leave waits for room or for a leader, which are events, or expires.
+        """
+        soonest: float | None = None
+        for queue in self._waiting.values():
+            created_at = queue.batches[0].created_at
+            at = max(queue.not_before, created_at + self._linger_s)
+            if at <= now:
+                at = created_at + lifetime_s
+            if soonest is None or at < soonest:
+                soonest = at
+        return soonest
+
+    def done(self, batch: Batch[W]) -> None:
+        """The batch in flight is acknowledged or given up."""
+        queue = self._queues[batch.partition]
+        assert queue.in_flight is batch
+        queue.in_flight = None
+        queue.not_before = 0.0
+        self.buffered_bytes -= batch.size_bytes
+        self._rejoin(batch.partition, queue)
+
+    def try_again(self, batch: Batch[W], not_before: float) -> None:
+        """The batch in flight goes back to the head of its queue."""
+        queue = self._queues[batch.partition]
+        assert queue.in_flight is batch
+        queue.in_flight = None
+        queue.batches.appendleft(batch)
+        queue.not_before = not_before
+        self._rejoin(batch.partition, queue)
+
+    def replace(self, batch: Batch[W], parts: Iterable[Batch[W]]) -> None:
+        """The batch in flight was too large for the log: its parts take its place, in order."""
+        queue = self._queues[batch.partition]
+        assert queue.in_flight is batch
+        queue.in_flight = None
+        self.buffered_bytes -= batch.size_bytes
+        for part in reversed(list(parts)):
+            queue.batches.appendleft(part)
+            self.buffered_bytes += part.size_bytes
+        self._rejoin(batch.partition, queue)
+
+    def waiting(self) -> list[TopicPartition]:
+        return list(self._waiting)
+
+    def pausing(self, now: float) -> bool:
+        """True while a failed batch waits for its next try."""
+        return any(queue.not_before > now for queue in self._waiting.values())
+
+    def hurry(self, tp: TopicPartition) -> None:
+        """A new leader is known: a retry need not wait out its pause."""
+        queue = self._queues.get(tp)
+        if queue is not None:
+            queue.not_before = 0.0
+
+    def expire(self, now: float, lifetime_s: float) -> Iterator[Batch[W]]:
+        """Removes and yields every batch, not in flight, whose time is up.
+
+        The sum is compared as in `next_at`: a difference may round the other way, and whoever waits until then would find
+        nothing to do, for ever where time stands still.
+        """
+        for tp, queue in list(self._waiting.items()):
+            while queue.batches and queue.batches[0].created_at + lifetime_s <= now:
+                batch = queue.batches.popleft()
+                self.buffered_bytes -= batch.size_bytes
+                yield batch
+            self._rejoin(tp, queue)
+
+    def _rejoin(self, tp: TopicPartition, queue: _Queue[W]) -> None:
+        if queue.batches:
+            self._waiting.setdefault(tp, queue)
+        elif queue.in_flight is None:
+            self._waiting.pop(tp, None)
+            del self._queues[tp]
+
+    def batches(self) -> Iterator[Batch[W]]:
+        """Every batch that is here or in flight, those of one partition in order."""
+        for queue in self._queues.values():
+            if queue.in_flight is not None:
+                yield queue.in_flight
+            yield from queue.batches
+
+    def begin_flush(self) -> None:
+        """Until `end_flush`, nothing lingers."""
+        self._flushing += 1
+
+    def end_flush(self) -> None:
+        self._flushing -= 1
+
+
+def halves(batch: Batch[W], codec: Codec) -> list[Batch[W]]:
+    """The records of a batch that the log finds too large, in two batches; only for batches of more than one record."""
+    middle = len(batch.waiters) // 2
+    assert middle, "a single record cannot be split"
+    header = read_header(batch.records())
+    parts: list[Batch[W]] = []
+    records = list(decode_batch(batch.partition, batch.records(), header))
+    for begin, end in ((0, middle), (middle, len(records))):
+        half: Batch[W] = Batch(batch.partition, batch.created_at, None)
+        half.encoded = encode_batch(
+            (Record(r.key, r.value, r.headers, r.timestamp_ms) for r in records[begin:end]), codec
+        )
+        half.waiters = batch.waiters[begin:end]
+        half.timestamps_ms = batch.timestamps_ms[begin:end]
+        half.size_bytes = len(half.encoded)
+        half.maybe_appended = batch.maybe_appended
+        parts.append(half)
+    return parts

@@ -1,0 +1,173 @@
+"""AdminClient: topics and the state of the cluster, through any broker."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, TypeVar
+
+from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.metadata import ClusterMetadata
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import NO_LEADER, Address
+from tidelog.names import validate_topic_name
+from tidelog.ports.net import Unary
+from tidelog.runtime.retry import ADMIN
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+DEFAULT: Final = -1
+"""For partitions and replication factor: what the cluster's settings say."""
+_ANSWER_SLACK_S: Final = 1.0
+_RETRIED: Final = frozenset(
+    {ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
+)
+"""The controller was not reached, so nothing was done: ask again, by another broker."""
+
+
+class AdminClient:
+    """Used as `async with AdminClient("host:port") as admin`. Errors of one topic are TidelogErrors that name it."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[Address],
+        *,
+        request_timeout_ms: int = 15_000,
+        ports: ClientPorts | None = None,
+    ) -> None:
+        self._timeout_ms = request_timeout_ms
+        self._limit_s = request_timeout_ms / 1000
+        self._ports = ports or real_ports()
+        self._connections = Connections(self._ports.net)
+        self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
+
+    async def start(self) -> None:
+        """Returns when a broker has answered; ClusterUnreachable when none does in `request_timeout_ms`."""
+        await self._metadata.refresh(self._metadata.version)
+
+    async def stop(self) -> None:
+        await self._connections.close()
+
+    async def __aenter__(self) -> "AdminClient":
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
+            await self.start()
+            undo.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        *,
+        configs: Mapping[str, str] | None = None,
+        assignment: Sequence[Sequence[int]] = (),
+        validate_only: bool = False,
+    ) -> m.CreatedTopic:
+        """`assignment[p]` are the replicas of partition p, the preferred leader first; it excludes both numbers."""
+        new = m.NewTopic(
+            name=validate_topic_name(name),
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            assignments=tuple(m.PartitionAssignment(partition=p, replicas=tuple(r)) for p, r in enumerate(assignment)),
+            configs=tuple(m.ConfigEntry(key=k, value=v) for k, v in (configs or {}).items()),
+        )
+        (created,) = await self.create_topics([new], validate_only=validate_only)
+        _raise_for(f"topic {name!r}", created.error_code, created.error_message)
+        return created
+
+    async def create_topics(self, topics: Sequence[m.NewTopic], *, validate_only: bool = False) -> list[m.CreatedTopic]:
+        """One answer a topic, in order, each with its own error code."""
+        request = m.CreateTopicsRequest(topics=tuple(topics), timeout_ms=self._timeout_ms, validate_only=validate_only)
+        return list((await self._write(s.ADMIN_SERVICE_CREATE_TOPICS, request)).topics)
+
+    async def delete_topic(self, name: str) -> None:
+        (deleted,) = await self.delete_topics([validate_topic_name(name)])
+        _raise_for(f"topic {name!r}", deleted.error_code, deleted.error_message)
+
+    async def delete_topics(self, names: Sequence[str]) -> list[m.DeletedTopic]:
+        request = m.DeleteTopicsRequest(names=tuple(names), timeout_ms=self._timeout_ms)
+        return list((await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics)
+
+    async def list_topics(self) -> list[str]:
+        return sorted(topic.name for topic in await self.describe_topics())
+
+    async def describe_topics(self, names: Sequence[str] = ()) -> list[m.TopicDescription]:
+        """Those named, or all. An unknown name comes back with UNKNOWN_TOPIC_OR_PARTITION."""
+        answer = await self._read(s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=tuple(names)))
+        return list(answer.topics)
+
+    async def describe_topic(self, name: str) -> m.TopicDescription:
+        (topic,) = await self.describe_topics([validate_topic_name(name)])
+        _raise_for(f"topic {name!r}", topic.error_code, "")
+        return topic
+
+    async def describe_cluster(self) -> m.DescribeClusterResponse:
+        return await self._read(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest())
+
+    async def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
+        """Until every partition of a topic has a leader (and a full ISR); REQUEST_TIMED_OUT names one that has not."""
+        async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, timeout_s):
+            with attempt:
+                topic = await self.describe_topic(name)
+                for p in topic.partitions:
+                    if p.leader == NO_LEADER or (in_sync and set(p.isr) != set(p.replicas)):
+                        raise TidelogError(
+                            f"{name}-{p.partition}: leader {p.leader}, ISR {list(p.isr)} of {list(p.replicas)}",
+                            ErrorCode.REQUEST_TIMED_OUT,
+                        )
+        return topic
+
+    async def _read(self, method: Unary[Req, Res], request: Req) -> Res:
+        async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, self._limit_s):
+            with attempt:
+                answer = await self._metadata.call_any(method, request, self._limit_s + _ANSWER_SLACK_S, self._limit_s)
+                _raise_for(method.path.rpartition("/")[2], _code_of(answer), "")
+        return answer
+
+    async def _write(self, method: Unary[Req, Res], request: Req) -> Res:
+        """Tries again only where nothing was done: after a broker that could not be reached, or reached no controller."""
+        async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, self._limit_s):
+            with attempt:
+                try:
+                    answer = await self._metadata.call_one(method, request, self._limit_s + _ANSWER_SLACK_S)
+                except TransportError as error:
+                    if error.status == "UNAVAILABLE":
+                        raise
+                    raise TidelogError(
+                        f"no answer to {method.path.rpartition('/')[2]} ({error}): it may have been done; "
+                        "look with `tidelog topics list`",
+                        ErrorCode.UNKNOWN_SERVER_ERROR,
+                    ) from error
+                _raise_if_not_reached(answer)
+        return answer
+
+
+def _code_of(answer: object) -> ErrorCode:
+    code = getattr(answer, "error_code", ErrorCode.NONE)
+    assert isinstance(code, ErrorCode)
+    return code
+
+
+def _raise_if_not_reached(answer: object) -> None:
+    for item in getattr(answer, "topics", ()):
+        if item.error_code in _RETRIED:
+            raise TidelogError(item.error_message or f"topic {item.name!r}: {item.error_code.name}", item.error_code)
+
+
+def _raise_for(subject: str, code: ErrorCode, message: str) -> None:
+    if code is ErrorCode.NONE:
+        return
+    said = {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "does not exist",
+        ErrorCode.TOPIC_ALREADY_EXISTS: "already exists",
+        ErrorCode.NOT_CONTROLLER: "no controller is active; wait, or look at the controllers' logs",
+    }.get(code, code.name)
+    if not message:
+        raise TidelogError(f"{subject} {said}", code)
+    raise TidelogError(message if message.startswith("topic ") else f"{subject}: {message}", code)

@@ -1,0 +1,55 @@
+"""The ports that a client needs, and the real ones for entry points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.ids import Address
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import Channel, Net
+from tidelog.ports.rand import Rand
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPorts:
+    clock: Clock
+    net: Net
+    rand: Rand
+
+
+def real_ports() -> ClientPorts:
+    """System clock, gRPC and random numbers. Call it in the process that uses them: gRPC does not survive a fork."""
+    import random
+
+    from tidelog.runtime.clock import SystemClock
+    from tidelog.runtime.rpc_net import GrpcNet
+
+    return ClientPorts(SystemClock(), GrpcNet(), random.Random())
+
+
+def parse_bootstrap(bootstrap: str | Sequence[Address]) -> list[Address]:
+    """`host:port,host:port` or addresses; ValueError names what is wrong."""
+    if isinstance(bootstrap, str):
+        return [Address.parse(part.strip()) for part in bootstrap.split(",") if part.strip()]
+    return list(bootstrap)
+
+
+class Connections:
+    """One channel for each address and purpose, opened at first use."""
+
+    def __init__(self, net: Net) -> None:
+        self._net = net
+        self._channels: dict[tuple[Address, str], Channel] = {}
+
+    def to(self, address: Address, purpose: str) -> Channel:
+        """`purpose` keeps a parked long poll away from metadata calls: see `ports.net.Net.channel`."""
+        key = (address, purpose)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = self._net.channel(address, purpose=purpose)
+        return channel
+
+    async def close(self) -> None:
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            await channel.close()

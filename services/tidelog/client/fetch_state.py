@@ -1,0 +1,237 @@
+"""What a consumer has fetched and still has to fetch, for each assigned partition. Pure; the consumer is its shell."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.records import ConsumerRecord, decode_batch, split_batches
+from tidelog.errors import TidelogError
+from tidelog.ids import NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition
+from tidelog.wire import messages as m
+from tidelog.wire.batch import BatchHeader
+
+RESETS = ("earliest", "latest", "error")
+
+
+class Ask(NamedTuple):
+    """One partition of a Fetch. `seeks` ties the answer to it: a seek in between makes the answer void."""
+
+    tp: TopicPartition
+    offset: int
+    last_fetched_epoch: int
+    seeks: int
+
+
+class _Partition:
+    __slots__ = (
+        "buffer",
+        "buffered_bytes",
+        "decoded",
+        "failures",
+        "fetch_offset",
+        "high_watermark",
+        "in_flight",
+        "last_epoch",
+        "log_start",
+        "not_before",
+        "position",
+        "seeks",
+    )
+
+    def __init__(self) -> None:
+        self.seeks = 0
+        self.in_flight = False
+        self.high_watermark = NO_OFFSET
+        self.log_start = NO_OFFSET
+        self.place(NO_OFFSET)
+
+    def place(self, offset: int) -> None:
+        """Everything begins anew at `offset`; NO_OFFSET: the reset policy has to find one."""
+        self.seeks += 1
+        self.position = offset
+        self.fetch_offset = offset
+        self.last_epoch = NO_EPOCH
+        self.buffer: deque[tuple[BatchHeader, memoryview] | TidelogError] = deque()
+        self.buffered_bytes = 0
+        self.decoded: deque[ConsumerRecord] = deque()
+        self.not_before = 0.0
+        self.failures = 0
+
+    @property
+    def stalled(self) -> bool:
+        """An error waits for the caller, who must seek before anything more is fetched."""
+        return bool(self.buffer) and isinstance(self.buffer[-1], TidelogError)
+
+
+class FetchState:
+    """`reset` says where to go without a position, or with one that left the log: earliest, latest or error."""
+
+    def __init__(self, *, partition_bytes: int, reset: str) -> None:
+        if reset not in RESETS:
+            raise ValueError(f"auto_offset_reset {reset!r} is not one of {', '.join(RESETS)}")
+        self._partition_bytes = partition_bytes
+        self._reset = reset
+        self._partitions: dict[TopicPartition, _Partition] = {}
+
+    @property
+    def assigned(self) -> list[TopicPartition]:
+        return list(self._partitions)
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Replaces the assignment; partitions that stay keep their position."""
+        self._partitions = {tp: self._partitions.get(tp) or _Partition() for tp in tps}
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._partitions[tp].place(offset)
+
+    def position(self, tp: TopicPartition) -> int:
+        """Of the next record to hand out; NO_OFFSET while it is being looked up."""
+        return self._partitions[tp].position
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """As of the last answer; NO_OFFSET before the first."""
+        return self._partitions[tp].high_watermark
+
+    def unplaced(self) -> list[TopicPartition]:
+        """Those that need an offset by the reset policy."""
+        return [tp for tp, p in self._partitions.items() if p.position == NO_OFFSET and not p.stalled]
+
+    def wanted(
+        self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], has_room: Callable[[BrokerId], bool]
+    ) -> tuple[dict[BrokerId, list[Ask]], bool]:
+        """What to ask each leader for now, in flight from here on; and whether some partition has no known leader."""
+        asks: dict[BrokerId, list[Ask]] = {}
+        leaderless = False
+        for tp, p in self._partitions.items():
+            if p.in_flight or p.position == NO_OFFSET or p.stalled or now < p.not_before:
+                continue
+            if p.buffered_bytes >= self._partition_bytes:
+                continue
+            leader = leader_of(tp)
+            if leader is None:
+                leaderless = True
+            elif has_room(leader):
+                p.in_flight = True
+                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks))
+        return asks, leaderless
+
+    def next_at(self, now: float) -> float | None:
+        """When a pause ends; None if only an event can help."""
+        return min((p.not_before for p in self._partitions.values() if p.not_before > now), default=None)
+
+    def _current(self, ask: Ask) -> _Partition | None:
+        """The partition that `ask` was for, no longer in flight; None if a seek or a new assignment made it void."""
+        p = self._partitions.get(ask.tp)
+        if p is None:
+            return None
+        p.in_flight = False
+        return p if p.seeks == ask.seeks else None
+
+    def fetched(self, ask: Ask, result: m.FetchResult) -> None:
+        """A Fetch answered without an error code."""
+        p = self._current(ask)
+        if p is None:
+            return
+        p.failures = 0
+        p.high_watermark = result.high_watermark
+        p.log_start = result.log_start_offset
+        # An answer without records and with an epoch end says that the history before `offset` is not this log's.
+        if result.diverging_end_offset >= 0 and result.diverging_epoch >= 0:
+            self._truncated(p, ask.tp, result.diverging_end_offset)
+            return
+        self._buffer(p, ask, result.records)
+
+    def _buffer(self, p: _Partition, ask: Ask, records: bytes) -> None:
+        try:
+            for header, batch in split_batches(ask.tp, records, ask.offset):
+                p.buffer.append((header, batch))
+                p.buffered_bytes += len(batch)
+                p.fetch_offset = header.end_offset
+                p.last_epoch = header.leader_epoch
+        except BadBatchError as error:
+            p.buffer.append(error)
+
+    def _truncated(self, p: _Partition, tp: TopicPartition, end_offset: int) -> None:
+        if p.position <= end_offset:
+            p.place(p.position)  # only what was fetched ahead is gone; nobody has seen it
+        elif self._reset == "error":
+            p.buffer.append(LogTruncationError(tp, p.position, end_offset))
+        else:
+            p.place(end_offset)
+
+    def out_of_range(self, ask: Ask, result: m.FetchResult) -> None:
+        p = self._current(ask)
+        if p is None:
+            return
+        if self._reset == "error":
+            p.buffer.append(OffsetOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark))
+        else:
+            p.place(NO_OFFSET)
+
+    def broken(self, ask: Ask, error: TidelogError) -> None:
+        """An error that no retry mends: the caller gets it from `take`, after the records before it."""
+        if (p := self._current(ask)) is not None:
+            p.buffer.append(error)
+
+    def fail(self, tp: TopicPartition, error: TidelogError) -> None:
+        """No position could be found for `tp`, or it is gone."""
+        p = self._partitions.get(tp)
+        if p is not None and not p.stalled:
+            p.buffer.append(error)
+
+    def later(self, ask: Ask, pause_s: Callable[[int], float], now: float) -> None:
+        """Try again after the pause that belongs to so many failures in a row."""
+        if (p := self._current(ask)) is not None:
+            p.failures += 1
+            p.not_before = now + pause_s(p.failures)
+
+    def hurry(self) -> None:
+        """New metadata: no pause needs to be waited out."""
+        for p in self._partitions.values():
+            p.not_before = 0.0
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """Up to `records_max` records, in offset order within each partition, and moves the positions behind them.
+
+        Raises what is wrong with a partition only when there is nothing to hand out before it; the position stays put.
+        """
+        out: list[ConsumerRecord] = []
+        for tp in list(self._partitions):
+            p = self._partitions[tp]
+            while len(out) < records_max and (p.decoded or p.buffer):
+                if not p.decoded and not self._decode(tp, p, raising=not out):
+                    break
+                while p.decoded and len(out) < records_max:
+                    out.append(p.decoded.popleft())
+                    p.position = out[-1].offset + 1
+            if len(out) >= records_max:
+                self._rotate(tp)
+                break
+        return out
+
+    def _decode(self, tp: TopicPartition, p: _Partition, *, raising: bool) -> bool:
+        """Moves the head of the buffer into `decoded`; False if it is an error that has to wait."""
+        head = p.buffer[0]
+        if isinstance(head, TidelogError):
+            if raising:
+                raise head
+            return False
+        header, batch = head
+        try:
+            records = [r for r in decode_batch(tp, batch, header) if r.offset >= p.position]
+        except BadBatchError as error:
+            p.buffer.clear()
+            p.buffered_bytes = 0
+            p.buffer.append(error)
+            return self._decode(tp, p, raising=raising)
+        p.buffer.popleft()
+        p.buffered_bytes -= len(batch)
+        p.decoded.extend(records)
+        if not records:
+            p.position = header.end_offset  # a control batch, or compacted away
+        return True
+
+    def _rotate(self, tp: TopicPartition) -> None:
+        """The partition that filled a `take` goes to the end, so that none starves the others."""
+        self._partitions[tp] = self._partitions.pop(tp)

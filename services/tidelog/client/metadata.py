@@ -1,0 +1,140 @@
+"""The client's picture of the cluster, asked for at any broker and kept until an answer shows that it is old."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tidelog.client.connections import ClientPorts, Connections
+from tidelog.client.errors import ClusterUnreachable
+from tidelog.client.snapshot import ClusterSnapshot, Leadership, TopicInfo
+from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
+from tidelog.ids import Address, BrokerId, TopicPartition
+from tidelog.names import validate_topic_name
+from tidelog.ports.net import Unary
+from tidelog.runtime.retry import BOOTSTRAP, METADATA
+from tidelog.wire import messages as m
+from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+_ONE_BROKER_S = 2.0
+"""A broker that is paused must not hold up the round: the next one is asked after this."""
+
+
+class ClusterMetadata:
+    """Bootstrap round robin, cache and refresh. One per client; `snapshot` is replaced, never changed."""
+
+    def __init__(
+        self, ports: ClientPorts, connections: Connections, bootstrap: Sequence[Address], limit_s: float
+    ) -> None:
+        if not bootstrap:
+            raise ValueError("bootstrap is empty: name at least one broker as host:port")
+        self._ports = ports
+        self._connections = connections
+        self._bootstrap = tuple(bootstrap)
+        self._limit_s = limit_s
+        self._turn = ports.rand.randrange(len(bootstrap))
+        self._refreshing = asyncio.Lock()
+        self._wanted: set[str] = set()
+        self.snapshot = ClusterSnapshot()
+        self.version = 0
+        """Counts refreshes; hand it to `refresh` so that callers who saw the same picture cause one request."""
+
+    def leadership(self, tp: TopicPartition) -> Leadership | None:
+        return self.snapshot.leadership(tp)
+
+    def address(self, broker: BrokerId) -> Address:
+        return self.snapshot.brokers[broker]
+
+    def hint(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
+        """Takes over what a refusing broker said of the leader; True if that was news."""
+        before = self.snapshot
+        self.snapshot = before.hinted(tp, leader, leader_epoch)
+        return self.snapshot is not before
+
+    async def topic(self, name: str, limit_s: float | None = None) -> TopicInfo:
+        """Waits for a topic that is just being created; UNKNOWN_TOPIC_OR_PARTITION when it stays unknown.
+
+        INVALID_TOPIC_EXCEPTION at once when no topic may have this name.
+        """
+        known = self.snapshot.topics.get(name)
+        if known is not None:
+            return known
+        validate_topic_name(name)
+        self._wanted.add(name)
+        limit = self._limit_s if limit_s is None else limit_s
+        async for attempt in METADATA.retrying(self._ports.clock, self._ports.rand, limit):
+            with attempt:
+                await self.refresh(self.version)
+                known = self.snapshot.topics.get(name)
+                if known is None:
+                    self._refuse_unknown(name)
+        assert known is not None
+        return known
+
+    def _refuse_unknown(self, name: str) -> None:
+        code = self.snapshot.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise TidelogError(f"topic {name!r} does not exist; create it with `tidelog topics create`", code)
+        raise TidelogError(f"topic {name!r}: {code.name}", code)
+
+    async def refresh(self, seen: int, limit_s: float | None = None) -> None:
+        """Asks again unless somebody already has since `seen`; ClusterUnreachable when no broker answers in time."""
+        # A lock, not a shared future: a caller that is cancelled must not take the others with it.
+        async with self._refreshing:
+            if self.version != seen:
+                return
+            request = m.ClusterMetadataRequest(topics=tuple(sorted(self._wanted)))
+            limit = self._limit_s if limit_s is None else limit_s
+            answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, limit)
+            self.snapshot = self.snapshot.updated(answer)
+            self.version += 1
+
+    async def call_any(self, method: Unary[Req, Res], request: Req, timeout_s: float, limit_s: float) -> Res:
+        """The answer of the first broker that gives one, asked in turn; for reads, which may be repeated at will."""
+        return await self._ask(method, request, timeout_s, limit_s)
+
+    async def call_one(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
+        """One try at the next broker in turn; TransportError when it does not answer."""
+        address = self._round()[0]
+        self._turn += 1
+        return await self._connections.to(address, "admin").call(method, request, timeout_s)
+
+    def forget(self, name: str) -> None:
+        self._wanted.discard(name)
+
+    def _round(self) -> list[Address]:
+        known = [a for _, a in sorted(self.snapshot.brokers.items())] or list(self._bootstrap)
+        turn = self._turn % len(known)
+        return known[turn:] + known[:turn] + [a for a in self._bootstrap if a not in known]
+
+    async def _ask(self, method: Unary[Req, Res], request: Req, timeout_s: float, limit_s: float) -> Res:
+        try:
+            async for attempt in BOOTSTRAP.retrying(self._ports.clock, self._ports.rand, limit_s):
+                with attempt:
+                    return await self._ask_round(method, request, timeout_s)
+        except TransportError as error:
+            asked = ", ".join(str(a) for a in self._round())
+            raise ClusterUnreachable(
+                f"nothing answers at {asked} ({error.status.lower()}): is the cluster up? `tidelog local up` starts one"
+            ) from error
+        raise AssertionError("tenacity ends a loop with an answer or an error")
+
+    async def _ask_round(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
+        last: TransportError | None = None
+        for address in self._round():
+            self._turn += 1
+            try:
+                answer = await self._connections.to(address, "metadata").call(method, request, timeout_s)
+            except TransportError as error:
+                if not is_transient(error):
+                    raise
+                last = error
+                continue
+            if not isinstance(answer, m.ClusterMetadataResponse) or answer.brokers_info:
+                return answer
+            # A broker that has just started answers before it knows anything.
+            last = TransportError("UNAVAILABLE", f"{address} knows no cluster yet")
+        assert last is not None
+        raise last

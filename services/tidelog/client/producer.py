@@ -1,0 +1,397 @@
+"""Producer: sends records to the leaders of their partitions, in batches, and retries what failed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+from tidelog.client.accumulator import Accumulator, Batch, halves
+from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for_sure
+from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.partitioner import next_sticky, partition_for_key
+from tidelog.client.records import Header, codec_of, record_size_max
+from tidelog.client.snapshot import TopicInfo
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
+from tidelog.runtime.retry import METADATA, PRODUCER
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+from tidelog.wire.batch import HEADER_BYTES
+from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
+
+ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
+_ANSWER_SLACK_S: Final = 1.0
+"""A broker parks a produce for the request's timeout; its answer then needs a moment to arrive."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is in the log; offset -1 with acks=0, which waits for no position."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+Ack = asyncio.Future[RecordMetadata]
+
+
+class Producer:
+    """Used as `async with Producer("host:port") as producer`, or with `start` and `stop`, in one event loop.
+
+    Records of one partition are in the log in the order of their `send` calls. A record may be there twice if an answer
+    was lost (HOLE-28). A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[Address],
+        *,
+        acks: int | str = "all",
+        linger_ms: float = 0,
+        batch_bytes: int = 65536,
+        compression: str = "none",
+        buffer_bytes: int = 32 * 1024 * 1024,
+        request_bytes: int = 1024 * 1024,
+        record_bytes_max: int = 1_048_588,
+        max_in_flight: int = 5,
+        request_timeout_ms: int = 15_000,
+        delivery_timeout_ms: int = 120_000,
+        max_block_ms: int = 15_000,
+        client_id: str = "tidelog-producer",
+        ports: ClientPorts | None = None,
+    ) -> None:
+        if str(acks) not in ACKS:
+            raise ValueError(f"acks {acks!r} is not 0, 1 or all")
+        self._acks = ACKS[str(acks)]
+        self._codec = codec_of(compression)
+        self._batch_bytes = batch_bytes
+        self._record_bytes_max = record_bytes_max
+        self._max_in_flight = max_in_flight
+        self._request_timeout_ms = request_timeout_ms
+        self._delivery_timeout_s = delivery_timeout_ms / 1000
+        self._max_block_s = max_block_ms / 1000
+        self._client_id = client_id
+        self._ports = ports or real_ports()
+        self._connections = Connections(self._ports.net)
+        self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._max_block_s)
+        self._accumulator: Accumulator[Ack] = Accumulator(
+            batch_bytes=batch_bytes,
+            linger_s=linger_ms / 1000,
+            buffer_bytes=buffer_bytes,
+            request_bytes=request_bytes,
+            codec=self._codec,
+        )
+        self._supervisor = Supervisor()
+        self._in_flight: Counter[BrokerId] = Counter()
+        self._partitions: dict[str, tuple[TopicInfo, tuple[TopicPartition, ...]]] = {}
+        self._sticky: dict[str, int] = {}
+        self._bytes_since_yield = 0
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._refresh = asyncio.Event()
+        self._running = False
+
+    async def start(self) -> None:
+        """Returns when a broker has answered; ClusterUnreachable when none does within `max_block_ms`."""
+        await self._metadata.refresh(self._metadata.version)
+        self._running = True
+        self._supervisor.start("producer-sender", self._send_batches())
+        self._supervisor.start("producer-metadata", self._refresh_metadata())
+
+    async def __aenter__(self) -> "Producer":
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._connections.close)
+            await self.start()
+            undo.pop_all()
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.stop(flush=kind is None)
+
+    async def stop(self, *, flush: bool = True) -> None:
+        """Sends what is buffered first, unless told not to; whatever is left then fails."""
+        if flush and self._running:
+            await self.flush()
+        self._running = False
+        await self._supervisor.stop()
+        self._fail_rest()
+        await self._connections.close()
+
+    async def flush(self) -> None:
+        """Returns when every record sent before is acknowledged or has failed; their futures say which."""
+        self._accumulator.begin_flush()
+        self._wake.set()
+        try:
+            pending = [ack for batch in self._accumulator.batches() for ack in batch.waiters]
+            if pending:
+                await asyncio.wait(pending)
+        finally:
+            self._accumulator.end_flush()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Ack:
+        """Hands a record over and returns the future of its acknowledgement.
+
+        Waits only for metadata and for room in the buffer, each at most `max_block_ms`. MESSAGE_TOO_LARGE names the limit.
+        """
+        header_list = list(headers)
+        # Also what raises TypeError for anything but bytes, before the accumulator is touched.
+        size = record_size_max(key, value, header_list)
+        if size > self._record_bytes_max:
+            raise TidelogError(
+                f"a record of {size} bytes for topic {topic!r}: record_bytes_max is {self._record_bytes_max}",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+        if timestamp_ms is None:
+            timestamp_ms = self._ports.clock.wall_ms()
+        elif timestamp_ms < 0:
+            raise ValueError(f"timestamp_ms {timestamp_ms} is negative")
+        info = self._metadata.snapshot.topics.get(topic)
+        if info is None:
+            info = await self._metadata.topic(topic)
+        await self._breathe(size)
+        tp = await self._choose(topic, info, key, partition, size)
+        ack: Ack = asyncio.get_running_loop().create_future()
+        if self._accumulator.append(tp, timestamp_ms, key, value, header_list, ack, self._ports.clock.now()):
+            self._wake.set()
+        return ack
+
+    async def produce_encoded(self, topic: str, partition: int, records: bytes) -> Ack:
+        """Sends one batch that the caller has encoded (`records.encode_batch`); the future is that of its first record."""
+        if len(records) < HEADER_BYTES:
+            raise ValueError(f"records: {len(records)} bytes, a batch has at least {HEADER_BYTES}")
+        info = self._metadata.snapshot.topics.get(topic)
+        if info is None:
+            info = await self._metadata.topic(topic)
+        await self._breathe(len(records))
+        tp = await self._choose(topic, info, None, partition, 0)
+        ack: Ack = asyncio.get_running_loop().create_future()
+        self._accumulator.append_encoded(tp, records, ack, self._ports.clock.now())
+        self._wake.set()
+        return ack
+
+    async def partitions_of(self, topic: str) -> int:
+        return len((await self._metadata.topic(topic)).partitions)
+
+    async def _breathe(self, size: int) -> None:
+        """Back-pressure, and a turn for the sender after each batch's worth: a loop of sends would starve it."""
+        if not self._running:
+            raise RuntimeError("the producer is not running: call start() first, and send nothing after stop()")
+        self._bytes_since_yield += size
+        if self._bytes_since_yield >= self._batch_bytes:
+            self._bytes_since_yield = 0
+            await self._ports.clock.sleep(0)
+        if not self._accumulator.full:
+            return
+        try:
+            async with asyncio.timeout(self._max_block_s):
+                while self._accumulator.full:
+                    self._room.clear()
+                    self._wake.set()
+                    await self._room.wait()
+        except TimeoutError:
+            raise TidelogError(
+                f"the buffer ({self._accumulator.buffered_bytes} bytes) stayed full for max_block_ms = "
+                f"{self._max_block_s * 1000:.0f}; the brokers take records more slowly than they are sent",
+                ErrorCode.REQUEST_TIMED_OUT,
+            ) from None
+        if not self._running:
+            raise RuntimeError("the producer was stopped while a send waited for room")
+
+    async def _choose(
+        self, topic: str, info: TopicInfo, key: bytes | None, partition: int | None, size: int
+    ) -> TopicPartition:
+        tps = self._tps(topic, info)
+        if partition is not None:
+            if not 0 <= partition < len(tps):
+                await self._metadata.refresh(self._metadata.version)
+                tps = self._tps(topic, await self._metadata.topic(topic))
+            if not 0 <= partition < len(tps):
+                raise TidelogError(
+                    f"topic {topic!r} has partitions 0 to {len(tps) - 1}, partition {partition} does not exist",
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            return tps[partition]
+        if key is not None:
+            return tps[partition_for_key(key, len(tps))]
+        stuck = self._sticky.get(topic, -1)
+        known = 0 <= stuck < len(tps)
+        if not known or not self._accumulator.takes(tps[stuck], size - HEADER_BYTES):
+            if known:
+                self._accumulator.seal(tps[stuck])
+            stuck = self._sticky[topic] = next_sticky(info.available, len(tps), stuck, self._ports.rand.random())
+        return tps[stuck]
+
+    def _tps(self, topic: str, info: TopicInfo) -> tuple[TopicPartition, ...]:
+        cached = self._partitions.get(topic)
+        if cached is None or cached[0] is not info:
+            tps = tuple(TopicPartition(topic, p) for p in range(len(info.partitions)))
+            cached = self._partitions[topic] = (info, tps)
+        return cached[1]
+
+    # -- background ---------------------------------------------------------------------------------------------------
+
+    async def _send_batches(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                now = self._ports.clock.now()
+                for batch in self._accumulator.expire(now, self._delivery_timeout_s):
+                    self._fail(batch, "delivery_timeout_ms passed before it could be sent", ErrorCode.REQUEST_TIMED_OUT)
+                drained = self._accumulator.drain(now, self._leader_of, self._has_room)
+                for leader, batches in drained.requests.items():
+                    self._in_flight[leader] += 1
+                    self._supervisor.start(f"produce-{leader}", self._produce(leader, batches))
+                if drained.leaderless:
+                    self._refresh.set()
+                await self._until(self._accumulator.next_at(now, self._delivery_timeout_s), now)
+        finally:
+            # Also when a bug ends this task: nobody may wait for ever for a record that nobody will send.
+            self._running = False
+            self._fail_rest()
+
+    async def _until(self, at: float | None, now: float) -> None:
+        if at is None:
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout(max(at - now, 0)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass  # time has passed, which is what was waited for
+
+    def _leader_of(self, tp: TopicPartition) -> BrokerId | None:
+        led = self._metadata.leadership(tp)
+        return None if led is None else led.leader
+
+    def _has_room(self, leader: BrokerId) -> bool:
+        return self._in_flight[leader] < self._max_in_flight
+
+    async def _produce(self, leader: BrokerId, batches: list[Batch[Ack]]) -> None:
+        try:
+            request = m.ProduceRequest(
+                client_id=self._client_id,
+                acks=self._acks,
+                timeout_ms=self._request_timeout_ms,
+                partitions=tuple(self._produce_partition(batch) for batch in batches),
+            )
+            channel = self._connections.to(self._metadata.address(leader), "produce")
+            timeout_s = self._request_timeout_ms / 1000 + _ANSWER_SLACK_S
+            answer = await channel.call(REPLICA_SERVICE_PRODUCE, request, timeout_s)
+        except TransportError as error:
+            self._refresh.set()
+            for batch in batches:
+                self._retry_or_fail(batch, error)
+        else:
+            results = {(r.topic, r.partition): r for r in answer.results}
+            for batch in batches:
+                result = results.get(batch.partition)
+                if result is None:
+                    self._retry_or_fail(batch, TransportError("INTERNAL", f"{batch.partition} is not in the answer"))
+                else:
+                    self._answered(batch, result)
+        finally:
+            self._in_flight[leader] -= 1
+            self._wake.set()
+            self._room.set()
+
+    def _produce_partition(self, batch: Batch[Ack]) -> m.ProducePartition:
+        topic, partition = batch.partition
+        led = self._metadata.leadership(batch.partition)
+        info = self._metadata.snapshot.topics.get(topic)
+        return m.ProducePartition(
+            topic=topic,
+            topic_id=info.topic_id if info else b"",
+            partition=partition,
+            # A request that was given up and arrives late must not be appended after its own retry: the epoch fences it.
+            leader_epoch=led.leader_epoch if led else -1,
+            records=batch.records(),
+        )
+
+    def _answered(self, batch: Batch[Ack], result: m.ProduceResult) -> None:
+        if result.error_code is ErrorCode.NONE:
+            self._succeed(batch, result.base_offset)
+            return
+        error = TidelogError(result.error_message or result.error_code.name, result.error_code)
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.waiters) > 1:
+            self._accumulator.replace(batch, halves(batch, self._codec))
+            return
+        if result.leader_id >= 0 and self._metadata.hint(batch.partition, result.leader_id, result.leader_epoch):
+            batch.failures += 1
+            batch.maybe_appended |= not refused_for_sure(error)
+            self._accumulator.try_again(batch, not_before=0.0)
+            return
+        if error.refresh_metadata:
+            self._refresh.set()
+        self._retry_or_fail(batch, error)
+
+    def _retry_or_fail(self, batch: Batch[Ack], error: TidelogError | TransportError) -> None:
+        batch.failures += 1
+        batch.maybe_appended |= not refused_for_sure(error)
+        now = self._ports.clock.now()
+        if PRODUCER.applies(error):
+            not_before = now + PRODUCER.pause_s(self._ports.rand, batch.failures)
+            if not_before < batch.created_at + self._delivery_timeout_s:
+                self._accumulator.try_again(batch, not_before)
+                return
+        code = error.code if isinstance(error, TidelogError) else ErrorCode.REQUEST_TIMED_OUT
+        self._accumulator.done(batch)
+        self._fail(batch, f"{error} (try {batch.failures})", code)
+
+    def _succeed(self, batch: Batch[Ack], base_offset: int) -> None:
+        self._accumulator.done(batch)
+        topic, partition = batch.partition
+        step = 0 if base_offset == NO_OFFSET else 1
+        offset = base_offset
+        for ack, timestamp_ms in zip(batch.waiters, batch.timestamps_ms, strict=True):
+            if not ack.done():
+                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+            offset += step
+
+    def _fail(self, batch: Batch[Ack], reason: str, code: ErrorCode) -> None:
+        error = DeliveryError(batch.partition, reason, code, outcome_known=not batch.maybe_appended)
+        for ack in batch.waiters:
+            if not ack.done():
+                ack.set_exception(error)
+                ack.exception()  # a sender who does not look at its futures wants no warning from the event loop
+        self._room.set()
+
+    def _fail_rest(self) -> None:
+        for batch in self._accumulator.batches():
+            self._fail(batch, "the producer was stopped", ErrorCode.REQUEST_TIMED_OUT)
+        self._room.set()
+
+    async def _refresh_metadata(self) -> None:
+        """One refresh at a time, at a growing distance while nothing changes; new leaders get their batches at once."""
+        fruitless = 0
+        while True:
+            await self._refresh.wait()
+            self._refresh.clear()
+            before = self._metadata.snapshot
+            try:
+                await self._metadata.refresh(self._metadata.version)
+            except ClusterUnreachable:
+                pass  # each batch reports it when its own time is up
+            news = [
+                tp
+                for tp in self._accumulator.waiting()
+                if self._metadata.leadership(tp) not in (None, before.leadership(tp))
+            ]
+            for tp in news:
+                self._accumulator.hurry(tp)
+            self._wake.set()
+            fruitless = 0 if news else fruitless + 1
+            if fruitless:
+                await self._ports.clock.sleep(METADATA.pause_s(self._ports.rand, fruitless))
+            if self._accumulator.pausing(self._ports.clock.now()):
+                self._refresh.set()  # looking for a new leader costs less than a try at the old one

@@ -1,0 +1,254 @@
+"""Blocking clients for scripts and Spark workers: the asynchronous ones on an event loop in a thread of their own.
+
+Create them in the process that uses them: neither the thread nor gRPC survives a fork.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.client.admin import DEFAULT, AdminClient
+from tidelog.client.consumer import Consumer
+from tidelog.client.offsets import FoundOffset
+from tidelog.client.producer import Ack, Producer, RecordMetadata
+from tidelog.client.records import ConsumerRecord, Header
+from tidelog.errors import TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+
+T = TypeVar("T")
+
+Acked = concurrent.futures.Future[RecordMetadata]
+_UNSENT_MAX = 10_000
+
+
+class _LoopThread:
+    """An event loop in a daemon thread; `call` runs a coroutine there and waits."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if os.getpid() != self._process:
+            coroutine.close()
+        self.check_process()
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    def check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("this client belongs to another process: create it after the fork")
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+async def _make(kind: type[T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
+    return kind(*args, **options)
+
+
+class _Blocking:
+    """Start and stop of the client inside, which is made on its loop: gRPC ties a channel to the loop it is made on."""
+
+    _inner: Any
+
+    def __init__(self, kind: type[Any], bootstrap: str, options: dict[str, Any]) -> None:
+        self._thread = _LoopThread()
+        with ExitStack() as undo:
+            undo.callback(self._thread.close)
+            self._inner = self._thread.call(_make(kind, (bootstrap,), options))
+            self._thread.call(self._inner.__aenter__())
+            undo.pop_all()
+
+    def close(self) -> None:
+        self._thread.check_process()
+        try:
+            self._thread.call(self._inner.stop())
+        finally:
+            self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncAdmin(_Blocking):
+    """`AdminClient`, blocking."""
+
+    _inner: AdminClient
+
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        super().__init__(AdminClient, bootstrap, options)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        configs: Mapping[str, str] | None = None,
+    ) -> m.CreatedTopic:
+        return self._thread.call(self._inner.create_topic(name, partitions, replication_factor, configs=configs))
+
+    def delete_topic(self, name: str) -> None:
+        self._thread.call(self._inner.delete_topic(name))
+
+    def list_topics(self) -> list[str]:
+        return self._thread.call(self._inner.list_topics())
+
+    def describe_topic(self, name: str) -> m.TopicDescription:
+        return self._thread.call(self._inner.describe_topic(name))
+
+    def describe_cluster(self) -> m.DescribeClusterResponse:
+        return self._thread.call(self._inner.describe_cluster())
+
+    def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
+        return self._thread.call(self._inner.wait_until_led(name, in_sync=in_sync, timeout_s=timeout_s))
+
+
+class SyncConsumer(_Blocking):
+    """`Consumer`, blocking."""
+
+    _inner: Consumer
+
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        super().__init__(Consumer, bootstrap, options)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._thread.call(self._inner.assign(partitions))
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return self._thread.call(self._inner.partitions_of(topic))
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._thread.call(_called(self._inner.seek, tp, offset))
+
+    def position(self, tp: TopicPartition) -> int:
+        return self._thread.call(self._inner.position(tp))
+
+    def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._thread.call(self._inner.beginning_offsets(tps))
+
+    def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._thread.call(self._inner.end_offsets(tps))
+
+    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        return self._thread.call(self._inner.offsets_for_times(times_ms))
+
+    def poll(self, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumerRecord]:
+        return self._thread.call(self._inner.poll(max_records, timeout_s))
+
+    def fetch_batches(self, topic: str, partition: int, start: int, end: int) -> Iterator[bytes]:
+        """See `Consumer.fetch_batches`; the next chunk is fetched while the caller works on this one."""
+        chunks = self._inner.fetch_batches(topic, partition, start, end)
+        try:
+            while (chunk := self._thread.call(_next(chunks))) is not None:
+                yield chunk
+        finally:
+            self._thread.call(_close(chunks))
+
+
+class SyncProducer(_Blocking):
+    """`Producer`, blocking. `send` hands records over in bulk: crossing to the loop's thread costs more than a record."""
+
+    _inner: Producer
+
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        self._unsent: deque[tuple[tuple[Any, ...], Acked]] = deque()
+        self._room = threading.BoundedSemaphore(_UNSENT_MAX)
+        self._lock = threading.Lock()
+        self._feeding = False
+        super().__init__(Producer, bootstrap, options)
+        self._supervisor = self._thread.call(_make(Supervisor, ("sync-producer",), {}))
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Acked:
+        """The future of the acknowledgement; it also carries what `Producer.send` raises. Blocks while too many wait."""
+        self._thread.check_process()
+        acked: Acked = concurrent.futures.Future()
+        self._room.acquire()
+        with self._lock:
+            self._unsent.append(((topic, value, key, headers, partition, timestamp_ms), acked))
+            start, self._feeding = not self._feeding, True
+        if start:
+            self._thread.loop.call_soon_threadsafe(self._start_feeding)
+        return acked
+
+    def flush(self) -> None:
+        """Returns when every record sent before is acknowledged or has failed."""
+        self._thread.call(self._feed_and_flush())
+
+    def close(self) -> None:
+        self.flush()
+        super().close()
+
+    def _start_feeding(self) -> None:
+        self._supervisor.start("feed", self._feed())
+
+    async def _feed_and_flush(self) -> None:
+        await self._supervisor.wait()
+        await self._inner.flush()
+
+    async def _feed(self) -> None:
+        """The only feeder at a time, so that records keep their order while one waits for room."""
+        while True:
+            with self._lock:
+                if not self._unsent:
+                    self._feeding = False
+                    return
+                args, acked = self._unsent.popleft()
+            self._room.release()
+            try:
+                ack = await self._inner.send(*args)
+            except (TidelogError, TypeError, ValueError, RuntimeError) as error:
+                acked.set_exception(error)
+            else:
+                ack.add_done_callback(partial(_pass_on, acked))
+
+
+def _pass_on(acked: Acked, done: Ack) -> None:
+    error = done.exception()
+    if error is not None:
+        acked.set_exception(error)
+    else:
+        acked.set_result(done.result())
+
+
+async def _called(function: Callable[..., T], *args: Any) -> T:
+    return function(*args)
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+async def _close(chunks: Any) -> None:
+    await chunks.aclose()

@@ -1,0 +1,173 @@
+"""What a local cluster consists of: every process with its addresses and settings. Written to `cluster.json` and read
+again by whoever looks after the cluster later."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.cluster.api import BROKER, CONTROLLER, KINDS, ZOOKEEPER, ClusterError, kind_of, process_name
+from tidelog.ids import Address
+
+FILE_NAME: Final = "cluster.json"
+HOST: Final = "127.0.0.1"
+LISTENERS: Final[Mapping[str, Sequence[str]]] = {
+    ZOOKEEPER: ("CLIENT",),
+    CONTROLLER: ("CONTROLLER", "METRICS"),
+    BROKER: ("INTERNAL", "EXTERNAL", "METRICS"),
+}
+"""Each gets a port; a process is dialled by others on the first."""
+DIALLED: Final = {kind: names[0] for kind, names in LISTENERS.items()}
+FOR_CLIENTS: Final = {ZOOKEEPER: "CLIENT", CONTROLLER: "CONTROLLER", BROKER: "EXTERNAL"}
+DIALS: Final[Mapping[str, Collection[str]]] = {
+    ZOOKEEPER: (),
+    CONTROLLER: (ZOOKEEPER, CONTROLLER, BROKER),
+    BROKER: (ZOOKEEPER, CONTROLLER, BROKER),
+}
+"""Which kinds a process opens connections to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProcess:
+    name: str
+    addresses: Mapping[str, Address]
+    """By listener name."""
+    settings: Mapping[str, str]
+    """As in a settings file: lower case, without prefix."""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.name)
+
+    @property
+    def number(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+    @property
+    def dialled(self) -> Address:
+        return self.addresses[DIALLED[self.kind]]
+
+    @property
+    def for_clients(self) -> Address:
+        return self.addresses[FOR_CLIENTS[self.kind]]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`source` reaches `target` through the proxy at `listen`."""
+
+    source: str
+    target: str
+    upstream: Address
+    listen: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    processes: Sequence[PlannedProcess]
+    links: Sequence[Link] = field(default=())
+    """Empty unless the cluster's links run through the proxy."""
+
+    def __getitem__(self, name: str) -> PlannedProcess:
+        for process in self.processes:
+            if process.name == name:
+                return process
+        raise ClusterError(f"no process {name} in this cluster, which has {', '.join(p.name for p in self.processes)}")
+
+    def of_kind(self, kind: str) -> list[PlannedProcess]:
+        return [process for process in self.processes if process.kind == kind]
+
+    def reached_by(self, source: str, target: PlannedProcess) -> Address:
+        """Where `source` dials `target`."""
+        return next((k.listen for k in self.links if (k.source, k.target) == (source, target.name)), target.dialled)
+
+    def link_map(self, source: str) -> str:
+        """The setting `link_map`: addresses that `source` learns, and where it has to dial instead."""
+        return ",".join(f"{link.upstream}={link.listen}" for link in self.links if link.source == source)
+
+
+def make_plan(
+    brokers: Collection[int],
+    controllers: int,
+    zookeepers: int,
+    ports: Iterator[int],
+    *,
+    links_through_proxy: bool = False,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+) -> Plan:
+    """`settings` are extra ones by kind or by name of a process; the latter win. `ports` yields free ones."""
+    if not brokers or controllers < 1:
+        raise ClusterError("a cluster needs at least one broker and one controller")
+    if zookeepers != 1:
+        raise ClusterError(f"local mode runs one ZooKeeper server, not {zookeepers}; the Compose cluster has three")
+    extra = settings or {}
+    names = [
+        *(process_name(ZOOKEEPER, n + 1) for n in range(zookeepers)),
+        *(process_name(CONTROLLER, n + 1) for n in range(controllers)),
+        *(process_name(BROKER, n) for n in brokers),
+    ]
+    unknown = [key for key in extra if key not in names and key not in KINDS]
+    if unknown:
+        raise ClusterError(f"settings for {', '.join(unknown)}, which is no process and no kind of this cluster")
+    processes = [
+        PlannedProcess(
+            name,
+            {listener: Address(HOST, next(ports)) for listener in LISTENERS[kind_of(name)]},
+            {**extra.get(kind_of(name), {}), **extra.get(name, {})},
+        )
+        for name in names
+    ]
+    links = [
+        Link(source.name, target.name, target.dialled, Address(HOST, next(ports)))
+        for source in (processes if links_through_proxy else ())
+        for target in processes
+        if source is not target and target.kind in DIALS[source.kind]
+    ]
+    return Plan(processes, links)
+
+
+def ports_needed(brokers: int, controllers: int, zookeepers: int, *, links_through_proxy: bool) -> int:
+    counts = {BROKER: brokers, CONTROLLER: controllers, ZOOKEEPER: zookeepers}
+    listeners = sum(count * len(LISTENERS[kind]) for kind, count in counts.items())
+    return listeners + (sum(counts.values()) ** 2 if links_through_proxy else 0)
+
+
+def environment(plan: Plan, process: PlannedProcess, data_dir: Path) -> dict[str, str]:
+    """The TIDELOG_ variables of a broker or a controller."""
+    settings = {
+        "zookeeper": ",".join(str(plan.reached_by(process.name, server)) for server in plan.of_kind(ZOOKEEPER)),
+        "metrics_address": str(process.addresses["METRICS"]),
+    }
+    if link_map := plan.link_map(process.name):
+        settings["link_map"] = link_map
+    if process.kind == BROKER:
+        listeners = ",".join(f"{name}://{process.addresses[name]}" for name in ("INTERNAL", "EXTERNAL"))
+        settings |= {"broker_id": str(process.number), "listeners": listeners, "data_dir": str(data_dir)}
+    else:
+        settings |= {"controller_id": str(process.number), "listen": str(process.addresses["CONTROLLER"])}
+    return {f"TIDELOG_{key.upper()}": value for key, value in {**settings, **process.settings}.items()}
+
+
+def to_json(plan: Plan) -> str:
+    return json.dumps(asdict(plan), indent=1)
+
+
+def from_json(text: str) -> Plan:
+    """ClusterError when it is not one of ours."""
+    try:
+        found = json.loads(text)
+        return Plan(
+            [
+                PlannedProcess(p["name"], {n: _address(a) for n, a in p["addresses"].items()}, p["settings"])
+                for p in found["processes"]
+            ],
+            [Link(k["source"], k["target"], _address(k["upstream"]), _address(k["listen"])) for k in found["links"]],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"{FILE_NAME} does not describe a cluster: {error!r}") from error
+
+
+def _address(pair: Any) -> Address:
+    host, port = pair
+    return Address(str(host), int(port))

@@ -1,0 +1,221 @@
+"""A TCP proxy whose links can be cut one way or both, without privileges.
+
+A link is (source, target address): every process dials its own proxy port for each address of each other process, so the
+proxy knows who speaks to whom. A cut holds bytes back and lets them go when it is healed, as a network does that loses
+packets for a while; a connection that is opened across a cut is accepted and then hears nothing. What a network cannot
+be asked to do, a proxy can: end connections with a reset, and refuse new ones while the target does not run.
+"""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from tidelog.ids import Address
+
+CHUNK_BYTES: Final = 64 * 1024
+CALL_TIMEOUT_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 5.0
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER with zero seconds: closing sends RST and drops what is unsent."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    source: str
+    target: str
+    upstream: Address
+    listen: Address
+    server: asyncio.Server | None = None
+    connections: set[asyncio.StreamWriter] = field(default_factory=set)
+    """Both ends of every connection."""
+
+
+class _Gates:
+    """Which bytes may pass, by (sender, receiver). Open unless cut."""
+
+    def __init__(self) -> None:
+        self._gates: dict[tuple[str, str], asyncio.Event] = {}
+
+    def of(self, sender: str, receiver: str) -> asyncio.Event:
+        gate = self._gates.get((sender, receiver))
+        if gate is None:
+            gate = self._gates[sender, receiver] = asyncio.Event()
+            gate.set()
+        return gate
+
+    def open_all(self) -> None:
+        for gate in self._gates.values():
+            gate.set()
+
+    def cut(self) -> list[tuple[str, str]]:
+        return sorted(pair for pair, gate in self._gates.items() if not gate.is_set())
+
+
+class Proxy:
+    """Runs an event loop in a thread of its own; every method is for other threads and returns when it took effect."""
+
+    def __init__(self) -> None:
+        self._links: list[_Link] = []
+        self._gates = _Gates()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), name="proxy", daemon=True)
+        self._thread.start()
+        if not started.wait(CALL_TIMEOUT_S):
+            raise RuntimeError("the proxy's thread did not start")
+
+    def stop(self) -> None:
+        """Resets every connection and ends the thread. Harmless when it does not run."""
+        if self._thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(CALL_TIMEOUT_S)
+        self._thread = None
+
+    def add_link(self, source: str, target: str, upstream: Address, listen_port: int) -> Address:
+        """Where `source` has to dial in order to reach `upstream`, which belongs to `target`."""
+        link = _Link(source, target, upstream, Address("127.0.0.1", listen_port))
+        self._run(self._listen(link))
+        return link.listen
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """What `sender` sends to `receiver` no longer arrives, on connections that either of them opened."""
+        self._call(lambda: self._gates.of(sender, receiver).clear())
+
+    def heal(self, sender: str, receiver: str) -> None:
+        self._call(lambda: self._gates.of(sender, receiver).set())
+
+    def heal_all(self) -> None:
+        self._call(self._gates.open_all)
+
+    def cuts(self) -> list[tuple[str, str]]:
+        """(sender, receiver) of every cut that is in force."""
+        return self._call(self._gates.cut)
+
+    def reset(self, one: str, other: str) -> int:
+        """Ends every connection between the two with a reset, whoever opened it; returns how many ends it closed."""
+        return self._call(lambda: self._reset({one}, {other}))
+
+    def refuse(self, target: str) -> None:
+        """Resets every connection to `target` and refuses new ones: what a host does whose process has died."""
+        self._run(self._refuse(target))
+
+    def accept(self, target: str) -> None:
+        """Ends `refuse`."""
+        self._run(self._accept(target))
+
+    # On the proxy's loop from here.
+
+    async def _main(self, started: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        started.set()
+        await self._stopping.wait()
+        for link in self._links:
+            if link.server is not None:
+                link.server.close()
+        self._reset()
+
+    async def _listen(self, link: _Link) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._serve(link, reader, writer)
+
+        link.server = await asyncio.start_server(serve, link.listen.host, link.listen.port, limit=CHUNK_BYTES)
+        if link not in self._links:
+            self._links.append(link)
+
+    async def _refuse(self, target: str) -> None:
+        for link in self._links:
+            if link.target == target and link.server is not None:
+                link.server.close()
+                link.server = None
+        self._reset(targets={target})
+
+    async def _accept(self, target: str) -> None:
+        for link in self._links:
+            if link.target == target and link.server is None:
+                await self._listen(link)
+
+    def _reset(self, sources: Collection[str] | None = None, targets: Collection[str] | None = None) -> int:
+        """With both given: between the two, either way round. None means any."""
+        closed = 0
+        for link in self._links:
+            forwards = (sources is None or link.source in sources) and (targets is None or link.target in targets)
+            backwards = (
+                sources is not None and targets is not None and link.source in targets and link.target in sources
+            )
+            if forwards or backwards:
+                for writer in tuple(link.connections):
+                    _abort(writer)
+                    closed += 1
+        return closed
+
+    async def _serve(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from accept to the end of both directions."""
+        outbound = self._gates.of(link.source, link.target)
+        inbound = self._gates.of(link.target, link.source)
+        link.connections.add(writer)
+        far_writer: asyncio.StreamWriter | None = None
+        try:
+            await outbound.wait()  # a handshake needs both ways
+            await inbound.wait()
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                far_reader, far_writer = await asyncio.open_connection(*link.upstream, limit=CHUNK_BYTES)
+            link.connections.add(far_writer)
+            # When one direction breaks, the other ends with its connection: below both are closed.
+            await asyncio.gather(_pump(reader, far_writer, outbound), _pump(far_reader, writer, inbound))
+        except (OSError, TimeoutError):
+            _abort(writer)
+            if far_writer is not None:
+                _abort(far_writer)
+        finally:
+            link.connections.discard(writer)
+            writer.close()
+            if far_writer is not None:
+                link.connections.discard(far_writer)
+                far_writer.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            coroutine.close()
+            raise RuntimeError("the proxy does not run")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT_S)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        async def call() -> T:
+            return function()
+
+        return self._run(call())
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+    """Carries one direction until its end. News of the end, too, passes only through an open gate."""
+    try:
+        while data := await reader.read(CHUNK_BYTES):
+            await gate.wait()
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        await gate.wait()
+        raise
+    await gate.wait()
+    if writer.can_write_eof() and not writer.is_closing():
+        writer.write_eof()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Closes with a reset."""
+    sock = writer.get_extra_info("socket")
+    if sock is not None and sock.fileno() >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    writer.transport.abort()

@@ -1,0 +1,301 @@
+"""Typed settings of every process, from a TOML file and from TIDELOG_* variables; the variables win.
+
+An unknown key is refused with the nearest known one, and every problem is told at once, one line each. Building a settings
+object directly (tests, the simulator) reads neither.
+"""
+
+import os
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import Address
+from tidelog.names import suggestion
+
+PREFIX = "TIDELOG_"
+CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
+
+_OF_SCRIPTS = frozenset({"BASE", "CA_BUNDLE", "CONFIG_FILE", "DOCKER_LOG", "PULL_SECONDS", "REVISION"})
+"""TIDELOG_ variables that are no settings of a process."""
+
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+INTERNAL = "INTERNAL"
+EXTERNAL = "EXTERNAL"
+
+
+class ConfigError(TidelogError):
+    """`message` holds one line for each problem."""
+
+    default_code: ClassVar[ErrorCode] = ErrorCode.INVALID_CONFIG
+
+
+def _items(value: Any) -> list[str]:
+    if not isinstance(value, str):
+        raise ValueError("must be text")
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+def _parse_address(value: Any) -> Any:
+    if value == "" or value is None:
+        return None
+    return Address.parse(value) if isinstance(value, str) else value
+
+
+def _parse_addresses(value: Any) -> Any:
+    return tuple(Address.parse(item) for item in _items(value)) if isinstance(value, str) else value
+
+
+def _parse_listeners(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value
+    found: dict[str, Address] = {}
+    for item in _items(value):
+        name, separator, address = item.partition("://")
+        if not separator or name not in (INTERNAL, EXTERNAL):
+            raise ValueError(f"{item!r} is not {INTERNAL}://host:port or {EXTERNAL}://host:port")
+        if name in found:
+            raise ValueError(f"{name} is given twice")
+        found[name] = Address.parse(address)
+    return found
+
+
+def _parse_directory(value: Any) -> Any:
+    if value == "":
+        raise ValueError("must not be empty")  # it would be the directory in which the process happens to start
+    return value
+
+
+def _parse_link_map(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value
+    pairs = [item.partition("=") for item in _items(value)]
+    return {Address.parse(dialled): Address.parse(link) for dialled, _, link in pairs}
+
+
+OptionalAddress = Annotated[Address | None, NoDecode, BeforeValidator(_parse_address)]
+OneAddress = Annotated[Address, NoDecode, BeforeValidator(_parse_address)]
+Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_parse_addresses), Field(min_length=1)]
+Listeners = Annotated[Mapping[str, Address], NoDecode, BeforeValidator(_parse_listeners)]
+Directory = Annotated[Path, BeforeValidator(_parse_directory)]
+LinkMap = Annotated[Mapping[Address, Address], NoDecode, BeforeValidator(_parse_link_map)]
+Milliseconds = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Bytes = Annotated[int, Field(ge=1, le=2**31 - 1)]
+NodeId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class Settings(BaseSettings):
+    """What all processes have."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    request_timeout_ms: Milliseconds = 15_000
+    link_map: LinkMap = Field(default_factory=dict)
+    """Addresses to dial instead of others, `host:port=host:port,...`, so that links can run through a proxy (testing)."""
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # `load` reads the others, and remembers which value came from where
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong between fields that are right by themselves."""
+        return ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if found := list(self.problems()):
+            raise ValueError("\n".join(found))
+        return self
+
+
+class ServerSettings(Settings):
+    """What brokers and controllers have."""
+
+    zookeeper: Addresses
+    zookeeper_session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 6_000
+    cluster_id: str = ""
+    """Empty: whatever /cluster/id says, or a new one. Otherwise another cluster is refused."""
+    metrics_address: OptionalAddress = None
+    request_max_bytes: Bytes = 4 << 20
+    """The largest request that is received."""
+    min_insync_replicas: Annotated[int, Field(ge=1, le=32_767)] = 2
+
+
+class BrokerSettings(ServerSettings):
+    broker_id: NodeId
+    listeners: Listeners
+    advertised_listeners: Listeners = Field(default_factory=dict)
+    """Where others reach the listeners; those that are left out are reached where they listen."""
+    data_dir: Directory
+    rack: Annotated[str, Field(max_length=249)] = ""
+    replica_lag_time_max_ms: Milliseconds = 10_000
+    message_max_bytes: Bytes = 1_048_588
+    fetch_max_bytes: Bytes = 50 << 20
+    replica_fetch_chunk_bytes: Bytes = 1 << 20
+    segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 128 << 20
+    index_interval_bytes: Bytes = 4096
+    high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
+    max_open_segments: Annotated[int, Field(ge=1)] = 2_000
+    metrics_partitions_max: Annotated[int, Field(ge=0)] = 2_000
+    protocol_generation: Literal["alter-isr"] = "alter-isr"
+    acks_without_lease: Literal["serve", "refuse"] = "serve"
+    """What a leader whose session is in doubt does with acks=0 and acks=1; acks=all is safe either way."""
+
+    def problems(self) -> Iterable[str]:
+        if INTERNAL not in self.listeners:
+            yield f"listeners: there is no {INTERNAL} listener, which brokers and controllers use"
+        for name in self.advertised_listeners.keys() - self.listeners.keys():
+            yield f"advertised_listeners: {name} is no listener"
+        for address, count in Counter(self.listeners.values()).items():
+            if count > 1 and address.port:
+                yield f"listeners: two of them listen at {address}; each needs a port of its own"
+        for name, address in self.advertised_addresses.items():
+            if address.host in _WILDCARDS:
+                yield f"advertised_listeners: nobody can reach {name} at {address}; advertise a host name"
+        if self.request_max_bytes < self.message_max_bytes:
+            yield f"message_max_bytes: {self.message_max_bytes} is over request_max_bytes={self.request_max_bytes}"
+
+    @property
+    def listener_addresses(self) -> Mapping[str, Address]:
+        return self.listeners
+
+    @property
+    def advertised_addresses(self) -> Mapping[str, Address]:
+        return {**self.listeners, **self.advertised_listeners}
+
+
+class ControllerSettings(ServerSettings):
+    controller_id: NodeId
+    listen: OneAddress
+    advertised: OptionalAddress = None
+    """Where brokers reach it; empty: where it listens."""
+    default_replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 3
+    default_partitions: Annotated[int, Field(ge=1, le=100_000)] = 1
+    multi_max_operations: Annotated[int, Field(ge=1)] = 500
+    multi_max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 512 << 10
+    suspect_probe_interval_ms: Milliseconds = 50
+    suspect_hold_ms: Milliseconds = 10_000
+
+    def problems(self) -> Iterable[str]:
+        if self.advertised_address.host in _WILDCARDS:
+            yield f"advertised: nobody can reach {self.advertised_address}; advertise a host name"
+
+    @property
+    def advertised_address(self) -> Address:
+        return self.advertised or self.listen
+
+
+class ClientSettings(Settings):
+    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    client_id: Annotated[str, Field(max_length=249)] = "tidelog"
+    fetch_max_bytes: Bytes = 50 << 20
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Row(NamedTuple):
+    """One setting in force; `source` is "default" or says where its value was set."""
+
+    key: str
+    value: str
+    source: str
+
+
+def load(kind: type[S], *, config_file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> S:
+    """Settings from `overrides` (the command line), TIDELOG_* and the file, in this order. ConfigError lists all problems.
+
+    `config_file` defaults to the one that TIDELOG_CONFIG_FILE names.
+    """
+    named = os.environ.get(CONFIG_FILE_VARIABLE)
+    path = config_file or (Path(named) if named else None)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    layers = (
+        (str(path), _read(path, problems) if path else {}),
+        ("environment", EnvSettingsSource(kind)()),
+        ("command line", dict(overrides or {})),
+    )
+    for source, layer in layers:
+        values |= layer
+        sources |= {key: f"{PREFIX}{key.upper()}" if source == "environment" else source for key in layer}
+    problems += _unknown_variables(kind)
+    try:
+        settings = kind(**values)
+    except ValidationError as error:
+        problems += [line for each in error.errors() for line in _lines(kind, each, sources)]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    settings._sources.update(sources)
+    return settings
+
+
+def explain(settings: Settings) -> list[Row]:
+    """Every setting in force, in the order of its declaration, and where it was set."""
+    return [
+        Row(key, _text(getattr(settings, key)), settings._sources.get(key, "default"))
+        for key in type(settings).model_fields
+    ]
+
+
+def _read(path: Path, problems: list[str]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        problems.append(f"{path}: {error.strerror}")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problems.append(f"{path}: not TOML: {error}")
+    return {}
+
+
+def _unknown_variables(kind: type[Settings]) -> list[str]:
+    """One environment may serve several processes, so the settings of other processes are no mistake."""
+    known = {key for each in (BrokerSettings, ControllerSettings, ClientSettings) for key in each.model_fields}
+    given = {name.removeprefix(PREFIX) for name in os.environ if name.startswith(PREFIX)} - _OF_SCRIPTS
+    return [
+        f"{PREFIX}{key}: unknown setting{suggestion(f'{PREFIX}{key}', [f'{PREFIX}{k.upper()}' for k in kind.model_fields])}"
+        for key in sorted(given)
+        if key.lower() not in known
+    ]
+
+
+def _lines(kind: type[Settings], error: Any, sources: Mapping[str, str]) -> list[str]:
+    key = str(error["loc"][0]) if error["loc"] else ""
+    if not key:
+        return str(error["ctx"]["error"]).split("\n")
+    if error["type"] == "missing":
+        return [f"{key}: required; set {PREFIX}{key.upper()}, or {key} in the file"]
+    where = sources.get(key, "")
+    if error["type"] == "extra_forbidden":
+        return [f"{key}: unknown setting in {where}{suggestion(key, kind.model_fields)}"]
+    if error["type"] == "too_short":
+        return [f"{key}: must not be empty ({where})"]
+    if error["type"] == "value_error":
+        return [f"{key}: {error['ctx']['error']} ({where})"]
+    return [f"{key}: {error['msg'].removeprefix('Input ')}, not {error['input']!r} ({where})"]
+
+
+def _text(value: Any) -> str:
+    """The form in which it is set."""
+    match value:
+        case None:
+            return ""
+        case Address() | str() | int() | Path():
+            return str(value)
+        case Mapping():
+            pairs = value.items()
+            return ",".join(f"{k}={v}" if isinstance(k, Address) else f"{k}://{v}" for k, v in pairs)
+        case _:
+            return ",".join(map(str, value))

@@ -1,0 +1,42 @@
+"""`python -m tidelog.controller`: one controller process, set by TIDELOG_* variables and a TOML file."""
+
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.config import ControllerSettings, load
+from tidelog.controller.app import Controller
+from tidelog.runtime import logs, process
+from tidelog.runtime.loop import settle_memory
+from tidelog.runtime.metrics import ControllerMetrics, serve_metrics
+from tidelog.runtime.real_ports import real_ports
+from tidelog.runtime.tasks import Supervisor
+
+ANSWER_BYTES = 4 << 20
+"""No records pass through a controller."""
+
+
+async def serve(supervisor: Supervisor) -> None:
+    settings = load(ControllerSettings)
+    logs.configure(f"controller-{settings.controller_id}", settings.log_format, settings.log_level)
+    registry = CollectorRegistry()
+    metrics = ControllerMetrics(registry)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry)
+    ports = real_ports(settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES)
+    controller = Controller(settings, ports, supervisor, metrics)
+    try:
+        await controller.start()
+        supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+        settle_memory()
+        await supervisor.wait()
+    finally:
+        await controller.stop()
+
+
+def main() -> None:
+    sys.exit(process.run(serve))
+
+
+if __name__ == "__main__":
+    main()

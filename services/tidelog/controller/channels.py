@@ -1,0 +1,128 @@
+"""One ordered queue of control requests for each life of a broker. A slow broker delays nobody but itself."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tidelog.controller.events import BrokerAnswered
+from tidelog.controller.merge import Request, merge
+from tidelog.controller.model import Broker
+from tidelog.errors import ErrorCode, TransportError
+from tidelog.ids import Address, TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import Channel
+from tidelog.wire import messages as m
+from tidelog.wire import services
+
+log = logging.getLogger(__name__)
+
+INTERNAL: Final = "INTERNAL"
+RETRY_S: Final = 0.05
+
+Answer = m.LeaderAndIsrResponse | m.StopReplicaResponse | m.UpdateMetadataResponse
+
+
+def internal_address(broker: Broker) -> Address | None:
+    """Where controllers and brokers reach it."""
+    found = next((each for each in broker.listeners if each.name == INTERNAL), None)
+    return None if found is None else Address(found.host, found.port)
+
+
+class BrokerChannel:
+    """Delivers in order, again and again until the broker has answered (HOLE-37); `run` ends only with its life.
+
+    What comes while a request is under way is merged into the next one. A failed request goes back to the head of the
+    queue and is merged with what came after it.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        channel: Channel,
+        clock: Clock,
+        request_timeout_s: float,
+        may_act: Callable[[], Awaitable[None]],
+        answered: Callable[[BrokerAnswered], None],
+    ) -> None:
+        """`may_act` returns while this controller's lease holds."""
+        self._broker = broker
+        self._channel = channel
+        self._clock = clock
+        self._request_timeout_s = request_timeout_s
+        self._may_act = may_act
+        self._answered = answered
+        self._pending: list[Request] = []
+        self._on_delivered: list[Callable[[], None]] = []
+        self._news = asyncio.Event()
+
+    def send(self, request: Request, delivered: Callable[[], None] | None = None) -> None:
+        """`delivered` is called when the broker has answered this request or one that contains it."""
+        self._pending.append(request)
+        if delivered is not None:
+            self._on_delivered.append(delivered)
+        self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._pending:
+                await self._round()
+
+    async def _round(self) -> None:
+        requests = merge(self._pending)
+        self._pending = []
+        waiting, self._on_delivered = self._on_delivered, []
+        for position, request in enumerate(requests):
+            await self._may_act()
+            if not await self._deliver(request):
+                self._pending = [*requests[position:], *self._pending]
+                self._on_delivered = [*waiting, *self._on_delivered]
+                await self._clock.sleep(RETRY_S)
+                return
+        for delivered in waiting:
+            delivered()
+
+    async def _deliver(self, request: Request) -> bool:
+        try:
+            answer = await self._call(request)
+        except TransportError as error:
+            log.debug("broker %d, %s: %s; again", self._broker.broker_id, type(request).__name__, error)
+            return False
+        failed: tuple[TopicPartition, ...] = ()
+        if not isinstance(answer, m.UpdateMetadataResponse):
+            failed = self._failed(type(request).__name__, answer.partitions)
+        self._answered(BrokerAnswered(self._broker.broker_id, self._broker.epoch, answer.error_code, failed))
+        if answer.error_code is not ErrorCode.NONE:
+            # STALE_BROKER_EPOCH too: this life may not know yet that it is registered; if it is over, our link ends.
+            log.info(
+                "broker %d answers %s to %s; again",
+                self._broker.broker_id,
+                answer.error_code.name,
+                type(request).__name__,
+            )
+        return answer.error_code is ErrorCode.NONE
+
+    def _failed(self, request: str, results: tuple[m.PartitionResult, ...]) -> tuple[TopicPartition, ...]:
+        failed = []
+        for each in results:
+            if each.error_code is not ErrorCode.NONE:
+                tp = TopicPartition(each.topic, each.partition)
+                log.warning("broker %d, %s of %s: %s", self._broker.broker_id, request, tp, each.error_code.name)
+                if each.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.append(tp)
+        return tuple(failed)
+
+    async def _call(self, request: Request) -> Answer:
+        match request:
+            case m.LeaderAndIsrRequest():
+                return await self._channel.call(
+                    services.BROKER_CONTROL_LEADER_AND_ISR, request, self._request_timeout_s
+                )
+            case m.StopReplicaRequest():
+                return await self._channel.call(services.BROKER_CONTROL_STOP_REPLICA, request, self._request_timeout_s)
+            case m.UpdateMetadataRequest():
+                return await self._channel.call(
+                    services.BROKER_CONTROL_UPDATE_METADATA, request, self._request_timeout_s
+                )

@@ -1,0 +1,67 @@
+"""Answers to questions about the cluster, from the controller's books alone."""
+
+from tidelog.controller.model import ClusterState, Partition, Topic
+from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId
+from tidelog.names import code_of_unknown
+from tidelog.wire import messages as m
+
+
+def describe_topics(state: ClusterState, request: m.DescribeTopicsRequest) -> m.DescribeTopicsResponse:
+    """A topic whose deletion has begun is gone. One answer a name, however often it is asked for: small requests get no
+    huge answers."""
+    names = dict.fromkeys(request.names) or tuple(sorted(state.topics))
+    topics = []
+    for name in names:
+        topic = state.topics.get(name)
+        if topic is not None and not topic.deleting:
+            topics.append(_topic(topic))
+        elif request.names:
+            topics.append(m.TopicDescription(name=name, error_code=code_of_unknown(name)))
+    return m.DescribeTopicsResponse(topics=tuple(topics))
+
+
+def describe_cluster(
+    state: ClusterState, cluster_id: str, controller_id: int, controller_epoch: int, suspects: frozenset[BrokerId]
+) -> m.DescribeClusterResponse:
+    health = state.health
+    brokers = tuple(
+        m.ClusterBroker(
+            broker=broker.live(),
+            state="suspected" if broker_id in suspects else "alive",
+            leaders=state.leaders[broker_id],
+            replicas=len(state.partitions_on(broker_id)),
+        )
+        for broker_id, broker in sorted(state.brokers.items())
+    )
+    return m.DescribeClusterResponse(
+        cluster_id=cluster_id,
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        brokers=brokers,
+        topics=sum(not topic.deleting for topic in state.topics.values()),
+        partitions=state.partition_count,
+        leaderless_partitions=health.leaderless,
+        under_replicated_partitions=health.under_replicated,
+        under_min_isr_partitions=health.under_min_isr,
+    )
+
+
+def _topic(topic: Topic) -> m.TopicDescription:
+    return m.TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        configs=topic.published().configs,
+        partitions=tuple(_partition(partition) for partition in topic.partitions),
+    )
+
+
+def _partition(partition: Partition) -> m.PartitionDescription:
+    state = partition.state
+    return m.PartitionDescription(
+        partition=partition.tp.partition,
+        leader=NO_LEADER if state is None else state.leader,
+        leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
+        replicas=partition.replicas,
+        isr=() if state is None else tuple(member.broker_id for member in state.isr),
+        partition_epoch=NO_EPOCH if state is None else state.partition_epoch,
+    )

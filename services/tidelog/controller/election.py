@@ -1,0 +1,103 @@
+"""Who leads: arithmetic on the assigned replicas, the ISR and the broker lives of this moment.
+
+`settle` is the one rule for everything that happens to brokers: a death, a bounce, a suspicion and a return differ only in
+what is alive. It treats a broker epoch that differs from the one in the ISR as failure plus start (HOLE-07, reliability
+3.6 rule D), whoever was controller when it happened.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tidelog.controller.model import Broker, PartitionState
+from tidelog.ids import NO_LEADER, BrokerId
+from tidelog.wire.messages import IsrMember
+
+Brokers = Mapping[BrokerId, Broker]
+
+
+def elect_offline(replicas: Sequence[BrokerId], candidates: Collection[BrokerId]) -> BrokerId:
+    """First assigned replica among `candidates` (F13.1); there is one."""
+    return next(replica for replica in replicas if replica in candidates)
+
+
+def initial(
+    replicas: Sequence[BrokerId], brokers: Brokers, ineligible: Collection[BrokerId], controller_epoch: int
+) -> PartitionState | None:
+    """First state of a new partition: the live replicas are its ISR (F01.2). None while no replica is alive (F01.3)."""
+    live = [replica for replica in replicas if replica in brokers]
+    members = [replica for replica in live if replica not in ineligible] or live
+    if not members:
+        return None
+    return PartitionState(
+        leader=members[0],
+        leader_epoch=0,
+        isr=tuple(_member(brokers[replica]) for replica in members),
+        controller_epoch=controller_epoch,
+        partition_epoch=0,
+    )
+
+
+def settle(
+    replicas: Sequence[BrokerId],
+    state: PartitionState,
+    brokers: Brokers,
+    ineligible: Collection[BrokerId],
+    controller_epoch: int,
+) -> PartitionState | None:
+    """The state that ought to follow `state`; None if it may stand.
+
+    Only a change of leader raises the leader epoch: a smaller ISR leaves the leader's maximal ISR a superset (I4), and
+    followers need not truncate again (F05.10, KAFKA-15021).
+    """
+    unbroken = [member for member in state.isr if _same_life(member, brokers)]
+    # The last member stays even under suspicion: without it nobody could lead, and its session decides soon enough.
+    isr = [member for member in unbroken if member.broker_id not in ineligible] or unbroken
+    if isr:
+        names = [BrokerId(member.broker_id) for member in isr]
+        leader = state.leader if state.leader in names else elect_offline(replicas, names)
+        return _next(state, leader, tuple(isr), controller_epoch)
+    returned = next((r for r in replicas if r not in ineligible and _complete(r, replicas, state.isr, brokers)), None)
+    if returned is None:
+        # Leader none, ISR kept: whoever is in it may lead when it comes back (HOLE-50), nobody else may (HOLE-25).
+        return _next(state, NO_LEADER, state.isr, controller_epoch)
+    return _next(state, returned, (_member(brokers[returned]),), controller_epoch)
+
+
+def _next(
+    state: PartitionState, leader: BrokerId, isr: tuple[IsrMember, ...], controller_epoch: int
+) -> PartitionState | None:
+    # A leader in another life is another leader: its followers must compare logs with it again.
+    same_leader = leader == state.leader and (leader == NO_LEADER or _life(leader, isr) == _life(leader, state.isr))
+    if same_leader and isr == state.isr:
+        return None
+    return PartitionState(
+        leader=leader,
+        leader_epoch=state.leader_epoch if same_leader else state.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+    )
+
+
+def _complete(replica: BrokerId, replicas: Sequence[BrokerId], isr: Sequence[IsrMember], brokers: Brokers) -> bool:
+    """A broker that returned in another life still holds everything committed, or there is no other copy to wait for.
+
+    An ISR member that has lost nothing since the life in which it was admitted has what it had then (reliability 3.6).
+    """
+    broker = brokers.get(replica)
+    if broker is None:
+        return False
+    epoch = _life(replica, isr)
+    return epoch is not None and (broker.intact_since <= epoch or len(replicas) == 1)
+
+
+def _same_life(member: IsrMember, brokers: Brokers) -> bool:
+    broker = brokers.get(BrokerId(member.broker_id))
+    return broker is not None and broker.epoch == member.broker_epoch
+
+
+def _life(replica: BrokerId, isr: Sequence[IsrMember]) -> int | None:
+    return next((member.broker_epoch for member in isr if member.broker_id == replica), None)
+
+
+def _member(broker: Broker) -> IsrMember:
+    return IsrMember(broker_id=broker.broker_id, broker_epoch=broker.epoch)

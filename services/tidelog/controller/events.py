@@ -1,0 +1,156 @@
+"""What can happen to a controller. Every event is a fact of the outside; time and chance come with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+from tidelog.controller.effects import Outcome, WriteGroup
+from tidelog.controller.model import Broker, PartitionState
+from tidelog.errors import ErrorCode
+from tidelog.ids import BrokerId, TopicPartition
+from tidelog.wire import messages as m
+
+Token = NewType("Token", int)
+"""Names a request that waits for its `Reply`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    """A topic as a new controller finds it."""
+
+    name: str
+    topic_id: bytes
+    replicas: tuple[tuple[BrokerId, ...], ...]
+    states: tuple[PartitionState | None, ...]
+    """None where there is no state znode: the controller before this one died while it created or deleted the topic."""
+    configs: Mapping[str, str]
+    has_config_node: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything in the metadata store, read after a sync. An incomplete one would make brokers delete data (HOLE-10)."""
+
+    brokers: tuple[Broker, ...]
+    topics: tuple[StoredTopic, ...]
+    deletions: tuple[str, ...]
+    """Topics whose deletion was stored, whether they still exist or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This process is the controller. Comes once, first."""
+
+    controller_epoch: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """All registrations of this moment; what changed is for the machine to find (HOLE-41)."""
+
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """The stream to a broker broke and its port refuses connections."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """A broker answers on its liveness stream."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBroken:
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposed:
+    request: m.AlterIsrRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Chance for one new topic: its id, and where its placement starts."""
+
+    topic_id: bytes
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsCreateRequested:
+    request: m.CreateTopicsRequest
+    token: Token
+    draws: tuple[Draw, ...]
+    """One for each topic of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleteRequested:
+    request: m.DeleteTopicsRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequested:
+    request: m.DescribeTopicsRequest | m.DescribeClusterRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class WritesDone:
+    """What became of write groups; groups of one `Write` may come back in several of these."""
+
+    results: tuple[tuple[WriteGroup, Outcome], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The present content and version of what groups of doubtful outcome were to write; None: no such znode."""
+
+    found: tuple[tuple[WriteGroup, tuple[bytes, int] | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswered:
+    """A broker's top-level answer to a control request, or a pong of its own, and the partitions whose disk has failed
+    there."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    code: ErrorCode
+    failed: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    now: float
+
+
+Event = (
+    Elected
+    | BrokersChanged
+    | Suspected
+    | StreamOpened
+    | StreamBroken
+    | IsrProposed
+    | TopicsCreateRequested
+    | TopicsDeleteRequested
+    | DescribeRequested
+    | WritesDone
+    | Examined
+    | BrokerAnswered
+    | Tick
+)

@@ -1,0 +1,504 @@
+"""The controller's decisions: events in, effects out, nothing else.
+
+It has one writer and no clock. Every change is written before anybody is told (C2.02): a partition has at most one write in
+flight, its state changes when the write is confirmed, and what arrived meanwhile is judged again then. Because each write
+is conditional on the partition's version and on the controller epoch, a controller that has been deposed without knowing
+it can decide what it likes (HOLE-11).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidelog.controller import alter_isr, describe, election
+from tidelog.controller.effects import (
+    DeletionMark,
+    Effect,
+    Outcome,
+    PartitionRemoval,
+    Reply,
+    StateWrite,
+    TopicRemoval,
+    TopicWrite,
+)
+from tidelog.controller.events import (
+    BrokerAnswered,
+    BrokersChanged,
+    DescribeRequested,
+    Elected,
+    Event,
+    Examined,
+    IsrProposed,
+    StreamBroken,
+    StreamOpened,
+    Suspected,
+    Tick,
+    Token,
+    TopicsCreateRequested,
+    TopicsDeleteRequested,
+    WritesDone,
+)
+from tidelog.controller.gather import Gather
+from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
+from tidelog.controller.outbox import Outbox
+from tidelog.controller.topics import ParseConfig, TopicDesk
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
+from tidelog.wire import messages as m
+from tidelog.wire import znodes
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    controller_id: int
+    cluster_id: str
+    default_partitions: int
+    default_replication_factor: int
+    min_insync_replicas: int
+    suspect_hold_s: float
+    parse_config: ParseConfig
+
+
+@dataclass(slots=True)
+class _Suspect:
+    broker_id: BrokerId
+    broker_epoch: int
+    stream_since: float | None = None
+    """When its stream came back, if it has held since."""
+
+
+class ControllerMachine:
+    """One term of office: built for one election, thrown away with it."""
+
+    def __init__(self, settings: MachineSettings) -> None:
+        self.state = ClusterState()
+        self.controller_epoch = NO_EPOCH
+        self._settings = settings
+        self._suspect: _Suspect | None = None
+        self._resigned = False
+        self._out = Outbox(settings.controller_id, self.state)
+        self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
+        self._topics = TopicDesk(
+            self.state,
+            self._out,
+            self._settle,
+            settings.parse_config,
+            settings.default_partitions,
+            settings.default_replication_factor,
+        )
+
+    @property
+    def suspects(self) -> frozenset[BrokerId]:
+        """At most one: a controller that suspects everybody has lost its own network."""
+        return frozenset() if self._suspect is None else frozenset((self._suspect.broker_id,))
+
+    def step(self, event: Event) -> list[Effect]:
+        """Effects in the order in which they must begin. Nothing follows a `Resign`."""
+        if self._resigned:
+            return []
+        self._handle(event)
+        return self._out.drain()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Elected():
+                self._on_elected(event)
+            case BrokersChanged():
+                self._on_brokers_changed(event)
+            case Suspected():
+                self._on_suspected(event)
+            case StreamOpened() | StreamBroken() | Tick():
+                self._on_stream(event)
+            case IsrProposed():
+                self._on_isr_proposed(event)
+            case TopicsCreateRequested():
+                self._out.because("topics")
+                self._topics.create(event)
+            case TopicsDeleteRequested():
+                self._out.because("topics")
+                self._topics.delete(event)
+            case DescribeRequested():
+                self._out.reply(Reply(event.token, self._describe(event.request)))
+            case WritesDone():
+                self._on_writes_done(event)
+            case Examined():
+                self._on_examined(event)
+            case BrokerAnswered():
+                self._on_broker_answered(event)
+            case _:
+                assert_never(event)
+
+    # brokers
+
+    def _on_elected(self, event: Elected) -> None:
+        """Takes over: everything is decided again and sent again, since nobody knows what was lost (B5.03)."""
+        assert self.controller_epoch == NO_EPOCH, "a machine serves one term"
+        self.controller_epoch = self._out.controller_epoch = event.controller_epoch
+        self._out.because("elected")
+        for broker in event.snapshot.brokers:
+            self.state.brokers[broker.broker_id] = broker
+            self._out.connect(broker)
+        for stored in event.snapshot.topics:
+            topic = Topic(
+                stored.name,
+                stored.topic_id,
+                stored.configs,
+                self._min_insync_replicas(stored.configs),
+                has_config_node=stored.has_config_node,
+            )
+            self.state.add_topic(topic, stored.replicas)
+            for partition, state in zip(topic.partitions, stored.states, strict=True):
+                self.state.set_state(partition, state)
+        for name in event.snapshot.deletions:
+            self._topics.marked(name)
+        self._settle_all(self.state.partitions())
+
+    def _min_insync_replicas(self, configs: Mapping[str, str]) -> int:
+        try:
+            return self._settings.parse_config(configs).min_insync_replicas
+        except TidelogError:
+            # A newer version may have stored a key that this one does not know; the brokers judge produces, not we.
+            return self._settings.min_insync_replicas
+
+    def _on_brokers_changed(self, event: BrokersChanged) -> None:
+        old = dict(self.state.brokers)
+        new = {broker.broker_id: broker for broker in event.brokers}
+        ended = [broker for broker in old.values() if not _same_life(broker, new)]
+        begun = [broker for broker in new.values() if not _same_life(broker, old)]
+        self._out.because("broker_down" if ended else "broker_up")
+        self.state.brokers.clear()
+        self.state.brokers.update(new)
+        for broker in ended:
+            self._out.disconnect(broker)
+            if self._suspect is not None and self._suspect.broker_id == broker.broker_id:
+                self._suspect = None
+        for broker in begun:
+            self._out.connect(broker)
+            for partition in self.state.partitions_on(broker.broker_id).values():
+                partition.failed_on -= {broker.broker_id}
+        for broker in ended:
+            self._settle_all(self.state.partitions_on(broker.broker_id).values())
+        self._settle_leaderless()
+
+    def _on_suspected(self, event: Suspected) -> None:
+        broker = self.state.brokers.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch or self._suspect is not None:
+            return
+        self._out.because("suspected")
+        self._suspect = _Suspect(event.broker_id, event.broker_epoch)
+        self._settle_all(self.state.partitions_on(event.broker_id).values())
+
+    def _on_stream(self, event: StreamOpened | StreamBroken | Tick) -> None:
+        suspect = self._suspect
+        if suspect is None:
+            return
+        match event:
+            case StreamOpened(broker_id, broker_epoch, now):
+                if (broker_id, broker_epoch) == (suspect.broker_id, suspect.broker_epoch):
+                    suspect.stream_since = now
+            case StreamBroken(broker_id, broker_epoch):
+                if (broker_id, broker_epoch) == (suspect.broker_id, suspect.broker_epoch):
+                    suspect.stream_since = None
+            case Tick(now):
+                since = suspect.stream_since
+                if since is not None and now - since >= self._settings.suspect_hold_s:
+                    self._out.because("broker_up")
+                    self._suspect = None
+                    self._settle_leaderless()
+
+    def _on_broker_answered(self, event: BrokerAnswered) -> None:
+        # Every other answer is the channel's business: it repeats the request, or the broker's life is over (F14.2).
+        if event.code is ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._resign(f"broker {event.broker_id} has heard of a newer controller")
+            return
+        broker = self.state.brokers.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch:
+            return
+        self._out.because("disk")
+        for tp in event.failed:
+            partition = self.state.partitions_on(event.broker_id).get(tp)
+            if partition is not None:
+                partition.failed_on |= {event.broker_id}
+                self._settle(partition)
+
+    # partitions
+
+    def _settle_all(self, partitions: Iterable[Partition]) -> None:
+        for partition in list(partitions):
+            self._settle(partition)
+
+    def _settle_leaderless(self) -> None:
+        self._settle_all(self.state.leaderless())
+
+    def _settle(self, partition: Partition) -> None:
+        """Brings a partition to what ought to be: first what broker lives demand, then what its leader asks for."""
+        if partition.writing is not None or partition.topic.deleting:
+            return  # judged again when that write is confirmed; never again when the topic goes
+        ought = self._ought(partition)
+        if ought is not None:
+            self._write(partition, ought)
+        elif partition.parked is not None:
+            self._judge(partition, partition.parked)
+
+    def _ought(self, partition: Partition) -> PartitionState | None:
+        ineligible = self.suspects | partition.failed_on
+        if partition.state is None:
+            return election.initial(partition.replicas, self.state.brokers, ineligible, self.controller_epoch)
+        return election.settle(
+            partition.replicas, partition.state, self.state.brokers, ineligible, self.controller_epoch
+        )
+
+    def _write(self, partition: Partition, state: PartitionState) -> None:
+        assert partition.writing is None, f"{partition.tp}: {partition.writing} is in flight"
+        old = partition.state
+        partition.writing = state
+        elected = state.leader != NO_LEADER and (old is None or old.leader_epoch != state.leader_epoch)
+        self._out.write(StateWrite(partition.tp, state), election=elected)
+
+    def _confirmed(self, partition: Partition, state: PartitionState) -> None:
+        """`state` is in force: tell everybody, then look what has come up meanwhile."""
+        is_new = partition.state is None
+        if partition.state != state:
+            self.state.set_state(partition, state)
+            self._out.publish(partition, is_new=is_new)
+        self._unblock(partition)
+        if is_new:
+            self._topics.settled(partition.tp)
+
+    def _unblock(self, partition: Partition) -> None:
+        """Its write is over, one way or another."""
+        partition.writing = None
+        if partition.topic.deleting:
+            self._answer_parked(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._topics.remove(partition)
+        else:
+            self._settle(partition)
+
+    # AlterIsr
+
+    def _on_isr_proposed(self, event: IsrProposed) -> None:
+        self._out.because("isr")
+        request, token = event.request, event.token
+        asker = BrokerId(request.broker_id)
+        broker = self.state.brokers.get(asker)
+        if broker is None or broker.epoch != request.broker_epoch:
+            self._out.reply(Reply(token, m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)))
+            return
+        items = [(topic, item) for topic in request.topics for item in topic.partitions]
+        self._isr_answers[token] = Gather(len(items))
+        for slot, (asked, item) in enumerate(items):
+            tp = TopicPartition(asked.topic, item.partition_id)
+            code, partition = self._find(asked, tp)
+            proposal = Proposal(token, slot, asker, item.leader_and_isr)
+            if partition is None:
+                self._answer(proposal, tp, code, None)
+            else:
+                # A leader that repeats itself has given up on its earlier request; one place a partition is enough.
+                self._answer_parked(partition, ErrorCode.REQUEST_TIMED_OUT)
+                partition.parked = proposal
+                self._settle(partition)
+        self._close_isr_answer(token)
+
+    def _find(self, asked: m.AlterIsrTopic, tp: TopicPartition) -> tuple[ErrorCode, Partition | None]:
+        partition = self.state.partition(tp)
+        if partition is None or partition.topic.deleting:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        if asked.topic_id and asked.topic_id != partition.topic.topic_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID, None
+        return ErrorCode.NONE, partition
+
+    def _judge(self, partition: Partition, proposal: Proposal) -> None:
+        state = partition.state
+        if state is None:
+            # Somebody leads what has never had a leader here: this controller is behind.
+            self._answer_parked(partition, ErrorCode.NOT_CONTROLLER)
+            return
+        code = alter_isr.judge(
+            proposal.wanted,
+            proposal.asker,
+            state,
+            partition.replicas,
+            self.state.brokers,
+            self.suspects | partition.failed_on,
+        )
+        if code is not None:
+            self._answer_parked(partition, code)
+            return
+        # It stays parked: once this is confirmed the wanted set is the one in force, and that is the answer.
+        self._write(
+            partition,
+            PartitionState(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=proposal.wanted.isr,
+                controller_epoch=self.controller_epoch,
+                partition_epoch=state.partition_epoch + 1,
+            ),
+        )
+
+    def _answer_parked(self, partition: Partition, code: ErrorCode) -> None:
+        proposal, partition.parked = partition.parked, None
+        if proposal is not None:
+            self._answer(proposal, partition.tp, code, partition.state)
+            self._close_isr_answer(Token(proposal.token))
+
+    def _answer(self, proposal: Proposal, tp: TopicPartition, code: ErrorCode, state: PartitionState | None) -> None:
+        in_force = m.LeaderAndIsr(
+            leader=NO_LEADER if state is None else state.leader,
+            leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
+            isr=() if state is None else state.isr,
+            current_zk_version=NO_EPOCH if state is None else state.partition_epoch,
+        )
+        result = m.AlterIsrPartitionResult(partition_id=tp.partition, error_code=code, leader_and_isr=in_force)
+        self._isr_answers[Token(proposal.token)].put(proposal.slot, (tp.topic, result))
+
+    def _close_isr_answer(self, token: Token) -> None:
+        results = self._isr_answers[token].complete() if token in self._isr_answers else None
+        if results is None:
+            return
+        del self._isr_answers[token]
+        by_topic: dict[str, list[m.AlterIsrPartitionResult]] = {}
+        for topic, result in results:
+            by_topic.setdefault(topic, []).append(result)
+        topics = tuple(m.AlterIsrTopicResult(topic=topic, partitions=tuple(items)) for topic, items in by_topic.items())
+        self._out.reply(Reply(token, m.AlterIsrResponse(topics=topics)))
+
+    # the store
+
+    def _on_writes_done(self, event: WritesDone) -> None:
+        self._out.because("again")
+        for group, outcome in event.results:
+            if outcome is Outcome.FENCED:
+                self._resign("another controller has raised /controller_epoch")
+                return
+            match group:
+                case StateWrite(tp, state):
+                    self._on_state_write(group, tp, state, outcome)
+                case TopicWrite(name):
+                    self._on_topic_write(group, name, outcome)
+                case DeletionMark(name) | TopicRemoval(name):
+                    self._on_deletion_write(group, name, outcome)
+                case PartitionRemoval(tp):
+                    self._on_deletion_write(group, tp.topic, outcome)
+                case _:
+                    assert_never(group)
+
+    def _on_state_write(self, group: StateWrite, tp: TopicPartition, state: PartitionState, outcome: Outcome) -> None:
+        if outcome is Outcome.WRITTEN:
+            self._confirmed(self._writer_of(tp), state)
+        elif outcome is Outcome.REFUSED:
+            self._resign(f"the store refuses the state of {tp}")
+        else:
+            self._out.examine(group)
+
+    def _on_topic_write(self, group: TopicWrite, name: str, outcome: Outcome) -> None:
+        if outcome is Outcome.WRITTEN:
+            self._topics.stored(group)
+        elif outcome is Outcome.REFUSED:
+            self._topics.not_stored(group, ErrorCode.INVALID_REQUEST, f"the store refuses topic {name!r}: too large")
+        else:
+            self._out.examine(group)
+
+    def _on_deletion_write(
+        self, group: DeletionMark | PartitionRemoval | TopicRemoval, name: str, outcome: Outcome
+    ) -> None:
+        if outcome is Outcome.UNKNOWN:
+            self._out.write(group)  # harmless twice: the second time there is nothing left to do
+        elif outcome is Outcome.REFUSED:
+            self._topics.not_removed(name, f"the store refuses to delete topic {name!r}: foreign znodes are in the way")
+        else:
+            match group:
+                case DeletionMark():
+                    self._topics.marked(name)
+                case PartitionRemoval(tp):
+                    self._topics.removed(tp)
+                case TopicRemoval():
+                    self._topics.gone(name)
+
+    def _on_examined(self, event: Examined) -> None:
+        self._out.because("again")
+        for group, found in event.found:
+            try:
+                match group:
+                    case StateWrite(tp, state):
+                        self._on_state_examined(tp, state, found)
+                    case TopicWrite():
+                        self._on_topic_examined(group, found)
+                    case _:
+                        raise AssertionError(f"nobody asked for {group}")
+            except znodes.BadZnode as error:
+                self._resign(str(error))
+                return
+
+    def _on_state_examined(self, tp: TopicPartition, sent: PartitionState, found: tuple[bytes, int] | None) -> None:
+        """After a conflict or an unknown outcome: what is stored counts, whoever wrote it (HOLE-13)."""
+        partition = self._writer_of(tp)
+        if found is not None:
+            data, version = found
+            stored = znodes.decode_state(tp.topic, tp.partition, data)
+            self._confirmed(
+                partition,
+                PartitionState(
+                    leader=stored.leader,
+                    leader_epoch=stored.leader_epoch,
+                    isr=stored.isr,
+                    controller_epoch=stored.controller_epoch,
+                    partition_epoch=version,
+                ),
+            )
+        elif sent.partition_epoch == 0:
+            self._unblock(partition)
+        else:
+            # Somebody has deleted it by hand. To invent a state from memory could undo what he did on purpose.
+            self._resign(f"the state znode of {tp} has disappeared")
+
+    def _on_topic_examined(self, sent: TopicWrite, found: tuple[bytes, int] | None) -> None:
+        if found is None:
+            message = f"topic {sent.name!r} could not be stored, nothing was created"
+            self._topics.not_stored(sent, ErrorCode.REQUEST_TIMED_OUT, message)
+        elif znodes.decode_topic(sent.name, found[0]).topic_id == sent.topic_id:
+            self._topics.stored(sent)
+        else:
+            self._topics.not_stored(sent, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {sent.name!r} exists")
+
+    def _writer_of(self, tp: TopicPartition) -> Partition:
+        partition = self.state.partition(tp)
+        assert partition is not None and partition.writing is not None, f"no write of {tp} is in flight"
+        return partition
+
+    # the rest
+
+    def _describe(
+        self, request: m.DescribeTopicsRequest | m.DescribeClusterRequest
+    ) -> m.DescribeTopicsResponse | m.DescribeClusterResponse:
+        if isinstance(request, m.DescribeTopicsRequest):
+            return describe.describe_topics(self.state, request)
+        return describe.describe_cluster(
+            self.state,
+            self._settings.cluster_id,
+            self._settings.controller_id,
+            self.controller_epoch,
+            self.suspects,
+        )
+
+    def _resign(self, reason: str) -> None:
+        self._resigned = True
+        self._out.resign(reason)
+
+    def validate(self) -> None:
+        """Asserts what must hold between steps (I3, I7, N01, N09)."""
+        self.state.validate()
+        for partition in self.state.partitions():
+            assert partition.parked is None or partition.writing is not None, f"{partition.tp}: parked without a write"
+            if not (partition.topic.deleting or partition.writing is not None or self._resigned):
+                ought = self._ought(partition)
+                assert ought is None, f"{partition.tp}: {partition.state} ought to be {ought}"
+        assert all(gather.complete() is None for gather in self._isr_answers.values())
+        suspect = self._suspect
+        if suspect is not None:
+            assert self.state.brokers[suspect.broker_id].epoch == suspect.broker_epoch, suspect
+
+
+def _same_life(broker: Broker, among: dict[BrokerId, Broker]) -> bool:
+    other = among.get(broker.broker_id)
+    return other is not None and other.epoch == broker.epoch

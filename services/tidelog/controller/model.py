@@ -1,0 +1,246 @@
+"""What the controller knows: live brokers, topics, the state of every partition, and what follows from them by counting."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
+from tidelog.wire import messages as m
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A registered broker in one of its lives."""
+
+    broker_id: BrokerId
+    epoch: int
+    """czxid of its registration: another number is another life (HOLE-07)."""
+    intact_since: int
+    """First broker epoch since which its data directory has lost nothing."""
+    listeners: tuple[m.Listener, ...] = ()
+    rack: str = ""
+
+    def live(self) -> m.LiveBroker:
+        return m.LiveBroker(broker_id=self.broker_id, broker_epoch=self.epoch, rack=self.rack, listeners=self.listeners)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Leader and ISR of a partition as the metadata store holds them."""
+
+    leader: BrokerId
+    leader_epoch: int
+    isr: tuple[m.IsrMember, ...]
+    controller_epoch: int
+    """Of the controller that wrote it."""
+    partition_epoch: int
+    """Version of the state znode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One partition of an AlterIsr request that waits for a write or for its turn."""
+
+    token: int
+    slot: int
+    """Where its result goes in the answer."""
+    asker: BrokerId
+    wanted: m.LeaderAndIsr
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    name: str
+    topic_id: bytes
+    configs: Mapping[str, str]
+    """As given; what is not given is the cluster's default."""
+    min_insync_replicas: int
+    partitions: "list[Partition]" = field(default_factory=list)
+    has_config_node: bool = True
+    deleting: bool = False
+    """Its deletion is stored: nobody elects, writes or publishes for it any more."""
+
+    def published(self) -> m.TopicState:
+        entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in sorted(self.configs.items()))
+        return m.TopicState(topic=self.name, topic_id=self.topic_id, configs=entries)
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    tp: TopicPartition
+    topic: Topic
+    replicas: tuple[BrokerId, ...]
+    state: PartitionState | None = None
+    """None: new, and no replica has been alive yet (F01.3)."""
+    writing: PartitionState | None = None
+    """Sent to the store and not confirmed; at most one, and nobody is told before it is (N09)."""
+    parked: Proposal | None = None
+    failed_on: frozenset[BrokerId] = frozenset()
+    """Brokers whose present life has answered that its disk does not hold this replica any more."""
+    _published: m.PartitionState | None = None
+
+    def published(self) -> m.PartitionState:
+        """What brokers are told; one object for all of them."""
+        if self._published is None:
+            assert self.state is not None, f"{self.tp} has no state to publish"
+            self._published = m.PartitionState(
+                topic=self.tp.topic,
+                topic_id=self.topic.topic_id,
+                partition=self.tp.partition,
+                controller_epoch=self.state.controller_epoch,
+                leader=self.state.leader,
+                leader_epoch=self.state.leader_epoch,
+                isr=self.state.isr,
+                partition_epoch=self.state.partition_epoch,
+                replicas=self.replicas,
+            )
+        return self._published
+
+    def published_as_new(self) -> m.PartitionState:
+        return replace(self.published(), is_new=True)
+
+    def forget_published(self) -> None:
+        self._published = None
+
+    def led_by_former_life_of(self, broker: Broker) -> bool:
+        """The stored leader is an earlier life of `broker`, which must not be told that it leads.
+
+        It would append in a leader epoch in which its former life has appended, perhaps what it has lost since.
+        """
+        state = self.state
+        if state is None or state.leader != broker.broker_id:
+            return False
+        return all(m.broker_epoch != broker.epoch for m in state.isr if m.broker_id == broker.broker_id)
+
+    @property
+    def min_isr(self) -> int:
+        """Capped by the replication factor, or nothing could ever be committed (HOLE-23)."""
+        return min(self.topic.min_insync_replicas, len(self.replicas))
+
+
+class Health(NamedTuple):
+    """Of one partition, or summed over all."""
+
+    leaderless: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    not_preferred: int = 0
+
+    @classmethod
+    def of(cls, partition: Partition) -> "Health":
+        state = partition.state
+        if state is None or state.leader == NO_LEADER:
+            # The ISR of a leaderless partition names who may lead again, not who is in sync: nobody is.
+            return cls(1, 1, 1, 1)
+        in_sync = len(state.isr)
+        return cls(
+            0,
+            int(in_sync < len(partition.replicas)),
+            int(in_sync < partition.min_isr),
+            int(state.leader != partition.replicas[0]),
+        )
+
+
+class ClusterState:
+    """Plain books with indexes; `ControllerMachine` is the only writer."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerId, Broker] = {}
+        self.topics: dict[str, Topic] = {}
+        self.leaders: Counter[BrokerId] = Counter()
+        self.partition_count = 0
+        self._by_broker: dict[BrokerId, dict[TopicPartition, Partition]] = {}
+        self._leaderless: dict[TopicPartition, Partition] = {}
+        self._under_replicated = self._under_min_isr = self._not_preferred = 0
+
+    @property
+    def health(self) -> Health:
+        return Health(len(self._leaderless), self._under_replicated, self._under_min_isr, self._not_preferred)
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
+            return None
+        return topic.partitions[tp.partition]
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def partitions_on(self, broker_id: BrokerId) -> Mapping[TopicPartition, Partition]:
+        """Every partition with a replica assigned to this broker."""
+        return self._by_broker.get(broker_id, {})
+
+    def leaderless(self) -> list[Partition]:
+        return list(self._leaderless.values())
+
+    def add_topic(self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]]) -> None:
+        assert topic.name not in self.topics, topic.name
+        self.topics[topic.name] = topic
+        for index, assigned in enumerate(replicas):
+            partition = Partition(TopicPartition(topic.name, index), topic, assigned)
+            topic.partitions.append(partition)
+            for broker_id in assigned:
+                self._by_broker.setdefault(broker_id, {})[partition.tp] = partition
+            self.partition_count += 1
+            self._count(partition, 1)
+
+    def remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        for partition in topic.partitions:
+            self._count(partition, -1)
+            self.partition_count -= 1
+            for broker_id in partition.replicas:
+                del self._by_broker[broker_id][partition.tp]
+
+    def set_state(self, partition: Partition, state: PartitionState | None) -> None:
+        self._count(partition, -1)
+        partition.state = state
+        partition.forget_published()
+        self._count(partition, 1)
+
+    def _count(self, partition: Partition, sign: int) -> None:
+        health = Health.of(partition)
+        self._under_replicated += sign * health.under_replicated
+        self._under_min_isr += sign * health.under_min_isr
+        self._not_preferred += sign * health.not_preferred
+        if not health.leaderless:
+            assert partition.state is not None
+            self.leaders[partition.state.leader] += sign
+        elif sign > 0:
+            self._leaderless[partition.tp] = partition
+        else:
+            del self._leaderless[partition.tp]
+
+    def validate(self) -> None:
+        """Asserts what must hold after every step (N01, I3) and that the counts are those of a recount."""
+        total = [0, 0, 0, 0]
+        leaders: Counter[BrokerId] = Counter()
+        for partition in self.partitions():
+            _validate_partition(partition)
+            total = [sum(pair) for pair in zip(total, Health.of(partition), strict=True)]
+            if partition.state is not None and partition.state.leader != NO_LEADER:
+                leaders[partition.state.leader] += 1
+            for broker_id in partition.replicas:
+                assert self._by_broker[broker_id][partition.tp] is partition, partition.tp
+        assert self.health == Health(*total), (self.health, total)
+        assert +self.leaders == leaders, (self.leaders, leaders)
+        assert self.partition_count == sum(len(topic.partitions) for topic in self.topics.values())
+
+
+def _validate_partition(partition: Partition) -> None:
+    assert len(set(partition.replicas)) == len(partition.replicas) > 0, f"{partition.tp}: replicas {partition.replicas}"
+    for state in (partition.state, partition.writing):
+        if state is None:
+            continue
+        members = [member.broker_id for member in state.isr]
+        assert members, f"{partition.tp}: empty ISR"
+        assert len(set(members)) == len(members), f"{partition.tp}: a broker twice in {state.isr}"
+        assert set(members) <= set(partition.replicas), f"{partition.tp}: ISR {members} not in {partition.replicas}"
+        assert state.leader == NO_LEADER or state.leader in members, f"{partition.tp}: leader {state.leader} not in ISR"
+    if partition.state is not None and partition.writing is not None:
+        old, new = partition.state, partition.writing
+        assert new.partition_epoch == old.partition_epoch + 1, f"{partition.tp}: {old} then {new}"
+        assert new.leader_epoch >= old.leader_epoch, f"{partition.tp}: {old} then {new}"
+        assert new.leader == old.leader or new.leader_epoch > old.leader_epoch, f"{partition.tp}: {old} then {new}"

@@ -1,0 +1,66 @@
+"""Write groups as operations of the metadata store, and what a doubtful one is to be compared with."""
+
+from typing import assert_never
+
+from tidelog.controller.effects import (
+    DeletionMark,
+    PartitionRemoval,
+    StateWrite,
+    TopicRemoval,
+    TopicWrite,
+    WriteGroup,
+)
+from tidelog.ports.meta import Create, Delete, Op, SetData
+from tidelog.wire import znodes
+
+
+def operations(group: WriteGroup) -> list[Op]:
+    """All or nothing; parents before children when creating, after them when deleting."""
+    match group:
+        case StateWrite():
+            return _state(group)
+        case TopicWrite(name, topic_id, replicas, configs):
+            assignment = znodes.TopicAssignment(topic_id, replicas)
+            return [
+                Create(znodes.topic_path(name), znodes.encode_topic(assignment)),
+                Create(znodes.partitions_path(name)),
+                Create(znodes.topic_config_path(name), znodes.encode_topic_config(configs)),
+            ]
+        case DeletionMark(name):
+            return [Create(znodes.delete_topic_path(name))]
+        case PartitionRemoval(tp):
+            return [Delete(znodes.state_path(*tp)), Delete(znodes.partition_path(*tp))]
+        case TopicRemoval(name, has_topic_node, has_config_node):
+            ops: list[Op] = [Delete(znodes.delete_topic_path(name))]
+            if has_topic_node:
+                ops += [Delete(znodes.partitions_path(name)), Delete(znodes.topic_path(name))]
+            if has_config_node:
+                ops += [Delete(znodes.topic_config_path(name))]
+            return ops
+        case _:
+            assert_never(group)
+
+
+def examined_path(group: StateWrite | TopicWrite) -> str:
+    """The znode whose content tells whether `group` was applied."""
+    match group:
+        case StateWrite(tp):
+            return znodes.state_path(*tp)
+        case TopicWrite(name):
+            return znodes.topic_path(name)
+
+
+def _state(group: StateWrite) -> list[Op]:
+    state = group.state
+    path = znodes.state_path(*group.tp)
+    data = znodes.encode_state(
+        znodes.StoredState(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            controller_epoch=state.controller_epoch,
+        )
+    )
+    if state.partition_epoch == 0:
+        return [Create(znodes.partition_path(*group.tp)), Create(path, data)]
+    return [SetData(path, data, state.partition_epoch - 1)]

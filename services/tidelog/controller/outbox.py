@@ -1,0 +1,200 @@
+"""The effects of one step, merged: one write, at most one request of each kind for each broker, in a fixed order."""
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.controller.effects import (
+    Connect,
+    Disconnect,
+    Effect,
+    Examine,
+    Reply,
+    Resign,
+    Send,
+    StateWrite,
+    TopicWrite,
+    Write,
+    WriteGroup,
+)
+from tidelog.controller.model import Broker, ClusterState, Partition, Topic
+from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, BrokerId
+from tidelog.wire import messages as m
+
+
+class Outbox:
+    """Filled while a step runs and drained at its end, so that what brokers are told is the state after the step."""
+
+    def __init__(self, controller_id: int, state: ClusterState) -> None:
+        self.controller_epoch = NO_EPOCH
+        self.roles_due: set[BrokerId] = set()
+        """Brokers whose first LeaderAndIsr, the full one, has not been sent yet: nothing partial may go before it (HOLE-08)."""
+        self._controller_id = controller_id
+        self._state = state
+        self._clear()
+
+    def _clear(self) -> None:
+        self._cause = ""
+        self._elections = 0
+        self._groups: list[WriteGroup] = []
+        self._examine: list[StateWrite | TopicWrite] = []
+        self._links: list[Connect | Disconnect] = []
+        self._came: set[BrokerId] = set()
+        self._brokers_changed = False
+        self._changed: dict[Partition, bool] = {}
+        self._deleted: list[Topic] = []
+        self._replies: list[Reply] = []
+        self._resign: Resign | None = None
+
+    def because(self, cause: str) -> None:
+        """Why what follows is written; the label of an election."""
+        self._cause = cause
+
+    def write(self, group: WriteGroup, *, election: bool = False) -> None:
+        self._groups.append(group)
+        self._elections += election
+
+    def examine(self, group: StateWrite | TopicWrite) -> None:
+        self._examine.append(group)
+
+    def connect(self, broker: Broker) -> None:
+        """A new life: it gets everything, and everybody else hears of it."""
+        self._links.append(Connect(broker))
+        self._came.add(broker.broker_id)
+        self.roles_due.add(broker.broker_id)
+        self._brokers_changed = True
+
+    def disconnect(self, broker: Broker) -> None:
+        self._links.append(Disconnect(broker.broker_id, broker.epoch))
+        self.roles_due.discard(broker.broker_id)
+        self._brokers_changed = True
+
+    def publish(self, partition: Partition, *, is_new: bool = False) -> None:
+        """Tell its replicas and everybody's metadata."""
+        self._changed[partition] = is_new or self._changed.get(partition, False)
+
+    def delete(self, topic: Topic) -> None:
+        """Tell its replicas to drop their logs, and everybody that it is gone."""
+        self._deleted.append(topic)
+
+    def reply(self, reply: Reply) -> None:
+        self._replies.append(reply)
+
+    def resign(self, reason: str) -> None:
+        self._resign = Resign(reason)
+
+    def drain(self) -> list[Effect]:
+        """Writes first: what brokers are told now has been written in an earlier step."""
+        effects: list[Effect] = [*self._links]
+        if self._groups:
+            effects.append(Write(tuple(self._groups), self._cause, self._elections))
+        if self._examine:
+            effects.append(Examine(tuple(self._examine)))
+        effects += self._sends()
+        effects += self._replies
+        if self._resign is not None:
+            effects.append(self._resign)
+        self._clear()
+        return effects
+
+    def _sends(self) -> list[Effect]:
+        if not (self.roles_due or self._changed or self._deleted or self._brokers_changed):
+            return []
+        live = tuple(broker.live() for broker in self._state.brokers.values())
+        changed = [partition for partition in self._changed if not partition.topic.deleting]
+        told = tuple(partition.published() for partition in changed)
+        effects: list[Effect] = []
+        for broker in self._state.brokers.values():
+            effects += self._stop_replica(broker)
+            effects += self._roles(broker, changed, live)
+            effects += self._metadata(broker, told, live)
+        return effects
+
+    def _stop_replica(self, broker: Broker) -> Iterable[Effect]:
+        doomed = tuple(
+            m.StopReplicaPartition(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=partition.tp.partition,
+                leader_epoch=DELETED_TOPIC_EPOCH,
+                delete_partition=True,
+            )
+            for topic in self._deleted
+            for partition in topic.partitions
+            if broker.broker_id in partition.replicas
+        )
+        # A broker that still awaits its full LeaderAndIsr learns of the deletion by what that does not list.
+        if doomed and broker.broker_id not in self.roles_due:
+            yield Send(
+                broker.broker_id,
+                m.StopReplicaRequest(
+                    controller_id=self._controller_id,
+                    controller_epoch=self.controller_epoch,
+                    broker_epoch=broker.epoch,
+                    partitions=doomed,
+                ),
+            )
+
+    def _roles(self, broker: Broker, changed: Sequence[Partition], live: tuple[m.LiveBroker, ...]) -> Iterable[Effect]:
+        full = broker.broker_id in self.roles_due
+        if full:
+            here = self._all_on(broker)
+            if here is None:
+                return
+            self.roles_due.discard(broker.broker_id)
+        else:
+            here = [partition for partition in changed if broker.broker_id in partition.replicas]
+        if not here and not full:
+            return
+        topics = {partition.topic.name: partition.topic for partition in here}
+        yield Send(
+            broker.broker_id,
+            m.LeaderAndIsrRequest(
+                controller_id=self._controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=broker.epoch,
+                full=full,
+                partition_states=tuple(self._published(partition) for partition in here),
+                live_brokers=live,
+                topic_states=tuple(topic.published() for topic in topics.values()),
+            ),
+        )
+
+    def _published(self, partition: Partition) -> m.PartitionState:
+        if self._changed.get(partition, False):
+            return partition.published_as_new()
+        return partition.published()
+
+    def _all_on(self, broker: Broker) -> list[Partition] | None:
+        """What a full LeaderAndIsr lists; None while a decision that it must not see the state before is being written."""
+        here = []
+        for partition in self._state.partitions_on(broker.broker_id).values():
+            if partition.state is None or partition.topic.deleting:
+                continue
+            if partition.led_by_former_life_of(broker):
+                return None
+            here.append(partition)
+        return here
+
+    def _metadata(
+        self, broker: Broker, told: tuple[m.PartitionState, ...], live: tuple[m.LiveBroker, ...]
+    ) -> Iterable[Effect]:
+        full = broker.broker_id in self._came
+        if not (full or told or self._deleted or self._brokers_changed):
+            return
+        if full:
+            told = tuple(
+                partition.published()
+                for partition in self._state.partitions()
+                if partition.state is not None and not partition.topic.deleting
+            )
+        yield Send(
+            broker.broker_id,
+            m.UpdateMetadataRequest(
+                controller_id=self._controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=broker.epoch,
+                full=full,
+                partition_states=told,
+                live_brokers=live,
+                deleted_topics=() if full else tuple(topic.name for topic in self._deleted),
+            ),
+        )

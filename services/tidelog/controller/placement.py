@@ -1,0 +1,89 @@
+"""Which brokers hold the replicas of a new topic (HL2), and what an administrator may ask for."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId
+from tidelog.wire import messages as m
+
+Assignment = tuple[tuple[BrokerId, ...], ...]
+"""Replicas of each partition, index by index; the first is the preferred leader."""
+
+PARTITIONS_MAX: Final = 10_000
+"""Of one topic: its assignment is one znode, far below the 512 KiB of a multi."""
+
+
+def spread(brokers: Collection[BrokerId], partitions: int, factor: int, start: int = 0, shift: int = 0) -> Assignment:
+    """Round robin over the sorted brokers, the other replicas so that a dead broker's load goes to all others.
+
+    Partition i goes to broker (start + i) mod n. Its j-th further replica lies 1 + (k + j) mod (n - 1) brokers on, where k
+    grows with each full round: HL2.07's formula can put two replicas on one broker, the wrapped shift of F09.1 cannot.
+    """
+    ring = sorted(brokers)
+    n = len(ring)
+    assert 0 < factor <= n and partitions > 0, (n, partitions, factor)
+    rows = []
+    for index in range(partitions):
+        first = (start + index) % n
+        turn = shift + index // n
+        others = (ring[(first + 1 + (turn + j) % (n - 1)) % n] for j in range(factor - 1))
+        rows.append((ring[first], *others))
+    return tuple(rows)
+
+
+def plan(
+    topic: m.NewTopic, live: Collection[BrokerId], *, default_partitions: int, default_factor: int, start: int
+) -> Assignment:
+    """The assignment that `topic` asks for. TidelogError names the field and the limit that it breaks."""
+    if topic.assignments:
+        return _explicit(topic, live)
+    partitions = default_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = default_factor if topic.replication_factor == -1 else topic.replication_factor
+    if not 0 < partitions <= PARTITIONS_MAX:
+        raise TidelogError(
+            f"num_partitions {partitions} is not from 1 to {PARTITIONS_MAX} (-1: the cluster's default)",
+            ErrorCode.INVALID_PARTITIONS,
+        )
+    if not 0 < factor <= len(live):
+        raise TidelogError(
+            f"replication_factor {factor} is not from 1 to {len(live)}, the number of live brokers",
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
+    rounds = max(len(live) - 1, 1)
+    return spread(live, partitions, factor, start=start % len(live), shift=start // len(live) % rounds)
+
+
+def _explicit(topic: m.NewTopic, live: Collection[BrokerId]) -> Assignment:
+    if topic.num_partitions != -1 or topic.replication_factor != -1:
+        raise TidelogError(
+            "num_partitions and replication_factor must be -1 where assignments are given", ErrorCode.INVALID_REQUEST
+        )
+    if len(topic.assignments) > PARTITIONS_MAX:
+        raise TidelogError(
+            f"assignments name {len(topic.assignments)} partitions, the limit is {PARTITIONS_MAX}",
+            ErrorCode.INVALID_PARTITIONS,
+        )
+    by_index = {each.partition: each.replicas for each in topic.assignments}
+    if sorted(by_index) != list(range(len(topic.assignments))):
+        raise _bad_assignment("partitions are not each named once from 0 on")
+    rows = [tuple(BrokerId(replica) for replica in by_index[index]) for index in range(len(by_index))]
+    for index, row in enumerate(rows):
+        _check_row(index, row, len(rows[0]), live)
+    return tuple(rows)
+
+
+def _check_row(index: int, row: Sequence[BrokerId], factor: int, live: Collection[BrokerId]) -> None:
+    if not row:
+        raise _bad_assignment(f"partition {index} has no replica")
+    if len(set(row)) != len(row):
+        raise _bad_assignment(f"partition {index} names a broker twice: {list(row)}")
+    if len(row) != factor:
+        raise _bad_assignment(f"partition {index} has {len(row)} replicas and partition 0 has {factor}")
+    unknown = [replica for replica in row if replica not in live]
+    if unknown:
+        raise _bad_assignment(f"partition {index} names brokers {unknown}, which are not alive")
+
+
+def _bad_assignment(problem: str) -> TidelogError:
+    return TidelogError(f"assignments: {problem}", ErrorCode.INVALID_REPLICA_ASSIGNMENT)

@@ -1,0 +1,72 @@
+"""How long a round of elections took, step by step (B1.05): detect, decide, write, notify."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tidelog.controller.effects import StateWrite, Write, WriteGroup
+from tidelog.ids import TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """One `Write` with its states and what follows from it. Instants are the controller's clock."""
+
+    cause: str
+    elections: int
+    began_at: float
+    """When it happened, as far as anybody can tell."""
+    noticed_at: float
+    decided_at: float
+    unwritten: set[TopicPartition]
+    written_at: float = 0.0
+    untold: int = 0
+    told_at: float = 0.0
+
+    def steps(self) -> dict[str, float]:
+        """Seconds of each step, once everybody is told."""
+        return {
+            "detect": self.noticed_at - self.began_at,
+            "decide": self.decided_at - self.noticed_at,
+            "write": self.written_at - self.decided_at,
+            "notify": self.told_at - self.written_at,
+        }
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Those that are not over; a few at a time, and forgotten when a broker never answers."""
+
+    on_written: Callable[[Round], None]
+    on_told: Callable[[Round], None]
+    _writing: list[Round] = field(default_factory=list)
+
+    def begin(self, write: Write, *, began_at: float, noticed_at: float, decided_at: float) -> None:
+        states = {group.tp for group in write.groups if isinstance(group, StateWrite)}
+        if write.elections and states:
+            self._writing.append(Round(write.cause, write.elections, began_at, noticed_at, decided_at, states))
+
+    def written(self, groups: Iterable[WriteGroup], now: float) -> list[Round]:
+        """The rounds that these writes complete."""
+        if not self._writing:
+            return []
+        done = {group.tp for group in groups if isinstance(group, StateWrite)}
+        for each in self._writing:
+            each.unwritten -= done
+        complete = [each for each in self._writing if not each.unwritten]
+        self._writing = [each for each in self._writing if each.unwritten]
+        for each in complete:
+            each.written_at = now
+            self.on_written(each)
+        return complete
+
+    def tell(self, each: Round, now: Callable[[], float]) -> Callable[[], None]:
+        """One more broker has to be told of `each`; call what is returned when it has answered."""
+        each.untold += 1
+
+        def told() -> None:
+            each.untold -= 1
+            if each.untold == 0:
+                each.told_at = now()
+                self.on_told(each)
+
+        return told

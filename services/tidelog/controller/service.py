@@ -1,0 +1,182 @@
+"""ControllerService and AdminService: what comes in is checked for sense, and answered by the machine or not at all."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from tidelog.controller.events import (
+    DescribeRequested,
+    Draw,
+    Event,
+    IsrProposed,
+    Token,
+    TopicsCreateRequested,
+    TopicsDeleteRequested,
+)
+from tidelog.controller.term import Term
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import CallContext, Route
+from tidelog.ports.rand import Rand
+from tidelog.runtime.metrics import RequestMetrics
+from tidelog.wire import messages as m
+from tidelog.wire import services
+
+TOPICS_MAX: Final = 1_000
+"""Of one create or delete request."""
+
+_START_RANGE: Final = 1 << 16
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+
+class ControllerRoutes:
+    """Handlers over whatever term this process serves at the moment; without one, NOT_CONTROLLER."""
+
+    def __init__(
+        self,
+        term: Callable[[], Term | None],
+        clock: Clock,
+        rand: Rand,
+        metrics: RequestMetrics,
+        request_timeout_s: float,
+    ) -> None:
+        self._term = term
+        self._clock = clock
+        self._rand = rand
+        self._metrics = metrics
+        self._request_timeout_s = request_timeout_s
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route(services.CONTROLLER_SERVICE_ALTER_ISR, self.alter_isr),
+            Route(services.ADMIN_SERVICE_CREATE_TOPICS, self.create_topics),
+            Route(services.ADMIN_SERVICE_DELETE_TOPICS, self.delete_topics),
+            Route(services.ADMIN_SERVICE_DESCRIBE_TOPICS, self.describe_topics),
+            Route(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, self.describe_cluster),
+        ]
+
+    async def alter_isr(self, request: m.AlterIsrRequest, _: CallContext) -> m.AlterIsrResponse:
+        """Without a time limit of its own: to give up would leave the asker in doubt about what was written (HOLE-52)."""
+
+        def refuse(error: TidelogError) -> m.AlterIsrResponse:
+            return m.AlterIsrResponse(error_code=error.code)
+
+        return await self._answer(
+            "AlterIsr", lambda token: IsrProposed(request, token), refuse, lambda answer: answer.error_code
+        )
+
+    async def create_topics(self, request: m.CreateTopicsRequest, context: CallContext) -> m.CreateTopicsResponse:
+        def refuse(error: TidelogError) -> m.CreateTopicsResponse:
+            return m.CreateTopicsResponse(
+                topics=tuple(
+                    m.CreatedTopic(
+                        name=topic.name,
+                        error_code=error.code,
+                        error_message=error.message,
+                        num_partitions=-1,
+                        replication_factor=-1,
+                    )
+                    for topic in request.topics
+                )
+            )
+
+        def event(token: Token) -> Event:
+            return TopicsCreateRequested(request, token, tuple(self._draw() for _ in request.topics))
+
+        try:
+            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
+        except TidelogError as error:
+            return refuse(error)
+        return await self._answer("CreateTopics", event, refuse, _first_code, timeout_s)
+
+    async def delete_topics(self, request: m.DeleteTopicsRequest, context: CallContext) -> m.DeleteTopicsResponse:
+        def refuse(error: TidelogError) -> m.DeleteTopicsResponse:
+            return m.DeleteTopicsResponse(
+                topics=tuple(
+                    m.DeletedTopic(name=name, error_code=error.code, error_message=error.message)
+                    for name in request.names
+                )
+            )
+
+        try:
+            timeout_s = self._checked(len(request.names), request.timeout_ms, context)
+        except TidelogError as error:
+            return refuse(error)
+        return await self._answer(
+            "DeleteTopics", lambda token: TopicsDeleteRequested(request, token), refuse, _first_code, timeout_s
+        )
+
+    async def describe_topics(self, request: m.DescribeTopicsRequest, _: CallContext) -> m.DescribeTopicsResponse:
+        def refuse(error: TidelogError) -> m.DescribeTopicsResponse:
+            return m.DescribeTopicsResponse(error_code=error.code)
+
+        return await self._answer(
+            "DescribeTopics",
+            lambda token: DescribeRequested(request, token),
+            refuse,
+            lambda answer: answer.error_code,
+            self._request_timeout_s,
+        )
+
+    async def describe_cluster(self, request: m.DescribeClusterRequest, _: CallContext) -> m.DescribeClusterResponse:
+        def refuse(error: TidelogError) -> m.DescribeClusterResponse:
+            return m.DescribeClusterResponse(
+                error_code=error.code,
+                controller_id=-1,
+                controller_epoch=NO_EPOCH,
+                topics=0,
+                partitions=0,
+                leaderless_partitions=0,
+                under_replicated_partitions=0,
+                under_min_isr_partitions=0,
+            )
+
+        return await self._answer(
+            "DescribeCluster",
+            lambda token: DescribeRequested(request, token),
+            refuse,
+            lambda answer: answer.error_code,
+            self._request_timeout_s,
+        )
+
+    def _draw(self) -> Draw:
+        return Draw(topic_id=self._rand.randbytes(16), start=self._rand.randrange(_START_RANGE))
+
+    def _checked(self, topics: int, timeout_ms: int, context: CallContext) -> float:
+        """Seconds that the caller waits; 0 ms stands for the default."""
+        if topics > TOPICS_MAX:
+            raise TidelogError(f"{topics} topics in one request, the limit is {TOPICS_MAX}", ErrorCode.INVALID_REQUEST)
+        if timeout_ms < 0:
+            raise TidelogError(f"timeout_ms {timeout_ms} is negative", ErrorCode.INVALID_REQUEST)
+        wanted = timeout_ms / 1000 if timeout_ms else self._request_timeout_s
+        return wanted if context.remaining_s is None else min(wanted, context.remaining_s)
+
+    async def _answer(
+        self,
+        api: str,
+        event: Callable[[Token], Event],
+        refuse: Callable[[TidelogError], Res],
+        code: Callable[[Any], ErrorCode],
+        timeout_s: float | None = None,
+    ) -> Res:
+        began_at = self._clock.now()
+        term = self._term()
+        answer: Res
+        try:
+            if term is None or not term.acting:
+                raise TidelogError("this controller is not the active one", ErrorCode.NOT_CONTROLLER)
+            async with asyncio.timeout(timeout_s):
+                answer = await term.ask(event)
+        except TimeoutError:
+            answer = refuse(TidelogError(f"not done within {timeout_s:.3f} s, it goes on", ErrorCode.REQUEST_TIMED_OUT))
+        except TidelogError as error:
+            answer = refuse(error)
+        self._metrics.answered(api, code(answer), self._clock.now() - began_at)
+        return answer
+
+
+def _first_code(answer: m.CreateTopicsResponse | m.DeleteTopicsResponse) -> ErrorCode:
+    return next((each.error_code for each in answer.topics if each.error_code is not ErrorCode.NONE), ErrorCode.NONE)

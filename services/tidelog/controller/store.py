@@ -1,0 +1,235 @@
+"""The controller's side of the metadata store: fenced multis, and reading everything back."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
+
+from tidelog.controller.effects import Outcome, StateWrite, TopicWrite, WriteGroup
+from tidelog.controller.events import Snapshot, StoredTopic
+from tidelog.controller.model import Broker, PartitionState
+from tidelog.controller.operations import examined_path, operations
+from tidelog.ids import BrokerId
+from tidelog.ports.clock import Clock
+from tidelog.ports.meta import (
+    BadVersion,
+    Check,
+    Meta,
+    MetaError,
+    NodeExists,
+    NoNode,
+    Op,
+    OutcomeUnknown,
+    SessionExpired,
+    Stat,
+    TooLarge,
+    size_bytes,
+)
+from tidelog.wire import znodes
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX: Final = 8
+"""Multis under way at once (performance 4.5)."""
+
+READ_AGAIN_S: Final = 0.1
+
+Results = Sequence[tuple[WriteGroup, Outcome]]
+Found = Sequence[tuple[WriteGroup, tuple[bytes, int] | None]]
+Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
+
+
+class FencedStore:
+    """Writes groups in multis that check the controller epoch first (HOLE-11, KAFKA-6082).
+
+    A multi is all or nothing: a group that conflicts is taken out and the others are sent again.
+    """
+
+    def __init__(
+        self,
+        meta: Meta,
+        clock: Clock,
+        epoch_version: int,
+        spawn: Spawn,
+        report: Callable[[Results], None],
+        *,
+        multi_max_operations: int,
+        multi_max_bytes: int,
+    ) -> None:
+        """`epoch_version` is that of /controller_epoch since this controller's election."""
+        self._meta = meta
+        self._clock = clock
+        self._fence = Check(znodes.CONTROLLER_EPOCH, epoch_version)
+        self._spawn = spawn
+        self._report = report
+        self._multi_max_operations = multi_max_operations
+        self._multi_max_bytes = multi_max_bytes
+        self._pending: deque[WriteGroup] = deque()
+        self._news = asyncio.Event()
+        self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    def submit(self, groups: Iterable[WriteGroup]) -> None:
+        self._pending.extend(groups)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Sends what is submitted, several multis at a time, in order."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._pending:
+                await self._free.acquire()
+                self._spawn("controller write", self._commit(self._take()))
+
+    def _take(self) -> list[tuple[WriteGroup, list[Op]]]:
+        """As many groups as fit one multi; at least one."""
+        batch: list[tuple[WriteGroup, list[Op]]] = []
+        count, size = 1, size_bytes([self._fence])
+        while self._pending:
+            ops = operations(self._pending[0])
+            count += len(ops)
+            size += size_bytes(ops)
+            if batch and (count > self._multi_max_operations or size > self._multi_max_bytes):
+                break
+            batch.append((self._pending.popleft(), ops))
+        return batch
+
+    async def _commit(self, batch: list[tuple[WriteGroup, list[Op]]]) -> None:
+        try:
+            while batch:
+                batch = await self._try(batch)
+        finally:
+            self._free.release()
+
+    async def _try(self, batch: list[tuple[WriteGroup, list[Op]]]) -> list[tuple[WriteGroup, list[Op]]]:
+        """Reports what is decided; returns what is to be tried again."""
+        groups = [group for group, _ in batch]
+        try:
+            await self._meta.multi([self._fence, *(op for _, ops in batch for op in ops)])
+        except OutcomeUnknown:
+            self._report([(group, Outcome.UNKNOWN) for group in groups])
+        except SessionExpired:
+            # /controller was this session's, so the term is over.
+            self._report([(group, Outcome.FENCED) for group in groups])
+        except TooLarge as error:
+            if len(batch) == 1:
+                log.error("%s: %s", groups[0], error)
+                self._report([(groups[0], Outcome.REFUSED)])
+            else:
+                self._pending.extendleft(reversed(groups[len(groups) // 2 :]))
+                self._news.set()
+                return batch[: len(batch) // 2]
+        except MetaError as error:
+            if not error.index:
+                self._report([(group, Outcome.FENCED) for group in groups])
+                return []
+            culprit = _owner(batch, error.index)
+            log.info("%s conflicts: %r", groups[culprit], error)
+            outcome = Outcome.CONFLICT if isinstance(error, BadVersion | NoNode | NodeExists) else Outcome.REFUSED
+            self._report([(groups[culprit], outcome)])
+            return [each for position, each in enumerate(batch) if position != culprit]
+        else:
+            self._report([(group, Outcome.WRITTEN) for group in groups])
+        return []
+
+    async def examine(self, groups: Sequence[StateWrite | TopicWrite]) -> Found:
+        """What is stored now where these groups were to write."""
+        while True:
+            try:
+                await self._meta.sync(znodes.TOPICS)
+                found = await self._meta.get_many([examined_path(group) for group in groups])
+            except MetaError as error:
+                log.info("cannot read back %d znodes: %r; again", len(groups), error)
+                await self._clock.sleep(READ_AGAIN_S)
+                continue
+            return [
+                (group, None if node is None else (node[0], node[1].version))
+                for group, node in zip(groups, found, strict=True)
+            ]
+
+
+def _owner(batch: Sequence[tuple[WriteGroup, list[Op]]], index: int) -> int:
+    """Which group the multi's operation `index` belongs to; operation 0 is the fence."""
+    end = 1
+    for position, (_, ops) in enumerate(batch):
+        end += len(ops)
+        if index < end:
+            return position
+    raise AssertionError(f"operation {index} of {end}")
+
+
+async def read_snapshot(meta: Meta) -> Snapshot:
+    """Everything a new controller must know, after a sync. BadZnode: it must not act, for brokers would delete what it
+    cannot read (HOLE-10)."""
+    await meta.sync(znodes.TOPICS)
+    names = await meta.children(znodes.TOPICS)
+    deletions = await meta.children(znodes.DELETE_TOPICS)
+    brokers = await meta.children(znodes.BROKER_IDS)
+    topics = await meta.get_many([znodes.topic_path(name) for name in names])
+    configs = await meta.get_many([znodes.topic_config_path(name) for name in names])
+    registrations = await meta.get_many([znodes.broker_path(int(each)) for each in brokers if each.isdecimal()])
+    assignments = {
+        name: znodes.decode_topic(name, node[0]) for name, node in zip(names, topics, strict=True) if node is not None
+    }
+    states = iter(
+        await meta.get_many(
+            [
+                znodes.state_path(name, index)
+                for name, assignment in assignments.items()
+                for index in range(len(assignment.partitions))
+            ]
+        )
+    )
+    stored = []
+    for name, node in zip(names, configs, strict=True):
+        assignment = assignments.get(name)
+        if assignment is None:
+            continue
+        stored.append(
+            StoredTopic(
+                name=name,
+                topic_id=assignment.topic_id,
+                replicas=assignment.partitions,
+                states=tuple(_state(name, index, next(states)) for index in range(len(assignment.partitions))),
+                configs={} if node is None else znodes.decode_topic_config(name, node[0]),
+                has_config_node=node is not None,
+            )
+        )
+    alive = zip((each for each in brokers if each.isdecimal()), registrations, strict=True)
+    return Snapshot(
+        brokers=brokers_of({name: node for name, node in alive if node is not None}),
+        topics=tuple(stored),
+        deletions=tuple(deletions),
+    )
+
+
+def _state(topic: str, index: int, node: tuple[bytes, Stat] | None) -> PartitionState | None:
+    if node is None:
+        return None
+    data, stat = node
+    stored = znodes.decode_state(topic, index, data)
+    return PartitionState(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, stat.version)
+
+
+def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
+    """The registrations below /brokers/ids, by broker id. One that cannot be read is no live broker."""
+    brokers = []
+    for name, (data, stat) in sorted(nodes.items()):
+        try:
+            broker_id = int(name)
+            registration = znodes.decode_broker(broker_id, data)
+        except (ValueError, znodes.BadZnode) as error:
+            log.error("registration %s is not understood: %s", name, error)
+            continue
+        intact_since = registration.intact_since
+        brokers.append(
+            Broker(
+                broker_id=BrokerId(broker_id),
+                epoch=stat.czxid,
+                intact_since=stat.czxid if intact_since == znodes.INTACT_SINCE_NOW else intact_since,
+                listeners=registration.listeners,
+                rack=registration.rack,
+            )
+        )
+    return tuple(sorted(brokers, key=lambda broker: broker.broker_id))

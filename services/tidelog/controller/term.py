@@ -1,0 +1,358 @@
+"""One term of office: a machine, the queue that feeds it, and the hands that carry out what it decides.
+
+It acts only while its lease holds. When the lease lapses for a moment (a pause, a store that is away) everything stands
+still; when it can never be had again, or the machine resigns, the term is over and everything is dropped.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.config import ControllerSettings
+from tidelog.controller.channels import BrokerChannel, internal_address
+from tidelog.controller.effects import (
+    Connect,
+    Disconnect,
+    Effect,
+    Examine,
+    Reply,
+    Resign,
+    Send,
+    StateWrite,
+    TopicWrite,
+    Write,
+)
+from tidelog.controller.events import (
+    BrokersChanged,
+    Elected,
+    Event,
+    Examined,
+    Suspected,
+    Tick,
+    Token,
+    WritesDone,
+)
+from tidelog.controller.liveness import LivenessWatch, News
+from tidelog.controller.machine import ControllerMachine
+from tidelog.controller.model import Broker
+from tidelog.controller.rounds import Round, Rounds
+from tidelog.controller.store import FencedStore, Results, brokers_of, read_snapshot
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId
+from tidelog.ports.bundle import Ports
+from tidelog.ports.meta import MetaError
+from tidelog.runtime import zk_patterns
+from tidelog.runtime.lease import LeaseKeeper
+from tidelog.runtime.metrics import ControllerMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+from tidelog.wire import znodes
+
+log = logging.getLogger(__name__)
+
+LEASE_POLL_S: Final = 0.01
+TICK_S: Final = 1.0
+READ_AGAIN_S: Final = 0.1
+RECONCILE_S: Final = 30.0
+"""Registrations are read again at least this often, whatever the watch says (HOLE-41)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    event: Event
+    arrived_at: float
+    began_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    broker_epoch: int
+    channel: BrokerChannel
+    task: "asyncio.Task[None]"
+
+
+class Term:
+    def __init__(
+        self,
+        elected: zk_patterns.Elected,
+        payload: bytes,
+        machine: ControllerMachine,
+        settings: ControllerSettings,
+        ports: Ports,
+        metrics: ControllerMetrics,
+    ) -> None:
+        """`payload` is what /controller holds: the lease writes it again and again."""
+        self._elected = elected
+        self._machine = machine
+        self._settings = settings
+        self._ports = ports
+        self._clock = ports.clock
+        self._metrics = metrics
+        self._over = asyncio.Event()
+        self._acting = False
+        self._queue: deque[_Queued] = deque()
+        self._news = asyncio.Event()
+        self._links: dict[BrokerId, _Link] = {}
+        self._waiting: dict[Token, asyncio.Future[Any]] = {}
+        self._tokens = itertools.count(1)
+        self._rounds = Rounds(self._on_written, self._on_told)
+        self._tasks = Supervisor(f"controller epoch {elected.epoch}", self._on_failure)
+        self._keeper = LeaseKeeper(
+            ports.meta,
+            ports.clock,
+            znodes.CONTROLLER,
+            payload,
+            session_id=elected.session_id,
+            version=elected.version,
+        )
+        self._store = FencedStore(
+            ports.meta,
+            ports.clock,
+            elected.epoch_version,
+            self._tasks.start,
+            self._on_results,
+            multi_max_operations=settings.multi_max_operations,
+            multi_max_bytes=settings.multi_max_bytes,
+        )
+
+    @property
+    def acting(self) -> bool:
+        """Whether it may answer at this instant."""
+        return self._acting and not self._over.is_set() and self._keeper.holds()
+
+    def queue_size(self) -> int:
+        return len(self._queue)
+
+    def end(self, reason: str) -> None:
+        """Stops acting at once; `run` returns soon."""
+        if not self._over.is_set():
+            log.warning("controller epoch %d is over: %s", self._elected.epoch, reason)
+            self._over.set()
+
+    async def run(self) -> None:
+        """Until the term is over. TaskFailed: a bug."""
+        log.info("elected, controller epoch %d", self._elected.epoch)
+        self._tasks.start("controller lease", self._keep_lease())
+        self._tasks.start("controller take-over", self._take_over(self._clock.now()))
+        try:
+            await self._over.wait()
+        finally:
+            self._over.set()
+            await self._tasks.stop()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(TidelogError("this controller has been deposed", ErrorCode.NOT_CONTROLLER))
+            self._metrics.standing_by()
+        await self._tasks.wait()
+
+    async def ask(self, event: Callable[[Token], Event]) -> Any:
+        """The machine's answer to a request. TidelogError NOT_CONTROLLER when the term ends before there is one."""
+        token = Token(next(self._tokens))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            self._put(event(token))
+            return await future
+        finally:
+            del self._waiting[token]
+
+    # tasks
+
+    async def _keep_lease(self) -> None:
+        await self._keeper.run()
+        self.end("its lease is lost")
+
+    async def _take_over(self, won_at: float) -> None:
+        await self._may_act()
+        while True:
+            try:
+                snapshot = await read_snapshot(self._ports.meta)
+                break
+            except MetaError as error:
+                log.info("cannot read the cluster's state: %r; again", error)
+                await self._clock.sleep(READ_AGAIN_S)
+            except znodes.BadZnode as error:
+                # Brokers would delete what a controller leaves out; a damaged znode is an operator's business.
+                log.error("cannot take over: %s; repair or delete this znode", error)
+                self.end("a znode is damaged")
+                return
+        log.info("read %d topics and %d brokers", len(snapshot.topics), len(snapshot.brokers))
+        self._put(Elected(self._elected.epoch, snapshot))
+        self._acting = True
+        self._metrics.became_active(self._elected.epoch, self._clock.now() - won_at)
+        self._tasks.start("controller store", self._store.run())
+        self._tasks.start("controller brokers", self._watch_brokers())
+        self._tasks.start("controller ticks", self._tick())
+        await self._run_events()
+
+    async def _watch_brokers(self) -> None:
+        async for nodes in zk_patterns.watch_children(self._ports.meta, znodes.BROKER_IDS, reconcile_s=RECONCILE_S):
+            self._put(BrokersChanged(brokers_of(nodes)))
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_S)
+            self._put(Tick(self._clock.now()))
+
+    async def _run_events(self) -> None:
+        while not self._over.is_set():
+            if not self._queue:
+                self._news.clear()
+                await self._news.wait()
+            await self._may_act()
+            self._step(self._queue.popleft())
+            await self._clock.sleep(0)  # a long queue must not keep the lease and the answers waiting
+
+    def _step(self, queued: _Queued) -> None:
+        started_at = self._clock.now()
+        effects = self._machine.step(queued.event)
+        decided_at = self._clock.now()
+        name = type(queued.event).__name__
+        self._metrics.handled(name, started_at - queued.arrived_at, decided_at - started_at)
+        told: list[Round] = []
+        if isinstance(queued.event, WritesDone):
+            told = self._rounds.written((group for group, _ in queued.event.results), decided_at)
+        for effect in effects:
+            if isinstance(effect, Write):
+                self._rounds.begin(
+                    effect, began_at=queued.began_at, noticed_at=queued.arrived_at, decided_at=decided_at
+                )
+            self._do(effect, told)
+        if effects:
+            self._show()
+
+    # effects
+
+    def _do(self, effect: Effect, told: list[Round]) -> None:
+        match effect:
+            case Connect(broker):
+                self._connect(broker)
+            case Disconnect(broker_id, broker_epoch):
+                self._disconnect(broker_id, broker_epoch)
+            case Write(groups):
+                self._store.submit(groups)
+            case Examine(groups):
+                self._tasks.start("controller examine", self._examine(groups))
+            case Send(broker_id, request):
+                self._send(broker_id, request, told)
+            case Reply(token, answer):
+                future = self._waiting.get(Token(token))
+                if future is not None and not future.done():
+                    future.set_result(answer)
+            case Resign(reason):
+                self.end(reason)
+
+    def _send(
+        self,
+        broker_id: BrokerId,
+        request: m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest,
+        told: list[Round],
+    ) -> None:
+        link = self._links.get(broker_id)
+        if link is None:
+            return
+        # A suspect is told too, but nobody waits for its answer.
+        waited_for = told if broker_id not in self._machine.suspects else []
+        marks = [self._rounds.tell(each, self._clock.now) for each in waited_for]
+
+        def delivered() -> None:
+            for mark in marks:
+                mark()
+
+        link.channel.send(request, delivered if marks else None)
+
+    def _connect(self, broker: Broker) -> None:
+        address = internal_address(broker)
+        if address is None:
+            log.error("broker %d is registered without an INTERNAL listener", broker.broker_id)
+            return
+        log.info("broker %d with broker epoch %d at %s", broker.broker_id, broker.epoch, address)
+        wire = self._ports.net.channel(address, purpose="control")
+        channel = BrokerChannel(
+            broker, wire, self._clock, self._settings.request_timeout_ms / 1000, self._may_act, self._put
+        )
+        watch = LivenessWatch(
+            broker,
+            wire,
+            self._ports.net,
+            self._clock,
+            m.LivenessPing(controller_id=self._settings.controller_id, controller_epoch=self._elected.epoch),
+            self._settings.suspect_probe_interval_ms / 1000,
+            self._may_act,
+            self._on_liveness,
+        )
+
+        async def run() -> None:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(channel.run())
+                    group.create_task(watch.run())
+            finally:
+                await wire.close()
+
+        task = self._tasks.start(f"controller link: broker {broker.broker_id}", run())
+        self._links[broker.broker_id] = _Link(broker.epoch, channel, task)
+
+    def _disconnect(self, broker_id: BrokerId, broker_epoch: int) -> None:
+        log.info("broker %d with broker epoch %d is gone", broker_id, broker_epoch)
+        link = self._links.get(broker_id)
+        if link is not None and link.broker_epoch == broker_epoch:
+            del self._links[broker_id]
+            link.task.cancel()
+
+    async def _examine(self, groups: tuple[StateWrite | TopicWrite, ...]) -> None:
+        self._put(Examined(tuple(await self._store.examine(groups))))
+
+    async def _may_act(self) -> None:
+        while not self._keeper.holds():
+            await self._clock.sleep(LEASE_POLL_S)
+
+    # news
+
+    def _put(self, event: Event, ago_s: float = 0.0) -> None:
+        now = self._clock.now()
+        self._queue.append(_Queued(event, now, now - ago_s))
+        self._news.set()
+
+    def _on_results(self, results: Results) -> None:
+        self._put(WritesDone(tuple(results)))
+
+    def _on_liveness(self, event: News, ago_s: float) -> None:
+        if isinstance(event, Suspected):
+            log.debug("broker %d refuses connections", event.broker_id)
+        self._put(event, ago_s)
+
+    def _on_failure(self, task: str) -> None:
+        self._metrics.process.task_failed(task)
+        self._over.set()
+
+    def _on_written(self, each: Round) -> None:
+        self._metrics.elected(each.cause, each.elections, each.written_at - each.began_at)
+
+    def _on_told(self, each: Round) -> None:
+        steps = each.steps()
+        log.info(
+            "%s: %d leaders elected; %s",
+            each.cause,
+            each.elections,
+            ", ".join(f"{name} {seconds * 1000:.1f} ms" for name, seconds in steps.items()),
+        )
+        if each.cause in ("suspected", "broker_down"):
+            for name, seconds in steps.items():
+                self._metrics.failover_step(name, seconds)
+
+    def _show(self) -> None:
+        state, health = self._machine.state, self._machine.state.health
+        suspected = len(self._machine.suspects)
+        self._metrics.cluster(
+            alive=len(state.brokers) - suspected,
+            suspected=suspected,
+            topics=len(state.topics),
+            partitions=state.partition_count,
+            offline=health.leaderless,
+            not_preferred=health.not_preferred,
+        )

@@ -1,0 +1,45 @@
+"""Names and tiny frozen values that every layer speaks about."""
+
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+"""A broker's number; a broker has at most one replica of a partition, so it is the replica's number too."""
+
+NO_LEADER: Final = BrokerId(-1)
+"""Stored and published instead of a leader when none may be elected (HOLE-50)."""
+
+NO_EPOCH: Final = -1
+"""In a request: the sender claims no epoch. In an answer: undefined."""
+
+NO_OFFSET: Final = -1
+
+DELETED_TOPIC_EPOCH: Final = -2
+"""In StopReplica: overrides any leader epoch, because the topic itself is deleted (F-14.3)."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic; `partition` counts from 0."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Address(NamedTuple):
+    """Where a process listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """`host:port`; ValueError names what is wrong."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
+            raise ValueError(f"{text!r} is not host:port with a port from 0 to 65535")
+        return cls(host, int(port))

@@ -1,0 +1,18 @@
+"""The five ports of one process, handed over as one value where a process is built."""
+
+from dataclasses import dataclass
+
+from tidelog.ports.clock import Clock
+from tidelog.ports.disk import Disk
+from tidelog.ports.meta import Meta
+from tidelog.ports.net import Net
+from tidelog.ports.rand import Rand
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    clock: Clock
+    net: Net
+    disk: Disk
+    meta: Meta
+    rand: Rand

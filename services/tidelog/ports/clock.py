@@ -1,0 +1,15 @@
+"""Time, as a port. Nothing else in the package may ask what time it is."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Monotonic seconds; the only time that leases, lag and deadlines know."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Unix time in milliseconds; for record timestamps and log lines only (MUT-28)."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...

@@ -1,0 +1,108 @@
+"""What a partition's replica asks its host to do, in this order. The host decides nothing about the protocol."""
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode
+from tidelog.replica.isr import Member
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceHighWatermark:
+    """Everything below is committed: answer produces, wake readers, tell followers."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Ask the controller for `isr`, conditional on `partition_epoch`. Resend on an unknown outcome; never forget it."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[Member]
+
+
+@dataclass(frozen=True, slots=True)
+class StartEpoch:
+    """Record (epoch, start) in the epoch history before anything is appended or answered (KAFKA-7415)."""
+
+    leader_epoch: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFetching:
+    """Follow `leader` in `leader_epoch` from this log's end; positions carry the epoch."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopFetching: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FailPending:
+    """Every parked produce ends with this code."""
+
+    code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo:
+    """Cut the log's end back to `offset`; then state the new position."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendChunk:
+    """The chunk belongs at this log's end: append it and report FollowerAppended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reposition:
+    """The chunk does not fit (an older epoch, another offset): append nothing, state the position again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendRecords:
+    """The follower's position is counted; it may be sent what lies beyond."""
+
+    replica: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDivergence:
+    """The follower's history left this log: it must go back to `end` of `epoch`. Its position is not counted."""
+
+    replica: int
+    offset: int
+    epoch: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusePosition:
+    """The follower's position is not counted."""
+
+    replica: int
+    code: ErrorCode
+
+
+Effect = (
+    AdvanceHighWatermark
+    | ProposeIsr
+    | StartEpoch
+    | StartFetching
+    | StopFetching
+    | FailPending
+    | TruncateTo
+    | AppendChunk
+    | Reposition
+    | SendRecords
+    | SendDivergence
+    | RefusePosition
+)

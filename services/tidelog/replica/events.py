@@ -1,0 +1,148 @@
+"""What can happen to a partition's replica. Instants are monotonic seconds; offsets are exclusive ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode
+from tidelog.replica.effects import ProposeIsr
+from tidelog.replica.isr import Member
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The controller's decision about this partition. `leader` is -1 when nobody may lead."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[Member]
+    replicas: tuple[int, ...]
+    min_isr: int
+    live: Mapping[int, int]
+    """Broker id -> broker epoch of every live broker."""
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBrokers:
+    """The set of live brokers changed (UpdateMetadata); a broker that is not live may not be proposed for an ISR."""
+
+    live: Mapping[int, int]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """This leader's log grew to `end`."""
+
+    end: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerPosition:
+    """A follower states that it holds everything below `offset`, its last record being of `last_epoch`.
+
+    `found_epoch` and `found_end` are what this log's epoch history answers for `last_epoch`: the largest epoch not above
+    it, and where that one ends (KIP-279).
+    """
+
+    replica: int
+    broker_epoch: int
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    found_epoch: int
+    found_end: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerGone:
+    """The follower's stream ended; it is not waited for beyond what the ISR demands."""
+
+    replica: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """A follower left this leader for a newer epoch: the controller has chosen another one."""
+
+    newer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswered:
+    """The controller's answer to `proposal`; the state fields are those in force, meaningful with NONE."""
+
+    proposal: ProposeIsr
+    code: ErrorCode
+    leader_epoch: int
+    partition_epoch: int
+    isr: frozenset[Member]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """This process stood still until `at`: what others did meanwhile is unknown, so lag is measured anew (row 9)."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkArrived:
+    """A leader's chunk. With `diverging_epoch` >= 0 it says where the histories part, and `own_epoch`, `own_end` are what
+    this log's own history answers for that epoch."""
+
+    leader_epoch: int
+    offset: int
+    diverging_epoch: int = -1
+    diverging_end: int = -1
+    own_epoch: int = -1
+    own_end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerAppended:
+    """The accepted chunk is in this follower's log, which now ends at `end`; the leader's high watermark came with it."""
+
+    leader_epoch: int
+    end: int
+    leader_high_watermark: int
+    log_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """What TruncateTo came to: the log now ends at `end`, which is lower than asked if that lay inside a batch."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """StopReplica, or the disk below failed: neither leader nor follower any more."""
+
+
+Event = (
+    Appended
+    | FollowerPosition
+    | FollowerAppended
+    | ChunkArrived
+    | Tick
+    | IsrAnswered
+    | LeaderAndIsr
+    | LiveBrokers
+    | FollowerGone
+    | Deposed
+    | Resumed
+    | Truncated
+    | Stopped
+)

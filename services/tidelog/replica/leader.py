@@ -1,0 +1,179 @@
+"""What a leader keeps of its followers, and the rules over it."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.replica.isr import Committed, IsrState, Member, PendingExpand, PendingShrink
+
+INELIGIBLE_PAUSE_S: Final = 1.0
+"""After INELIGIBLE_REPLICA the same life of a follower is not proposed again for this long: acks come by the thousand."""
+
+MARKS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One consistent picture of a follower in this leader epoch: replaced whole (KAFKA-15221)."""
+
+    member: Member
+    offset: int
+    connected: bool = True
+
+
+class AppendMarks:
+    """When the log first passed an offset, coarsely: a follower's lag starts at its first unacknowledged append.
+
+    An idle partition has no such append, so its followers never lag (HOLE-31).
+    """
+
+    __slots__ = ("_grain_s", "_marks")
+
+    def __init__(self, grain_s: float) -> None:
+        self._grain_s = grain_s
+        self._marks: deque[tuple[int, float]] = deque()
+
+    def add(self, end: int, at: float) -> None:
+        marks = self._marks
+        if marks and at - marks[-1][1] < self._grain_s:
+            marks[-1] = (end, marks[-1][1])
+            return
+        marks.append((end, at))
+        if len(marks) > MARKS_MAX:
+            # The two oldest become one that keeps the older instant: lag may be over-stated there, never hidden.
+            (_, oldest), (second_end, _) = marks.popleft(), marks.popleft()
+            marks.appendleft((second_end, oldest))
+
+    def behind_since(self, offset: int) -> float | None:
+        """When the first append beyond `offset` happened; None if there is none."""
+        return next((at for end, at in self._marks if end > offset), None)
+
+    def forget_below(self, offset: int) -> None:
+        while self._marks and self._marks[0][0] <= offset:
+            self._marks.popleft()
+
+    def restart(self, at: float) -> None:
+        """All lag begins at `at`."""
+        if self._marks:
+            end = self._marks[-1][0]
+            self._marks.clear()
+            self._marks.append((end, at))
+
+
+class LeaderState:
+    """Of one leader epoch. Created when the epoch begins, dropped when it ends."""
+
+    __slots__ = (
+        "_lag_max_s",
+        "_me",
+        "epoch",
+        "epoch_start",
+        "ineligible_until",
+        "isr",
+        "live",
+        "marks",
+        "min_isr",
+        "partition_epoch",
+        "progress",
+        "replicas",
+    )
+
+    def __init__(self, me: int, epoch: int, epoch_start: int, lag_max_s: float, at: float) -> None:
+        self._me = me
+        self._lag_max_s = lag_max_s
+        self.epoch = epoch
+        self.epoch_start = epoch_start
+        self.partition_epoch = -1
+        self.isr: IsrState = Committed(frozenset())
+        self.replicas: tuple[int, ...] = ()
+        self.min_isr = 1
+        self.live: Mapping[int, int] = {}
+        self.progress: dict[int, Progress] = {}
+        self.ineligible_until: dict[Member, float] = {}
+        self.marks = AppendMarks(grain_s=lag_max_s / 20)
+        if epoch_start > 0:
+            # What lies in the log already must reach the followers too; their time starts with the epoch.
+            self.marks.add(epoch_start, at)
+
+    @property
+    def under_min_isr(self) -> bool:
+        """Judged on the committed ISR; the minimum is capped at the replication factor (HOLE-23)."""
+        return len(self.isr.committed.isr) < min(self.min_isr, len(self.replicas))
+
+    def committed_end(self, log_end: int, high_watermark: int, at: float) -> int:
+        """End of what every counted replica holds; never below `high_watermark`.
+
+        Followers about to join are waited for too, else a fast log would never let one in (F05.6).
+        """
+        if self.under_min_isr:
+            return high_watermark  # HOLE-24
+        end = log_end
+        for member in self.isr.maximal_isr:
+            if member.broker_id == self._me:
+                continue
+            progress = self.progress.get(member.broker_id)
+            if progress is None or progress.member != member:
+                return high_watermark  # another life of that broker says nothing about what this one holds (HOLE-21)
+            end = min(end, progress.offset)
+        maximal = {m.broker_id for m in self.isr.maximal_isr}
+        for replica, progress in self.progress.items():
+            if replica not in maximal and self._about_to_join(progress, high_watermark, log_end, at):
+                end = min(end, progress.offset)
+        return max(end, high_watermark)
+
+    def _about_to_join(self, progress: Progress, high_watermark: int, log_end: int, at: float) -> bool:
+        # While the HW stands still below min ISR, a follower that stalls at it would else be dropped and re-added for ever.
+        return self._eligible(progress, high_watermark, at) and not self.lags(progress.offset, log_end, at)
+
+    def _eligible(self, progress: Progress, high_watermark: int, at: float) -> bool:
+        """HOLE-05, HOLE-20, HOLE-21: in this epoch, at the HW and at the epoch's start, alive in the same life."""
+        member = progress.member
+        return (
+            progress.connected
+            and member.broker_id in self.replicas
+            and progress.offset >= max(high_watermark, self.epoch_start)
+            and self.live.get(member.broker_id) == member.broker_epoch
+            and self.ineligible_until.get(member, at) <= at
+        )
+
+    def lags(self, offset: int, log_end: int, at: float) -> bool:
+        if offset >= log_end:
+            return False
+        since = self.marks.behind_since(offset)
+        return since is not None and at - since > self._lag_max_s
+
+    def lag_s(self, offset: int, log_end: int, at: float) -> float:
+        since = None if offset >= log_end else self.marks.behind_since(offset)
+        return 0.0 if since is None else at - since
+
+    def joiners(self, log_end: int, high_watermark: int, at: float) -> frozenset[Member]:
+        """Followers to propose. One life of a broker replaces another only after the old one has left the ISR."""
+        present = {m.broker_id for m in self.isr.committed.isr}
+        return frozenset(
+            p.member
+            for replica, p in self.progress.items()
+            if replica not in present and self._about_to_join(p, high_watermark, log_end, at)
+        )
+
+    def laggards(self, log_end: int, at: float) -> frozenset[Member]:
+        """Members to drop: behind for longer than the lag limit, this leader never among them (HOLE-31)."""
+        found = []
+        for member in self.isr.committed.isr:
+            if member.broker_id == self._me:
+                continue
+            progress = self.progress.get(member.broker_id)
+            offset = progress.offset if progress is not None and progress.member == member else -1
+            if self.lags(offset, log_end, at):
+                found.append(member)
+        return frozenset(found)
+
+    def next_change(self, log_end: int, high_watermark: int, at: float) -> PendingExpand | PendingShrink | None:
+        """The ISR change to ask for now; None while one is pending (C4, I11)."""
+        if not isinstance(self.isr, Committed):
+            return None
+        if joining := self.joiners(log_end, high_watermark, at):
+            return PendingExpand(self.isr, joining)
+        if leaving := self.laggards(log_end, at):
+            return PendingShrink(self.isr, leaving)
+        return None

@@ -1,0 +1,361 @@
+"""What a process tells Prometheus: one small class a group of families, each registered where the caller says.
+
+Names are those of Kafka's own metrics in Prometheus form (ecosystem 2.5): base units, `_total` for counters, no label that
+grows without bound. Hot paths do no label lookup in the library: children are kept in dicts here. What is derived from the
+partitions of a broker is not kept up to date at all but asked for at scrape time (`PartitionCollector`).
+"""
+
+import asyncio
+import platform
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import Address
+from tidelog.ports.clock import Clock
+from tidelog.ports.meta import SessionState
+from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots
+
+FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Calls, queue waits, flushes: 0.2 ms is a round trip on loopback, 10 s the longest request that is not parked."""
+
+SLOW_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Elections and failovers: from a refused connect to a session timeout and more."""
+
+OTHER: Final = "__other__"
+"""Topic label of everything beyond the cap."""
+
+
+class Phase(StrEnum):
+    """Where the time of a request goes. The gRPC library hides its own queues, so there is no queue and no send phase."""
+
+    LOCAL = "local"
+    """Until this process had done its part: checked and appended, or read."""
+    REMOTE = "remote"
+    """Waiting for others: followers of acks=all, new records of a long poll."""
+    TOTAL = "total"
+
+
+class ProcessMetrics:
+    """Build, interpreter, operating-system process, event loop and supervised tasks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        build = Info("tidelog_build", "What is running.", registry=registry)
+        build.info({"version": version("tidelog"), "python": platform.python_version(), "grpcio": version("grpcio")})
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._lag = Gauge(
+            "tidelog_event_loop_lag_seconds",
+            "By how much the event loop was late for a timer, at worst since the last scrape.",
+            registry=registry,
+        )
+        self._lag.set_function(self._worst_lag)
+        self._worst = 0.0
+        self._failures = Counter(
+            "tidelog_task_failures_total", "Supervised tasks that ended with an error.", ["task"], registry=registry
+        )
+
+    def task_failed(self, name: str) -> None:
+        """`name` as given to the supervisor, cut at the first digit or colon so that it stays one of a few."""
+        kind = name.partition(":")[0].rstrip("-_ 0123456789") or "task"
+        self._failures.labels(kind).inc()
+
+    def loop_was_late(self, seconds: float) -> None:
+        self._worst = max(self._worst, seconds)
+
+    def _worst_lag(self) -> float:
+        worst, self._worst = self._worst, 0.0
+        return worst
+
+    async def watch_loop(self, clock: Clock, period_s: float = 0.25) -> None:
+        """Runs until cancelled; give it to the supervisor."""
+        while True:
+            due = clock.now() + period_s
+            await clock.sleep(period_s)
+            self.loop_was_late(max(0.0, clock.now() - due))
+
+
+class ZkMetrics:
+    """The session of this process with ZooKeeper."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._state = Gauge("tidelog_zk_session_state", "1 at the state of the session.", ["state"], registry=registry)
+        self._expirations = Counter(
+            "tidelog_zk_session_expirations_total", "Sessions that the server gave up.", registry=registry
+        )
+        self._requests = Histogram(
+            "tidelog_zk_request_duration_seconds", "Until the answer.", ["op"], buckets=FAST_S, registry=registry
+        )
+        for state in SessionState:
+            self._state.labels(state.value).set(0)
+
+    def session(self, state: SessionState) -> None:
+        """Called at every change of state; LOST counts as an expiration."""
+        if state is SessionState.LOST:
+            self._expirations.inc()
+        for each in SessionState:
+            self._state.labels(each.value).set(each is state)
+
+    def request(self, op: str, seconds: float) -> None:
+        """`op`: get, exists, children, multi, sync."""
+        self._requests.labels(op).observe(seconds)
+
+
+class RequestMetrics:
+    """Requests that this process served, and those it has parked."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._count = Counter("tidelog_requests_total", "Requests answered.", ["api", "code"], registry=registry)
+        self._time = Histogram(
+            "tidelog_request_duration_seconds", "By phase.", ["api", "phase"], buckets=FAST_S, registry=registry
+        )
+        self._parked = Gauge("tidelog_purgatory_size", "Requests parked.", ["op"], registry=registry)
+        self._expired = Counter(
+            "tidelog_purgatory_expirations_total", "Parked requests that ran out of time.", ["op"], registry=registry
+        )
+        self._counts: dict[tuple[str, ErrorCode], Counter] = {}
+        self._times: dict[tuple[str, Phase], Histogram] = {}
+
+    def answered(self, api: str, code: ErrorCode, total_s: float) -> None:
+        """`api` is the method's name. A request over many partitions counts once, with its first error."""
+        count = self._counts.get((api, code))
+        if count is None:
+            count = self._counts[api, code] = self._count.labels(api, code.name)
+        count.inc()
+        self.spent(api, Phase.TOTAL, total_s)
+
+    def spent(self, api: str, phase: Phase, seconds: float) -> None:
+        child = self._times.get((api, phase))
+        if child is None:
+            child = self._times[api, phase] = self._time.labels(api, phase)
+        child.observe(seconds)
+
+    def watch_parked(self, op: str, size: Callable[[], int]) -> None:
+        """`size` is called at each scrape, on another thread: let it be a len()."""
+        self._parked.labels(op).set_function(lambda: float(size()))
+        self._expired.labels(op)
+
+    def parked_expired(self, op: str) -> None:
+        self._expired.labels(op).inc()
+
+
+class TopicMetrics:
+    """Traffic by topic, at most `topics_max` of them by name."""
+
+    def __init__(self, registry: CollectorRegistry, topics_max: int = 1000) -> None:
+        self._records_in = Counter("tidelog_records_in_total", "Records appended.", ["topic"], registry=registry)
+        self._bytes_in = Counter("tidelog_bytes_in_total", "Bytes appended.", ["topic"], registry=registry)
+        self._bytes_out = Counter("tidelog_bytes_out_total", "Bytes sent to readers.", ["topic"], registry=registry)
+        self._rejected = Counter(
+            "tidelog_produce_rejected_total", "Partitions of produce requests refused.", ["reason"], registry=registry
+        )
+        self._topics_max = topics_max
+        self._children: dict[str, tuple[Counter, Counter, Counter]] = {}
+
+    def produced(self, topic: str, records: int, size_bytes: int) -> None:
+        records_in, bytes_in, _ = self._of(topic)
+        records_in.inc(records)
+        bytes_in.inc(size_bytes)
+
+    def fetched(self, topic: str, size_bytes: int) -> None:
+        self._of(topic)[2].inc(size_bytes)
+
+    def rejected(self, code: ErrorCode) -> None:
+        self._rejected.labels(code.name).inc()
+
+    def deleted(self, topic: str) -> None:
+        if self._children.pop(topic, None) is not None:
+            for family in (self._records_in, self._bytes_in, self._bytes_out):
+                family.remove(topic)
+
+    def _of(self, topic: str) -> tuple[Counter, Counter, Counter]:
+        found = self._children.get(topic)
+        if found is None:
+            label = topic if len(self._children) < self._topics_max else OTHER
+            found = self._records_in.labels(label), self._bytes_in.labels(label), self._bytes_out.labels(label)
+            if label is not OTHER:
+                self._children[topic] = found
+        return found
+
+
+class ReplicationMetrics:
+    """ISR changes and replication of one broker."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.isr_shrinks = Counter("tidelog_isr_shrinks_total", "ISR shrinks committed, as leader.", registry=registry)
+        self.isr_expands = Counter(
+            "tidelog_isr_expands_total", "ISR expansions committed, as leader.", registry=registry
+        )
+        self.isr_update_failures = Counter(
+            "tidelog_isr_update_failures_total", "AlterIsr proposals that were refused.", registry=registry
+        )
+        self._truncations = Counter(
+            "tidelog_replica_truncations_total", "Times that a log was cut to the leader's history.", registry=registry
+        )
+        self._truncated = Counter(
+            "tidelog_replica_truncated_records_total", "Records cut off by truncations.", registry=registry
+        )
+        size = Counter("tidelog_replication_bytes_total", "Batches replicated.", ["direction"], registry=registry)
+        self._bytes_in, self._bytes_out = size.labels("in"), size.labels("out")
+
+    def truncated(self, records: int) -> None:
+        self._truncations.inc()
+        self._truncated.inc(records)
+
+    def received(self, size_bytes: int) -> None:
+        self._bytes_in.inc(size_bytes)
+
+    def sent(self, size_bytes: int) -> None:
+        self._bytes_out.inc(size_bytes)
+
+
+class LogMetrics:
+    """The files of one broker; sizes come from `PartitionCollector`."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._flush = Histogram(
+            "tidelog_log_flush_duration_seconds", "Of one fsync.", buckets=FAST_S, registry=registry
+        )
+        self._recovery = Gauge(
+            "tidelog_log_recovery_duration_seconds", "What opening the logs took at the last start.", registry=registry
+        )
+
+    def flushed(self, seconds: float) -> None:
+        self._flush.observe(seconds)
+
+    def recovered(self, seconds: float) -> None:
+        self._recovery.set(seconds)
+
+
+class BrokerMetrics:
+    """Everything that a broker measures."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self.process = ProcessMetrics(registry)
+        self.zk = ZkMetrics(registry)
+        self.requests = RequestMetrics(registry)
+        self.topics = TopicMetrics(registry)
+        self.replication = ReplicationMetrics(registry)
+        self.log = LogMetrics(registry)
+
+    def watch_partitions(
+        self, snapshots: PartitionSnapshots, partitions_max: int, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Call once, on the thread of `loop`, where `snapshots` will run; None is the loop that runs now, if one does."""
+        if loop is None:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                pass  # no loop at all: a test that scrapes by itself
+        self._registry.register(PartitionCollector(snapshots, partitions_max, loop))
+
+
+class ControllerMetrics:
+    """Everything that a controller measures. A standby shows 0 for what only the active one knows."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(f"tidelog_controller_{name}", text, labels, registry=registry)
+
+        def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(f"tidelog_controller_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
+            return Histogram(f"tidelog_controller_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self.process = ProcessMetrics(registry)
+        self.zk = ZkMetrics(registry)
+        self.requests = RequestMetrics(registry)
+        self._active = gauge("active", "1 at the controller that acts.")
+        self._epoch = gauge("epoch", "Controller epoch; 0 while standing by.")
+        self._brokers = gauge("brokers", "Registered brokers.", ["state"])
+        self._topics = gauge("topics", "Topics.")
+        self._partitions = gauge("partitions", "Partitions.")
+        self._offline = gauge("offline_partitions", "Partitions without a leader.")
+        self._imbalance = gauge("preferred_leader_imbalance", "Partitions not led by their preferred leader.")
+        self._elections = counter("leader_elections_total", "Leaders elected.", ["reason"])
+        self._unclean = counter("unclean_leader_elections_total", "Leaders elected from outside the ISR.")
+        self._election_time = histogram(
+            "leader_election_duration_seconds", "From the trigger until the decisions were written.", SLOW_S
+        )
+        self._steps = histogram(
+            "broker_failover_step_seconds",
+            "Steps of a broker's failover: detect, decide, write, notify.",
+            FAST_S,
+            ["step"],
+        )
+        self._failovers = counter("failovers_total", "Times that this process became the active controller.")
+        self._failover_time = histogram("failover_duration_seconds", "From winning until acting.", SLOW_S)
+        self._queue = gauge("event_queue_size", "Events that wait.")
+        self._queue_wait = histogram("event_queue_wait_seconds", "From arrival until its turn.", FAST_S)
+        self._processing = histogram("event_processing_seconds", "Of one event.", FAST_S, ["event"])
+        self.standing_by()
+
+    def became_active(self, controller_epoch: int, took_s: float) -> None:
+        self._active.set(1)
+        self._epoch.set(controller_epoch)
+        self._failovers.inc()
+        self._failover_time.observe(took_s)
+
+    def standing_by(self) -> None:
+        self._active.set(0)
+        self._epoch.set(0)
+        self.cluster(alive=0, suspected=0, topics=0, partitions=0, offline=0, not_preferred=0)
+
+    def cluster(
+        self, *, alive: int, suspected: int, topics: int, partitions: int, offline: int, not_preferred: int
+    ) -> None:
+        """The active controller's picture, after each change. `alive` leaves the suspected out."""
+        self._brokers.labels("alive").set(alive)
+        self._brokers.labels("suspected").set(suspected)
+        self._topics.set(topics)
+        self._partitions.set(partitions)
+        self._offline.set(offline)
+        self._imbalance.set(not_preferred)
+
+    def elected(self, reason: str, leaders: int, took_s: float, *, unclean: int = 0) -> None:
+        """One round of elections. `reason` is one of a few: new, suspected, broker_down, broker_up, preferred, shutdown."""
+        self._elections.labels(reason).inc(leaders)
+        self._unclean.inc(unclean)
+        self._election_time.observe(took_s)
+
+    def failover_step(self, step: str, seconds: float) -> None:
+        """B1.05: detect (the stream broke), decide (the event's turn), write (all confirmed), notify (all brokers answered)."""
+        self._steps.labels(step).observe(seconds)
+
+    def watch_queue(self, size: Callable[[], int]) -> None:
+        """`size` is called at each scrape, on another thread: let it be a len()."""
+        self._queue.set_function(lambda: float(size()))
+
+    def handled(self, event: str, waited_s: float, took_s: float) -> None:
+        """`event` is the name of the event's class."""
+        self._queue_wait.observe(waited_s)
+        self._processing.labels(event).observe(took_s)
+
+
+class MetricsServer:
+    """`/metrics` of one registry, served by a thread of its own so that formatting never delays the event loop."""
+
+    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
+        """OSError if nothing can listen at `listen`; it names the address."""
+        try:
+            self._server, self._thread = start_http_server(listen.port, listen.host, registry)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot serve metrics at {listen}: {error.strerror}") from error
+        self.address = Address(listen.host, int(self._server.server_port))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_metrics(address: Address, registry: CollectorRegistry) -> MetricsServer:
+    return MetricsServer(address, registry)

@@ -1,0 +1,52 @@
+"""The ports of a real server process: gRPC, ZooKeeper, the operating system's clock, disk and randomness."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from tidelog.config import ServerSettings
+from tidelog.ids import Address
+from tidelog.ports.bundle import Ports
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.metrics import ProcessMetrics, ZkMetrics
+from tidelog.runtime.os_disk import OsDisk
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.runtime.rpc_options import Limits
+from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.zk import ZkMeta
+
+
+def real_ports(
+    settings: ServerSettings,
+    supervisor: Supervisor,
+    process: ProcessMetrics,
+    zk: ZkMetrics,
+    answer_bytes: int,
+    on_sync: Callable[[float], None] = lambda seconds: None,
+) -> Ports:
+    """`answer_bytes` is the largest answer of records that this process sends or receives; `on_sync` as of OsDisk."""
+    servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
+    meta = ZkMeta(
+        ",".join(str(Address(*address)) for address in servers),
+        session_timeout_s=settings.zookeeper_session_timeout_ms / 1000,
+        spawn=supervisor.start,
+        request_timeout_s=settings.request_timeout_ms / 1000,
+        observe=zk.request,
+    )
+    meta.on_session(zk.session)
+    return Ports(
+        clock=SystemClock(),
+        net=GrpcNet(
+            Limits(request_bytes=settings.request_max_bytes, answer_bytes=answer_bytes),
+            settings.link_map,
+            on_bug=process.task_failed,
+        ),
+        disk=OsDisk(on_sync),
+        meta=meta,
+        rand=random.SystemRandom(),
+    )
+
+
+async def offload(work: Callable[[], None]) -> None:
+    """What waits for the device runs in a thread, so that the event loop goes on (reliability 8.1, KAFKA-15046)."""
+    await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,0 +1,78 @@
+"""Calls and streams over gRPC: `ports.net.Net` for real processes."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from tidelog.ids import Address
+from tidelog.ports.net import Probe, Route
+from tidelog.runtime.rpc_channel import GrpcChannel
+from tidelog.runtime.rpc_options import Limits
+from tidelog.runtime.rpc_server import GrpcServer, serve
+
+_RESET_WAIT_S: Final = 0.05
+"""A proxy accepts before it knows; when its target refuses, its reset follows within this time."""
+
+_REFUSED: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE})
+_GONE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
+
+
+class GrpcNet:
+    """`link_map` rewrites addresses that this process dials, so that its links can run through a proxy."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        link_map: Mapping[Address, Address] | None = None,
+        on_bug: Callable[[str], None] = lambda path: None,
+    ) -> None:
+        """`on_bug` is called with the method's path when a handler raised what is no part of its protocol."""
+        self._limits = limits or Limits()
+        self._link_map = dict(link_map or {})
+        self._on_bug = on_bug
+
+    async def serve(self, listen: Address, routes: Sequence[Route]) -> GrpcServer:
+        return await serve(listen, routes, self._limits, self._on_bug)
+
+    def channel(self, address: Address, *, purpose: str) -> GrpcChannel:
+        return GrpcChannel(self._link_map.get(address, address), purpose, self._limits)
+
+    async def probe(self, address: Address, timeout_s: float) -> Probe:
+        host, port = self._link_map.get(address, address)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await _connect(host, port)
+        except TimeoutError:
+            return Probe.SILENT
+        except socket.gaierror as error:
+            # EAI_AGAIN is the name server's own trouble and says nothing about the host.
+            return Probe.GONE if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA) else Probe.SILENT
+        except OSError as error:
+            if error.errno in _REFUSED:
+                return Probe.REFUSED
+            return Probe.GONE if error.errno in _GONE else Probe.SILENT
+
+
+async def _connect(host: str, port: int) -> Probe:
+    """To the name's addresses in order, as each may be another family; the last one's error counts."""
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with socket.socket(family, kind, protocol) as connection:
+            connection.setblocking(False)
+            try:
+                await loop.sock_connect(connection, address)
+                async with asyncio.timeout(_RESET_WAIT_S):
+                    await loop.sock_recv(connection, 1)
+            except TimeoutError as error:
+                if error.errno is not None:  # ETIMEDOUT of the connect
+                    failure = error
+                    continue
+            except OSError as error:
+                failure = error
+                continue
+            return Probe.OPEN
+    assert failure is not None
+    raise failure

@@ -1,0 +1,234 @@
+"""A grpc.aio server whose handlers speak messages: generic handlers, no generated service classes.
+
+A handler's TidelogError becomes a gRPC status (`rpc_options.status_of`), a bug INTERNAL, an undecodable request
+INVALID_ARGUMENT; none of them ends the process or the connection. A handler is cancelled when its caller is gone.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NoReturn
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import Address
+from tidelog.ports.net import Bidi, Route
+from tidelog.runtime.rpc_options import Limits, as_transport_error, server_options
+from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
+from tidelog.wire.codec import decoder, encoder
+
+_SERVING: Final = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+
+OnBug = Callable[[str], None]
+
+
+class GrpcServer:
+    """`ports.net.Server`. Answers health checks with NOT_SERVING until told otherwise."""
+
+    def __init__(self, server: Any, address: Address, services: Sequence[str], health_servicer: Any) -> None:
+        self._server = server
+        self._address = address
+        self._services = services
+        self._health = health_servicer
+        self._tasks = Supervisor("rpc server")
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def set_serving(self, serving: bool) -> None:
+        self._tasks.start("health", self._set_serving(serving))
+
+    async def stop(self, grace_s: float) -> None:
+        """Accepts nothing new, lets calls in progress end for `grace_s`, then cancels their handlers."""
+        await self._tasks.stop()
+        await self._server.stop(grace_s)
+
+    async def _set_serving(self, serving: bool) -> None:
+        for service in ("", *self._services):
+            await self._health.set(service, _SERVING if serving else _NOT_SERVING)
+
+
+async def serve(listen: Address, routes: Sequence[Route], limits: Limits, on_bug: OnBug) -> GrpcServer:
+    """OSError if nothing can listen at `listen`; it names the address."""
+    server = aio.server(options=server_options(limits))
+    by_service: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        _, service, method = route.method.path.split("/")
+        by_service.setdefault(service, {})[method] = _method_handler(route, on_bug)
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in by_service.items())
+    )
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    services = sorted(by_service)
+    reflection.enable_server_reflection([*services, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    try:
+        port = _bind(server, listen)
+    except OSError:
+        await server.stop(None)  # its finalizer would do so later, on a loop that may be closed
+        raise
+    found = GrpcServer(server, Address(listen.host, port), services, health_servicer)
+    found.set_serving(False)
+    await server.start()
+    return found
+
+
+def _bind(server: Any, listen: Address) -> int:
+    # A socket is asked first: grpc does not say why it could not bind, and prints about it where one line is to stand.
+    if (refused := _bind_error(listen)) is not None:
+        raise refused
+    try:
+        return int(server.add_insecure_port(target(listen)))
+    except RuntimeError as error:
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot listen at {listen}") from error
+
+
+def _bind_error(listen: Address) -> OSError | None:
+    """Why nothing can listen at any of the addresses of the name; None if something can."""
+    failure: OSError | None = None
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        return _cannot_listen(listen, error)
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
+        except OSError as error:
+            failure = failure or _cannot_listen(listen, error)
+        else:
+            return None
+    return failure
+
+
+def _cannot_listen(listen: Address, error: OSError) -> OSError:
+    return OSError(error.errno, f"cannot listen at {listen}: {error.strerror}")
+
+
+def target(address: Address) -> str:
+    return f"[{address.host}]:{address.port}" if ":" in address.host else str(address)
+
+
+def _method_handler(route: Route, on_bug: OnBug) -> Any:
+    """No serializers are given to grpc: an undecodable request would be a traceback in the log instead of an answer."""
+    if isinstance(route.method, Bidi):
+        return grpc.stream_stream_rpc_method_handler(_bidi_handler(route, on_bug))
+    return grpc.unary_unary_rpc_method_handler(_unary_handler(route, on_bug))
+
+
+def _unary_handler(route: Route, on_bug: OnBug) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    path, handler = route.method.path, route.handler
+    decode, encode = decoder(route.method.request), encoder(route.method.response)
+
+    async def answer(data: bytes, context: Any) -> bytes:
+        call: Any = handler(decode(data), _GrpcCaller(context))
+        return encode(await call)
+
+    async def run(data: bytes, context: Any) -> bytes:
+        try:
+            return await contained(path, answer(data, context), on_bug)
+        except (TidelogError, TransportError, HandlerBug) as error:
+            await _abort(context, error)
+
+    return run
+
+
+def _bidi_handler(route: Route, on_bug: OnBug) -> Callable[[Any, Any], Awaitable[None]]:
+    path, handler = route.method.path, route.handler
+    decode, encode = decoder(route.method.request), encoder(route.method.response)
+
+    async def run(_requests: Any, context: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        stream = _ServerStream(context, decode, encode, task)
+        call: Any = handler(stream, _GrpcCaller(context))
+        try:
+            await contained(path, call, on_bug)
+        except asyncio.CancelledError:
+            if not stream.cancelled:
+                raise
+            task.uncancel()
+            await context.abort(grpc.StatusCode.CANCELLED, "the server broke the stream")
+        except (TidelogError, TransportError, HandlerBug) as error:
+            await _abort(context, error)
+
+    return run
+
+
+async def _abort(context: Any, error: TidelogError | TransportError | HandlerBug) -> NoReturn:
+    answer = as_transport_error(error)
+    await context.abort(grpc.StatusCode[answer.status], answer.detail)
+    raise AssertionError("abort raises")
+
+
+class _GrpcCaller:
+    """`ports.net.CallContext`; each question is a call into gRPC, so it is asked only by handlers that want to know."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def peer(self) -> str:
+        return str(self._context.peer())
+
+    @property
+    def remaining_s(self) -> float | None:
+        left: float | None = self._context.time_remaining()
+        return left
+
+
+class _ServerStream:
+    """`ports.net.Stream`, the end of the side that serves."""
+
+    __slots__ = ("_context", "_decode", "_encode", "_task", "cancelled")
+
+    def __init__(
+        self,
+        context: Any,
+        decode: Callable[[bytes], Any],
+        encode: Callable[[Any], bytes],
+        task: "asyncio.Task[Any]",
+    ) -> None:
+        self._context = context
+        self._decode = decode
+        self._encode = encode
+        self._task = task
+        self.cancelled = False
+
+    async def read(self) -> Any:
+        try:
+            data = await self._context.read()
+        except (asyncio.CancelledError, aio.BaseError) as error:
+            raise broken(error) from None
+        return None if data is aio.EOF else self._decode(data)
+
+    async def write(self, message: Any) -> None:
+        data = self._encode(message)
+        try:
+            await self._context.write(data)
+        except (asyncio.CancelledError, aio.BaseError) as error:
+            raise broken(error) from None
+
+    def cancel(self) -> None:
+        if not self._task.done():
+            self.cancelled = True
+            self._task.cancel()
+
+
+def broken(error: BaseException) -> BaseException:
+    """What to raise for an exception of grpc.aio, which says CancelledError also where no task was cancelled."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        return error
+    return TransportError("CANCELLED", str(error) or "the call was cancelled")

@@ -1,0 +1,467 @@
+"""All logs of one broker in one data directory: found and recovered at start, made, deleted, checkpointed, closed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.ports.disk import Disk, EntryKind
+from tidelog.ports.rand import Rand
+from tidelog.storage import epoch_journal
+from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, number, write_beside
+from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
+from tidelog.storage.epoch_journal import EpochJournal
+from tidelog.storage.handles import OPEN_FILES_MAX, Handles
+from tidelog.storage.partition_log import LogConfig, LogContext, PartitionLog
+from tidelog.storage.recovery import Opening
+from tidelog.storage.segment import INDEX_SUFFIX, parse_segment_name
+from tidelog.storage.tail import TailBudget
+
+HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
+RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
+TOPIC_SUFFIX: Final = ".topic"
+DELETE_SUFFIX: Final = "-delete"
+_DELETED_NAME_CHARS_MAX: Final = 200
+_KNOWN_FILES: Final = OWN_FILES | {
+    HIGH_WATERMARKS_FILE,
+    RECOVERY_POINTS_FILE,
+    LOG_STARTS_FILE,
+    epoch_journal.FILE_NAME,
+}
+_NEXT_SUFFIX: Final = ".next"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint on its way: `begin_checkpoint`, `run` (any thread), `end_checkpoint`."""
+
+    disk: Disk
+    root: str
+    journal: EpochJournal
+    files: Sequence[tuple[OffsetCheckpoint, bytes]]
+    lowerings: int
+    deleted: Sequence[str]
+
+    def run(self) -> None:
+        """The slow part: epoch lines first, since recovery trusts them below the recovery points.
+
+        The names of the last checkpoint become durable with this one.
+        """
+        self.journal.sync()
+        self.disk.sync_dir(self.root)
+        for marks, data in self.files:
+            write_beside(self.disk, marks.path + _NEXT_SUFFIX, data)
+
+
+class LogStore:
+    """Owner of the data directory and of every PartitionLog in it; `open`, then `load`, then use, then `close`."""
+
+    def __init__(self, disk: Disk, root: str, data_dir: DataDir, config: LogConfig, open_files_max: int) -> None:
+        self._disk = disk
+        self._root = root
+        self._data_dir = data_dir
+        self._high_watermarks = OffsetCheckpoint(disk, f"{root}/{HIGH_WATERMARKS_FILE}")
+        self._recovery_points = OffsetCheckpoint(disk, f"{root}/{RECOVERY_POINTS_FILE}")
+        self._log_starts = OffsetCheckpoint(disk, f"{root}/{LOG_STARTS_FILE}")
+        self._marks = (self._high_watermarks, self._recovery_points, self._log_starts)
+        self._journal = EpochJournal(disk, root)
+        self._files = Handles(disk, open_files_max)
+        self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config)
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._deleted: list[str] = []
+        """Folders of deleted logs whose marks may still be on disk: they tell a deleted log from a lost one."""
+        self._purgeable: list[str] = []
+        self._known: set[LogKey] = set()
+        self._lowerings = 0
+        self._lost = False
+        self.failed: dict[TopicPartition, str] = {}
+        """Partitions whose log could not be opened, and why."""
+        self.notes: list[str] = []
+        """What an operator should read after the start: damage, cut tails, unknown names."""
+        self.intact_since: int | None = None
+        """For the registration; None: since the broker epoch that it gets."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        root: str,
+        *,
+        cluster_id: str,
+        broker_id: int,
+        rand: Rand,
+        config: LogConfig | None = None,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> "LogStore":
+        """Locks the directory and reads its small files; see `DataDir.open` for what is refused."""
+        root = root.rstrip("/")
+        data_dir = DataDir.open(disk, root, cluster_id=cluster_id, broker_id=broker_id, rand=rand)
+        try:
+            return cls(disk, root, data_dir, config or LogConfig(), open_files_max)
+        except (OSError, TidelogError):
+            data_dir.release()
+            raise
+
+    # --- start --------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Opens every log, recovering them after an unclean stop; may take long (an executor's work).
+
+        One bad log does not stop the others (KAFKA-5211): see `failed`, `PartitionLog.damage` and `notes`.
+        """
+        directory = self._data_dir
+        directory.begin_life()
+        problems = [read.problem for read in (*self._marks, self._journal)]
+        self.notes += directory.problems + [problem for problem in problems if problem]
+        for entry in self._disk.list_dir(self._root):
+            if entry.kind is EntryKind.DIRECTORY:
+                self._load_folder(entry.name)
+            elif entry.name not in _KNOWN_FILES and not entry.name.endswith((".tmp", _NEXT_SUFFIX)):
+                self.notes.append(f"{self._root}/{entry.name} is not ours; left alone")
+        self._settle()
+
+    def _load_folder(self, name: str) -> None:
+        folder = f"{self._root}/{name}"
+        if name.endswith(DELETE_SUFFIX):
+            self._deleted.append(folder)
+            return
+        tp, topic_id = parse_folder_name(name), self._topic_id_in(folder)
+        if tp is None or topic_id is None:
+            self.notes.append(f"{folder} is not a partition of this broker; left alone")
+            return
+        self._open_log(LogKey(tp.topic, tp.partition, topic_id))
+
+    def _topic_id_in(self, folder: str) -> bytes | None:
+        names = [entry.name for entry in self._disk.list_dir(folder) if entry.name.endswith(TOPIC_SUFFIX)]
+        try:
+            return bytes.fromhex(names[0].removesuffix(TOPIC_SUFFIX)) if len(names) == 1 else None
+        except ValueError:
+            return None
+
+    def _open_log(self, key: LogKey) -> PartitionLog | None:
+        tp = TopicPartition(key.topic, key.partition)
+        self._known.add(key)
+        opening = Opening(
+            clean=self._data_dir.was_clean and self._journal.problem is None,
+            power_lost=self._data_dir.power_lost,
+            recovery_point=self._recovery_points.get(key),
+            high_watermark=self._high_watermarks.get(key),
+            log_start=self._log_starts.get(key),
+            epochs_complete=self._journal.problem is None,
+        )
+        try:
+            log = PartitionLog.open(self._context, key, self._folder(tp), opening)
+        except TidelogError as error:
+            self.failed[tp] = error.message
+            self._lost = True
+            self.notes.append(error.message)
+            return None
+        self._logs[tp] = log
+        if log.damage is not None:
+            self._lost = True
+            self.notes.append(str(log.damage))
+        elif log.cut_bytes:
+            self.notes.append(
+                f"{log.folder}: {log.cut_bytes} bytes of a torn tail cut, the log ends at {log.log_end_offset}"
+            )
+        return log
+
+    def _settle(self) -> None:
+        """What recovery found is durable before anything new happens; only then is a loss of power over and done."""
+        directory = self._data_dir
+        self._forget_missing()
+        self._journal.settle()
+        for log in self._logs.values():
+            if log.damage is None:
+                self._recovery_points.update({log.key: log.recovery_point})
+                self._high_watermarks.update({log.key: log.recorded_high_watermark})
+        for marks in self._marks:
+            marks.write()
+        self._purgeable, self._deleted = self._deleted, []
+        self.intact_since = intact_since_after_start(
+            directory.previous_intact_since,
+            was_clean=directory.was_clean,
+            same_boot=not directory.power_lost,
+            damaged=self._lost,
+        )
+        if self._lost or directory.power_lost:
+            directory.record_intact_since(self.intact_since)
+
+    def _forget_missing(self) -> None:
+        """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
+        deleted, or its names went with the power (then the directory is not intact anyway)."""
+        gone = {key for known in (*self._marks, self._journal) for key in known.logs()} - self._known
+        for key in sorted(gone):
+            if (
+                self._high_watermarks.get(key)
+                and not self._data_dir.power_lost
+                and self._trash(key) not in self._deleted
+            ):
+                self._lost = True
+                self.notes.append(
+                    f"{self._root}/{key}: the folder of topic {key.topic_id.hex()} is gone, and with it records"
+                )
+            self._forget(key)
+
+    def _forget(self, key: LogKey) -> None:
+        for known in (*self._marks, self._journal):
+            known.forget(key)
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    @property
+    def data_dir(self) -> DataDir:
+        return self._data_dir
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        return self._logs
+
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        """None when there is no such log; KAFKA_STORAGE_ERROR when it is there and could not be opened."""
+        if tp in self.failed:
+            raise TidelogError(self.failed[tp], ErrorCode.KAFKA_STORAGE_ERROR)
+        return self._logs.get(tp)
+
+    def registered(self, broker_epoch: int) -> None:
+        """The broker has this epoch now; a directory that had lost something is intact since here."""
+        if self.intact_since is None:
+            self.intact_since = broker_epoch
+            self._data_dir.record_intact_since(broker_epoch)
+
+    # --- making and deleting ------------------------------------------------------------------------------------
+
+    def create(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog:
+        """The log of this partition, new or as it is.
+
+        INCONSISTENT_TOPIC_ID when the folder belongs to an earlier topic of the name (HOLE-10). Nothing is synced: the
+        names become durable with the first flush.
+        """
+        existing = self.get(tp)
+        if existing is not None:
+            if existing.key.topic_id != topic_id:
+                raise TidelogError(
+                    f"topic_id: {topic_id.hex()}, {existing.folder} holds topic {existing.key.topic_id.hex()}",
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                )
+            return existing
+        folder = self._folder(tp)
+        key = LogKey(tp.topic, tp.partition, topic_id)
+        try:
+            if self._disk.kind(folder) is None:
+                self._disk.make_dir(folder)
+            else:
+                self._clear_unnamed(folder)
+            self._disk.open(f"{folder}/{topic_id.hex()}{TOPIC_SUFFIX}", create=True).close()
+        except OSError as error:
+            raise TidelogError(f"{folder}: cannot be made: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+        log = PartitionLog.open(self._context, key, folder, Opening(clean=True, power_lost=False))
+        self._logs[tp] = log
+        return log
+
+    def _clear_unnamed(self, folder: str) -> None:
+        """A folder of ours without a topic id is one whose names were lost with the power: nothing in it was synced."""
+        names = [entry.name for entry in self._disk.list_dir(folder)]
+        ours = [
+            n for n in names if parse_segment_name(n) is not None or parse_segment_name(n, INDEX_SUFFIX) is not None
+        ]
+        if ours != names:
+            raise TidelogError(f"{folder} is in the way and not ours; move it away", ErrorCode.KAFKA_STORAGE_ERROR)
+        for name in reversed(names):
+            self._disk.remove(f"{folder}/{name}")
+        self._disk.sync_dir(folder)
+
+    def reopen(self, tp: TopicPartition) -> PartitionLog:
+        """Opens a log again that an error had fenced, as after a killed process; KAFKA_STORAGE_ERROR if it still fails."""
+        log = self._logs.pop(tp, None)
+        key = log.key if log else None
+        if log is not None:
+            log.close()
+        elif tp in self.failed and (topic_id := self._topic_id_in(self._folder(tp))) is not None:
+            key = LogKey(tp.topic, tp.partition, topic_id)
+        if key is None:
+            raise TidelogError(f"{tp}: no such log here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.failed.pop(tp, None)
+        opening = Opening(
+            clean=False,
+            power_lost=False,
+            recovery_point=self._recovery_points.get(key),
+            high_watermark=self._high_watermarks.get(key),
+            log_start=self._log_starts.get(key),
+        )
+        try:
+            self._logs[tp] = PartitionLog.open(self._context, key, self._folder(tp), opening)
+        except TidelogError as error:
+            self.failed[tp] = error.message
+            raise
+        return self._logs[tp]
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Renames the folder, which is quick; `purge` removes it. Harmless when there is no such log."""
+        log = self._logs.pop(tp, None)
+        self.failed.pop(tp, None)
+        folder = self._folder(tp)
+        if self._disk.kind(folder) is None:
+            return
+        topic_id = log.key.topic_id if log else self._topic_id_in(folder)
+        if topic_id is None:
+            return
+        if log is not None:
+            log.close()
+        key = LogKey(tp.topic, tp.partition, topic_id)
+        gone = self._trash(key)
+        try:
+            self._disk.rename(folder, gone)
+        except OSError as error:
+            raise TidelogError(f"{folder}: cannot be deleted: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self._deleted.append(gone)
+        self._known.discard(key)
+        self._forget(key)
+
+    def _trash(self, key: LogKey) -> str:
+        # The limit of a name is 255 bytes; the topic id alone makes it unique.
+        return f"{self._root}/{key.topic[:_DELETED_NAME_CHARS_MAX]}-{key.partition}.{key.topic_id.hex()}{DELETE_SUFFIX}"
+
+    def purge(self) -> None:
+        """Removes the files of deleted logs, those deleted before the last checkpoint (an executor's work).
+
+        OSError leaves the rest to the next start.
+        """
+        deleted, self._purgeable = self._purgeable, []
+        for folder in deleted:
+            if self._disk.kind(folder) is EntryKind.DIRECTORY:
+                for entry in self._disk.list_dir(folder):
+                    self._disk.remove(f"{folder}/{entry.name}")
+                self._disk.remove_dir(folder)
+
+    def _folder(self, tp: TopicPartition) -> str:
+        return f"{self._root}/{tp.topic}-{tp.partition}"
+
+    # --- durability ---------------------------------------------------------------------------------------------
+
+    def commit_epochs(self) -> None:
+        """Every epoch assigned so far, in any log, is durable: one write and one sync."""
+        try:
+            self._journal.commit()
+        except OSError as error:
+            raise self._broken("the epoch journal", error) from error
+
+    def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
+        """Collects what is to be written; partitions that are not named keep what was recorded (HOLE-08)."""
+        for tp, high_watermark in high_watermarks.items():
+            if log := self._logs.get(tp):
+                log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
+                self._high_watermarks.update({log.key: log.recorded_high_watermark})
+        for log in self._logs.values():
+            if log.damage is None:
+                self._recovery_points.update({log.key: log.recovery_point})
+        try:
+            self._journal.write()
+        except OSError as error:
+            raise self._broken("the epoch journal", error) from error
+        files = [(marks, data) for marks in self._marks if (data := marks.next_file()) is not None]
+        return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, tuple(self._deleted))
+
+    def end_checkpoint(self, checkpoint: Checkpoint, error: OSError | None = None) -> None:
+        """Puts the new files in force, unless a log was cut below its marks meanwhile: the next checkpoint comes.
+
+        The directory is not synced here: an older checkpoint is always safe.
+        """
+        if error is None and checkpoint.lowerings == self._lowerings:
+            try:
+                for marks, _ in checkpoint.files:
+                    self._disk.rename(marks.path + _NEXT_SUFFIX, marks.path)
+                    marks.installed()
+            except OSError as failed:
+                error = failed
+            else:
+                self._purgeable += checkpoint.deleted
+                self._deleted = self._deleted[len(checkpoint.deleted) :]
+        if error is not None:
+            raise self._broken("the checkpoint", error) from error
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """All three steps at once."""
+        checkpoint = self.begin_checkpoint(high_watermarks)
+        try:
+            checkpoint.run()
+        except OSError as error:
+            self.end_checkpoint(checkpoint, error)
+        self.end_checkpoint(checkpoint)
+
+    def lower_marks(self, key: LogKey, end_offset: int) -> None:
+        """See `LogOwner`."""
+        self._lowerings += 1
+        for marks in (self._high_watermarks, self._recovery_points):
+            if marks.get(key) > end_offset:
+                marks.update({key: end_offset})
+            marks.write()
+
+    def move_log_start(self, key: LogKey, log_start_offset: int) -> None:
+        """See `LogOwner`."""
+        self._lowerings += 1
+        self._log_starts.update({key: log_start_offset})
+        self._log_starts.write()
+
+    def data_lost(self, key: LogKey, reason: str) -> None:
+        """See `LogOwner`. The next registration says that the directory is intact only since then."""
+        self.notes.append(f"{key}: {reason}")
+        self._lost = True
+        self.intact_since = None
+        try:
+            self._data_dir.record_intact_since(None)
+        except OSError as error:
+            self.notes.append(f"{self._root}: the loss could not be recorded: {error}")
+
+    def _broken(self, what: str, error: OSError) -> TidelogError:
+        return TidelogError(f"{self._root}: {what} could not be written: {error}", ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # --- stop ---------------------------------------------------------------------------------------------------
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
+        """Flushes and closes everything; the clean-shutdown marker is written last, and only if nothing failed.
+
+        Returns whether it was. Waits for the device.
+        """
+        clean = not self._lost and not self.failed
+        for log in self._logs.values():
+            clean = _close_log(log) and clean
+        try:
+            self.checkpoint(high_watermarks)
+            self._disk.sync_dir(self._root)
+            if clean:
+                self._data_dir.mark_clean(broker_epoch)
+        except (OSError, TidelogError) as error:
+            self.notes.append(str(error))
+            clean = False
+        self.abandon()
+        return clean
+
+    def abandon(self) -> None:
+        """Lets go of the directory without a flush, as a killed process would."""
+        self._files.close()
+        self._journal.close()
+        self._data_dir.release()
+
+
+def _close_log(log: PartitionLog) -> bool:
+    if log.failure is not None:
+        return False
+    try:
+        if not log.flushed:
+            log.flush()
+        log.close()
+    except TidelogError:
+        return False
+    return True
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """`<topic>-<partition>`; None when it is not."""
+    topic, dash, partition = name.rpartition("-")
+    try:
+        return TopicPartition(topic, number(partition)) if dash and topic else None
+    except ValueError:
+        return None

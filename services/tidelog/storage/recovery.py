@@ -1,0 +1,240 @@
+"""What a log's files still hold after a stop that was not clean, and whether what is missing may be missing.
+
+A torn tail is what a crash leaves and is cut. A bad batch anywhere else is damage: it is named, and nothing is cut, served
+or replicated until somebody decides (reliability 8.1, fault rows 32 and 33).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.errors import TidelogError
+from tidelog.ports.disk import DiskFile
+from tidelog.storage.epoch_cache import EpochStart
+from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
+from tidelog.storage.segment import Segment
+from tidelog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header, whole_batch
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_MAGIC_AT: Final = 16
+_OFFSETS_AHEAD_MAX: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What the broker knows about a log before it reads it."""
+
+    clean: bool
+    """The clean-shutdown marker was there: everything was flushed, nothing needs to be read."""
+    power_lost: bool
+    """Unsynced bytes may be missing: not a clean stop, and another boot of the kernel."""
+    recovery_point: int = 0
+    """Everything below was synced."""
+    high_watermark: int = 0
+    """As last recorded: everything below was committed."""
+    log_start: int = 0
+    """The first offset that is kept; the first segment begins there or before."""
+    epochs_complete: bool = True
+    """Whether the epoch journal can be trusted below the recovery point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in a log behind which nothing can be trusted."""
+
+    path: str
+    position: int
+    offset: int
+    """The valid records end here."""
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: damaged at byte {self.position}, valid up to offset {self.offset}: {self.reason}. "
+            "With another in-sync replica, let this one discard the rest and fetch it again; a sole copy needs an "
+            "operator (`tidelog log dump` shows what is there)"
+        )
+
+
+@dataclass(slots=True)
+class Scan:
+    """One segment read from its start: how far it is valid, and what it says."""
+
+    end_position: int
+    end_offset: int
+    epochs: list[EpochStart]
+    index: SparseIndex
+    bad: str | None = None
+    """Why the batch at `end_position` is none; None when the file ends there."""
+
+
+class BatchWindow:
+    """A file read in large pieces, of which each batch lies whole in one."""
+
+    def __init__(self, file: DiskFile, size_bytes: int) -> None:
+        self._file = file
+        self._size_bytes = size_bytes
+        self._data = b""
+        self._at = 0
+
+    def batch_at(self, position: int) -> tuple[bytes, int]:
+        """Data, and where in it the batch at `position` begins; shorter than the batch only if the file is."""
+        self._hold(position, HEADER_BYTES)
+        if len(self._data) - (position - self._at) >= HEADER_BYTES:
+            self._hold(position, read_header(self._data, position - self._at).size_bytes)
+        return self._data, position - self._at
+
+    def _hold(self, position: int, need: int) -> None:
+        need = min(need, self._size_bytes - position)
+        if position < self._at or position + need > self._at + len(self._data):
+            want = min(max(need, _CHUNK_BYTES), self._size_bytes - position)
+            self._data, self._at = self._file.pread(want, position), position
+
+
+def scan_segment(
+    file: DiskFile, size_bytes: int, base_offset: int, *, epoch_min: int = 0, interval_bytes: int = INDEX_INTERVAL_BYTES
+) -> Scan:
+    """Checks every batch: header, CRC, and what the CRC does not cover (offsets without a gap, epochs that never fall)."""
+    result = Scan(0, base_offset, [], SparseIndex(interval_bytes))
+    window = BatchWindow(file, size_bytes)
+    while result.end_position < size_bytes:
+        data, at = window.batch_at(result.end_position)
+        try:
+            header = whole_batch(data, at)
+        except TidelogError as error:
+            result.bad = error.message
+            break
+        latest = result.epochs[-1].leader_epoch if result.epochs else epoch_min
+        result.bad = _continuity_fault(header, result.end_offset, latest)
+        if result.bad:
+            break
+        if not result.epochs or header.leader_epoch > latest:
+            result.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
+        result.index.note(header.base_offset, result.end_position, header.max_timestamp)
+        result.end_position += header.size_bytes
+        result.end_offset = header.end_offset
+    return result
+
+
+def _continuity_fault(header: BatchHeader, next_offset: int, latest_epoch: int) -> str | None:
+    if header.base_offset != next_offset:
+        return f"base_offset: {header.base_offset} where {next_offset} is next"
+    if header.leader_epoch < latest_epoch:
+        return f"partition_leader_epoch: {header.leader_epoch} after {latest_epoch}"
+    return None
+
+
+def valid_batch_after(file: DiskFile, size_bytes: int, position: int, offset: int) -> int | None:
+    """Position of a whole batch behind a bad one at `position`, whose records come at or after `offset`; None if none.
+
+    Looks at every byte: a bad length must not hide what follows.
+    """
+    at = position + 1
+    while at + HEADER_BYTES <= size_bytes:
+        chunk = file.pread(_CHUNK_BYTES, at)
+        found = chunk.find(MAGIC, _MAGIC_AT)
+        while found >= 0 and found - _MAGIC_AT + HEADER_BYTES <= len(chunk):
+            start = found - _MAGIC_AT
+            if _may_be_batch(read_header(chunk, start), offset, size_bytes - at - start):
+                size = read_header(chunk, start).size_bytes
+                try:
+                    whole_batch(file.pread(size, at + start))
+                    return at + start
+                except TidelogError:
+                    pass  # looked like one
+            found = chunk.find(MAGIC, found + 1)
+        at += max(1, len(chunk) - HEADER_BYTES + 1)
+    return None
+
+
+def _may_be_batch(header: BatchHeader, offset: int, left_bytes: int) -> bool:
+    return (
+        offset <= header.base_offset < offset + _OFFSETS_AHEAD_MAX
+        and HEADER_BYTES <= header.size_bytes <= left_bytes
+        and header.last_offset_delta >= 0
+    )
+
+
+def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_segments: bool) -> str | None:
+    """Whether records that are missing or bad from `offset` on are damage; None when a crash explains them.
+
+    After a loss of power whatever was not synced may be gone, and the broker's registration says so (`intact_since`).
+    While the kernel lived only the last write can be torn.
+    """
+    if offset < opening.recovery_point:
+        return f"records up to offset {opening.recovery_point} had been synced"
+    if valid_follows:
+        return "valid batches follow"
+    if opening.power_lost:
+        return None
+    if offset < opening.high_watermark:
+        return f"records up to offset {opening.high_watermark} had been committed"
+    return "later segments follow" if later_segments else None
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The valid part of a log, and what to do about the rest."""
+
+    end_offset: int
+    scanned_from: int
+    epochs: list[EpochStart] = field(default_factory=list)
+    keep: int = 0
+    """How many segments hold valid batches or may be written; those behind are to be removed."""
+    cut_at: int | None = None
+    """Where the last kept segment is to be cut."""
+    damage: Damage | None = None
+
+
+def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval_bytes: int) -> Recovered:
+    """Reads `segments` (ascending, attached) from the one that holds the recovery point; brings their indexes up to date.
+
+    Cuts and removes nothing.
+    """
+    if segments and segments[0].base_offset > opening.log_start:
+        return _front_missing(segments, opening, folder)
+    point = opening.recovery_point if opening.epochs_complete else 0
+    first = max((i for i, s in enumerate(segments) if s.base_offset <= point), default=0)
+    start = segments[first].base_offset if segments else opening.log_start
+    out = Recovered(end_offset=start, scanned_from=start)
+    for at in range(first, len(segments)):
+        segment, later = segments[at], segments[at + 1 :]
+        scan = scan_segment(
+            segment.file(),
+            segment.size_bytes,
+            segment.base_offset,
+            epoch_min=out.epochs[-1].leader_epoch if out.epochs else 0,
+            interval_bytes=interval_bytes,
+        )
+        segment.rebuilt(scan.index)
+        out.epochs += [e for e in scan.epochs if not out.epochs or e.leader_epoch > out.epochs[-1].leader_epoch]
+        out.end_offset, out.keep = scan.end_offset, at + 1
+        bad = scan.bad
+        if bad is None and later and later[0].base_offset != scan.end_offset:
+            bad = f"the next segment begins at offset {later[0].base_offset}"
+        if bad is not None:
+            _judge(out, segment, scan, bad, any(s.size_bytes for s in later), opening)
+            return out
+    if short := why_damaged(out.end_offset, opening, valid_follows=False, later_segments=False):
+        path, position = (segments[-1].path, segments[-1].size_bytes) if segments else (folder, 0)
+        out.damage = Damage(path, position, out.end_offset, f"the log ends here, but {short}")
+    return out
+
+
+def _front_missing(segments: Sequence[Segment], opening: Opening, folder: str) -> Recovered:
+    """Names are kept or lost one by one: a later segment may be there without the first."""
+    start = opening.log_start
+    out = Recovered(end_offset=start, scanned_from=start)
+    why = why_damaged(start, opening, valid_follows=False, later_segments=any(s.size_bytes for s in segments))
+    if why is not None:
+        first = segments[0].base_offset
+        out.damage = Damage(folder, 0, start, f"the first segment begins at offset {first}, the log at {start}; {why}")
+    return out
+
+
+def _judge(out: Recovered, segment: Segment, scan: Scan, bad: str, later_segments: bool, opening: Opening) -> None:
+    follows = valid_batch_after(segment.file(), segment.size_bytes, scan.end_position, scan.end_offset) is not None
+    why = why_damaged(scan.end_offset, opening, valid_follows=follows, later_segments=later_segments)
+    out.cut_at = scan.end_position
+    if why is not None:
+        out.damage = Damage(segment.path, scan.end_position, scan.end_offset, f"{bad}; {why}")

@@ -1,0 +1,211 @@
+"""One file of record batches, and its sparse index."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tidelog.ports.disk import Buffer, Disk, DiskFile
+from tidelog.storage.handles import Handles
+from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
+from tidelog.wire.batch import HEADER_BYTES, BatchHeader, read_header
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+_WINDOW_BYTES: Final = 4096 + HEADER_BYTES
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}{LOG_SUFFIX}"
+
+
+def parse_segment_name(name: str, suffix: str = LOG_SUFFIX) -> int | None:
+    """The base offset; None when the name is not a segment's."""
+    stem = name.removesuffix(suffix)
+    if stem == name or len(stem) != 20 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem)
+
+
+class Segment:
+    """Batches from `base_offset` on. Positions are bytes from the start of the file.
+
+    It checks only what it needs to find its way; whole batches are checked by who hands them out.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_files",
+        "_index",
+        "_interval_bytes",
+        "base_offset",
+        "cut_unsynced",
+        "path",
+        "size_bytes",
+        "synced_bytes",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: Handles,
+        folder: str,
+        base_offset: int,
+        *,
+        interval_bytes: int = INDEX_INTERVAL_BYTES,
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._interval_bytes = interval_bytes
+        self._index: SparseIndex | None = None
+        self.path = f"{folder}/{segment_name(base_offset)}"
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.synced_bytes = 0
+        """Of them, how many would survive a loss of power."""
+        self.cut_unsynced = False
+        """A loss of power could bring back what was cut off."""
+
+    @property
+    def dirty(self) -> bool:
+        return self.synced_bytes < self.size_bytes or self.cut_unsynced
+
+    def create(self) -> None:
+        self._files.create(self.path)
+        self._index = SparseIndex(self._interval_bytes)
+
+    def attach(self) -> None:
+        """Takes over an existing file; its index is read when it is first needed."""
+        self.size_bytes = self._files.get(self.path).size()
+
+    def file(self) -> DiskFile:
+        return self._files.get(self.path)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], base_offset: int) -> None:
+        """`headers` may still carry a producer's offsets; the batches take consecutive ones from `base_offset`."""
+        index = self.index
+        self._files.get(self.path).append(buffers)
+        position = self.size_bytes
+        for header in headers:
+            index.note(base_offset, position, header.max_timestamp)
+            position += header.size_bytes
+            base_offset += header.last_offset_delta + 1
+        self.size_bytes = position
+
+    def cut(self, position: int) -> None:
+        """Drops everything from `position` on."""
+        index = self.index
+        self.file().truncate(position)
+        self.size_bytes = position
+        self.synced_bytes = min(self.synced_bytes, position)
+        self.cut_unsynced = True
+        self._fill(index, index.cut(position))
+        self.drop_index_file()
+
+    def remove(self) -> None:
+        self._files.forget(self.path)
+        self.drop_index_file()
+        self._disk.remove(self.path)
+
+    def close(self) -> None:
+        self._files.forget(self.path)
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> SparseIndex:
+        if self._index is None:
+            self._index = self._load_index()
+        return self._index
+
+    @property
+    def index_path(self) -> str:
+        return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+
+    def rebuilt(self, index: SparseIndex) -> None:
+        """Recovery has walked the whole file and brings a new index."""
+        self._index = index
+        self.drop_index_file()
+
+    def save_index(self) -> None:
+        """Not synced: a lost or torn index is rebuilt."""
+        index = self.index
+        self.drop_index_file()
+        file = self._disk.open(self.index_path, create=True)
+        try:
+            file.append([index.encode(self.size_bytes)])
+        finally:
+            file.close()
+
+    def drop_index_file(self) -> None:
+        try:
+            self._disk.remove(self.index_path)
+        except FileNotFoundError:
+            pass  # it is a cache, and was not saved yet
+
+    def _load_index(self) -> SparseIndex:
+        try:
+            data = self._disk.read(self.index_path)
+        except FileNotFoundError:
+            data = b""
+        index = SparseIndex.decode(data, self.size_bytes, self._interval_bytes)
+        if index is None:
+            index = SparseIndex(self._interval_bytes)
+            self._fill(index, 0)
+        return index
+
+    def _fill(self, index: SparseIndex, position: int) -> None:
+        for at, header in self.walk(position):
+            index.note(header.base_offset, at, header.max_timestamp)
+
+    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position`, a batch start, to the end; CRCs are not checked.
+
+        Ends early at a header that cannot be one.
+        """
+        window, window_at = b"", position
+        while position + HEADER_BYTES <= self.size_bytes:
+            if position + HEADER_BYTES > window_at + len(window):
+                window, window_at = self.file().pread(_WINDOW_BYTES, position), position
+                if len(window) < HEADER_BYTES:
+                    return
+            header = read_header(window, position - window_at)
+            end = position + header.size_bytes
+            if header.size_bytes < HEADER_BYTES or end > self.size_bytes:
+                return
+            yield position, header
+            position = end
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """Position and header of the first batch that ends after `offset`; None when all end before."""
+        for position, header in self.walk(self.index.below_offset(offset)):
+            if header.end_offset > offset:
+                return position, header
+        return None
+
+    def locate(self, offset: int) -> int:
+        """Position of the first batch that ends after `offset`; the size when all end before."""
+        found = self.find(offset)
+        return self.size_bytes if found is None else found[0]
+
+    def locate_time(self, timestamp: int) -> BatchHeader | None:
+        """The first batch with a record at or after `timestamp`."""
+        if self.index.max_timestamp < timestamp:
+            return None
+        walk = self.walk(self.index.below_time(timestamp))
+        return next((header for _, header in walk if header.max_timestamp >= timestamp), None)
+
+    def fitting(self, start: int, stop: int, bytes_max: int, min_one: bool) -> int:
+        """The last batch end at most `bytes_max` after `start` and not after `stop`; with `min_one` at least one."""
+        if stop - start <= bytes_max:
+            return stop
+        end = max(start, self.index.below_position(start + bytes_max))
+        for position, header in self.walk(end):
+            after = position + header.size_bytes
+            if after - start > bytes_max and not (min_one and position == start):
+                break
+            end = after
+        return end
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self.file().pread(stop - start, start)

@@ -1,0 +1,243 @@
+"""The invariants I1 to I15 of reliability 3.7 that replication can break, over a picture of the whole cluster.
+
+`Checker.check` is called after steps of a simulated cluster, with the truth that no process has: every log, every belief and
+the stored state at one instant. It keeps what was ever committed, acknowledged or read, and raises `Violation` with the
+invariant's number and both values.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from tidelog.ids import TopicPartition
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the message begins with its number."""
+
+
+class BatchView(NamedTuple):
+    """Identity of a batch: its bytes are equal if these are (the CRC covers all but base offset and epoch)."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    crc: int
+
+
+class LogView:
+    """The batches of one log between two truncations: it only grows, so what has been checked need not be checked again."""
+
+    __slots__ = ("batches", "by_base", "checked", "remembered")
+
+    def __init__(self) -> None:
+        self.batches: list[BatchView] = []
+        self.by_base: dict[int, BatchView] = {}
+        self.checked = 0
+        """Batches from the start that `Checker` has compared with what it knows."""
+        self.remembered = 0
+        """Batches from the start that were below a high watermark when they were last looked at."""
+
+    def extend(self, batches: Iterable[BatchView]) -> None:
+        for batch in batches:
+            self.batches.append(batch)
+            self.by_base[batch.base_offset] = batch
+
+    def last_below(self, end: int) -> BatchView | None:
+        """The last batch that ends at or below `end`."""
+        at = bisect_right(self.batches, end, key=lambda b: b.end_offset)
+        return self.batches[at - 1] if at else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica of a running broker that has been told about the partition in this life."""
+
+    broker_id: int
+    broker_epoch: int
+    leads: bool
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    log: LogView
+    maximal_isr: frozenset[tuple[int, int]] = frozenset()
+    epoch_starts: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredView:
+    """The state znode."""
+
+    leader: int
+    leader_epoch: int
+    isr: frozenset[tuple[int, int]]
+    replicas: tuple[int, ...]
+    version: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    tp: TopicPartition
+    stored: StoredView | None
+    replicas: Mapping[int, ReplicaView]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Of one partition, over the whole run."""
+
+    written: dict[tuple[int, int], tuple[BatchView, tuple[int, int] | None]] = field(default_factory=dict)
+    """(base offset, epoch) -> the batch ever seen there, and what came before it: equal for ever, in every log (I5)."""
+    committed: dict[int, BatchView] = field(default_factory=dict)
+    """Base offset -> batch that was ever below any high watermark."""
+    committed_last: BatchView | None = None
+    stored: StoredView | None = None
+    epochs: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(broker, broker epoch) -> highest leader epoch seen there."""
+    appenders: dict[int, int] = field(default_factory=dict)
+    """Leader epoch -> the broker that led in it."""
+    reads: dict[int, bytes] = field(default_factory=dict)
+    acked: dict[int, bytes] = field(default_factory=dict)
+
+
+def _require(holds: bool, number: str, *what: object) -> None:
+    if not holds:
+        raise Violation(f"{number}: " + " ".join(str(x) for x in what))
+
+
+class Checker:
+    def __init__(self) -> None:
+        self._memory: dict[TopicPartition, _Memory] = {}
+
+    def check(self, view: PartitionView) -> None:
+        memory = self._memory.setdefault(view.tp, _Memory())
+        if view.stored is not None:
+            self._check_stored(view.tp, view.stored, memory)
+        for replica in view.replicas.values():
+            self._check_replica(view.tp, replica, memory)
+        for replica in view.replicas.values():
+            self._remember_committed(view.tp, replica, memory)
+        if view.stored is not None:
+            self._check_leaders(view, view.stored, memory)
+
+    # -- what clients saw --------------------------------------------------------------------------------------------
+
+    def acked(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        """acks=all was answered for the record at `offset`."""
+        known = self._memory.setdefault(tp, _Memory()).acked.setdefault(offset, value)
+        _require(known == value, "I8", tp, "offset", offset, "was acknowledged for two records", known, value)
+
+    def read(self, tp: TopicPartition, offset: int, value: bytes) -> None:
+        known = self._memory.setdefault(tp, _Memory()).reads.setdefault(offset, value)
+        _require(known == value, "I9", tp, "offset", offset, "was read as", known, "and as", value)
+
+    def final_read(self, tp: TopicPartition, records: Mapping[int, bytes]) -> None:
+        """X1: everything acknowledged or ever read is in the last read from the start, and unchanged."""
+        memory = self._memory.setdefault(tp, _Memory())
+        for what, seen in (("acknowledged", memory.acked), ("read", memory.reads)):
+            for offset, value in seen.items():
+                found = records.get(offset)
+                _require(found == value, "X1", tp, "offset", offset, "was", what, "as", value, "and is now", found)
+
+    @property
+    def acked_count(self) -> int:
+        return sum(len(m.acked) for m in self._memory.values())
+
+    # -- rules -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check_stored(tp: TopicPartition, stored: StoredView, memory: _Memory) -> None:
+        ids = [broker for broker, _ in stored.isr]
+        _require(len(ids) == len(set(ids)) > 0, "I3", tp, "ISR is", sorted(stored.isr))
+        _require(stored.leader == -1 or stored.leader in ids, "I3", tp, "leader", stored.leader, "not in ISR", ids)
+        _require(set(ids) <= set(stored.replicas), "I3", tp, "ISR", ids, "beyond replicas", stored.replicas)
+        before = memory.stored
+        if before is not None:
+            for name in ("leader_epoch", "version", "controller_epoch"):
+                old, new = getattr(before, name), getattr(stored, name)
+                number = "I12" if name == "controller_epoch" else "I7"
+                _require(old <= new, number, tp, name, "fell from", old, "to", new)
+        memory.stored = stored
+
+    @staticmethod
+    def _check_replica(tp: TopicPartition, replica: ReplicaView, memory: _Memory) -> None:
+        where = (tp, "broker", replica.broker_id)
+        _require(
+            0 <= replica.high_watermark <= replica.log_end_offset,
+            "I6",
+            *where,
+            "HW",
+            replica.high_watermark,
+            "LEO",
+            replica.log_end_offset,
+        )
+        life = (replica.broker_id, replica.broker_epoch)
+        seen = memory.epochs.get(life, -1)
+        _require(seen <= replica.leader_epoch, "I7", *where, "leader epoch fell from", seen, "to", replica.leader_epoch)
+        memory.epochs[life] = replica.leader_epoch
+        _check_new_batches(where, replica, memory)
+        if replica.leads:
+            known = memory.appenders.setdefault(replica.leader_epoch, replica.broker_id)
+            _require(known == replica.broker_id, "I8", *where, "and", known, "both lead epoch", replica.leader_epoch)
+
+    @staticmethod
+    def _remember_committed(tp: TopicPartition, replica: ReplicaView, memory: _Memory) -> None:
+        log = replica.log
+        while log.remembered < len(log.batches):
+            batch = log.batches[log.remembered]
+            if batch.end_offset > replica.high_watermark:
+                break
+            known = memory.committed.setdefault(batch.base_offset, batch)
+            _require(known == batch, "I5", tp, "committed as", known, "and on broker", replica.broker_id, "as", batch)
+            if memory.committed_last is None or batch.base_offset > memory.committed_last.base_offset:
+                memory.committed_last = batch
+            log.remembered += 1
+
+    @staticmethod
+    def _check_leaders(view: PartitionView, stored: StoredView, memory: _Memory) -> None:
+        for replica in view.replicas.values():
+            if not replica.leads:
+                continue
+            shown = replica.log.last_below(replica.high_watermark)
+            for member, epoch in sorted(stored.isr):
+                other = view.replicas.get(member)
+                if shown is None or other is None or other.broker_epoch != epoch:
+                    continue  # down, or in a life that this ISR does not name
+                held = other.log.by_base.get(shown.base_offset)
+                # Who has this batch has all before it: that is I5.
+                _require(held == shown, "I1", view.tp, "leader", replica.broker_id, "shows", shown, member, "has", held)
+            if replica.leader_epoch == stored.leader_epoch and replica.broker_id == stored.leader:
+                _require(
+                    replica.maximal_isr >= stored.isr,
+                    "I4",
+                    view.tp,
+                    "leader counts",
+                    sorted(replica.maximal_isr),
+                    "stored is",
+                    sorted(stored.isr),
+                )
+                last = memory.committed_last
+                found = None if last is None else replica.log.by_base.get(last.base_offset)
+                _require(found == last, "I2", view.tp, "leader", replica.broker_id, "has", found, "committed is", last)
+
+
+def _check_new_batches(where: tuple[object, ...], replica: ReplicaView, memory: _Memory) -> None:
+    """I5 by induction: a batch is the same wherever its offset and epoch occur, and so is the one before it. I7 with it."""
+    log = replica.log
+    starts = list(replica.epoch_starts)
+    _require(all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(starts)), "I7", *where, starts)
+    while log.checked < len(log.batches):
+        batch = log.batches[log.checked]
+        before = log.batches[log.checked - 1] if log.checked else None
+        if before is not None:
+            _require(before.end_offset == batch.base_offset, "I7", *where, "hole between", before, batch)
+            _require(before.leader_epoch <= batch.leader_epoch, "I7", *where, "epoch falls", before, batch)
+        seen = (batch, None if before is None else (before.base_offset, before.leader_epoch))
+        known = memory.written.setdefault((batch.base_offset, batch.leader_epoch), seen)
+        _require(known == seen, "I5", *where, "has", seen, "and elsewhere there was", known)
+        found = next((epoch for epoch, start in reversed(starts) if start <= batch.base_offset), -1)
+        _require(found == batch.leader_epoch, "I7", *where, "history", starts, "contradicts", batch)
+        log.checked += 1

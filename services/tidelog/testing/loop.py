@@ -1,0 +1,218 @@
+"""The simulator's event loop: time is virtual, order is seeded, and a deadlock is an error (reliability 4.3).
+
+It never waits: when nothing is ready the clock jumps to the next timer. Steps of tasks that are ready together are shuffled
+by the seed; callbacks of `call_soon` keep their order, which libraries rely on. Equal seeds give equal runs as long as
+nothing above iterates over a set of objects.
+
+A `SimProcess` is a group of tasks that can be stopped and killed as SIGSTOP and SIGKILL do: not a line of theirs runs then.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidelog.runtime.tasks import Supervisor
+
+T = TypeVar("T")
+
+_FINISH_S = 3600.0
+
+_PROCESS: contextvars.ContextVar["SimProcess"] = contextvars.ContextVar("process")
+
+
+class Deadlock(Exception):
+    """Every task waits, and no timer is left that could wake one."""
+
+
+class SimProcess:
+    """Tasks that live and die together. A restart is a new SimProcess of the same name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.context = contextvars.Context()
+        """Tasks that are made in it, and what they make, belong to the process."""
+        self.context.run(_PROCESS.set, self)
+        self.supervisor = Supervisor(name)
+        self._held: list[asyncio.Handle] = []
+
+    def start(self, name: str, coro: Coroutine[Any, Any, T]) -> "asyncio.Task[T | None]":
+        return self.supervisor.start(name, coro, context=self.context)
+
+    def pause(self) -> None:
+        """SIGSTOP: timers go on outside, but what they wake here runs after `resume`."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        held, self._held = self._held, []
+        if held and self.alive:
+            _running()._ready.extend(held)
+
+    def kill(self) -> None:
+        """SIGKILL: no `finally` of its tasks runs before the simulation is over."""
+        self.alive = False
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        self._held.append(handle)
+
+    def bury(self) -> list[asyncio.Handle]:
+        """The steps that were held back, so that the coroutines can be closed when the simulation is over."""
+        held, self._held = self._held, []
+        self.alive, self.paused = True, False
+        return held
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """asyncio keeps tasks in sets and cancels a TaskGroup in their order; by address it would differ from run to run."""
+
+    def __init__(
+        self, number: int, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, **kwargs: Any
+    ) -> None:
+        self._number = number
+        super().__init__(coro, loop=loop, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """`seed` None keeps the order of tasks first in, first out."""
+
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
+        self._ended = False
+        self._held_by: dict[SimProcess, None] = {}
+        self.steps = 0
+        """Task steps and callbacks that have run."""
+        self.on_step: Callable[[float, str], None] | None = None
+        """Called with time and task name before each step of a task, for traces."""
+        numbers = itertools.count()
+        self.set_task_factory(lambda loop, coro, **kwargs: _NumberedTask(next(numbers), coro, loop, **kwargs))
+
+    def time(self) -> float:
+        return self._now
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Timers of one moment fire in the order in which they were set; asyncio's heap leaves it open."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> "asyncio.Future[Any]":
+        """There are no threads: `func` runs here and now, its answer comes in a later turn."""
+        future: asyncio.Future[Any] = self.create_future()
+        result = func(*args)
+
+        def answer() -> None:
+            if not future.cancelled():
+                future.set_result(result)
+
+        self.call_soon(answer)
+        return future
+
+    def finish(self) -> None:
+        """Ends what is left, also of stopped and killed processes, and closes the loop."""
+        self._ended = True
+        self.on_step = None
+        for process in self._held_by:
+            self._ready.extend(process.bury())
+        while left := asyncio.all_tasks(self):
+            for task in left:
+                task.cancel()
+            _, stuck = self.run_until_complete(asyncio.wait(left, timeout=_FINISH_S))
+            if stuck:
+                break
+        self.close()
+
+    # What BaseEventLoop asks of a concrete loop.
+
+    def _run_once(self) -> None:
+        self._ready.extend(self._due())
+        batch = list(self._ready)
+        self._ready.clear()
+        if self._shuffle is not None:
+            places = [i for i, handle in enumerate(batch) if _task_of(handle) is not None]
+            steps = [batch[i] for i in places]
+            self._shuffle.shuffle(steps)
+            for place, handle in zip(places, steps, strict=True):
+                batch[place] = handle
+        for handle in batch:
+            if not handle.cancelled():
+                self._run_handle(handle)
+
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        task = _task_of(handle)
+        if task is not None:
+            process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
+            if process is not None and (process.paused or not process.alive) and not self._ended:
+                self._held_by[process] = None
+                process.hold(handle)
+                return
+            if self.on_step is not None:
+                self.on_step(self._now, task.get_name())
+        self.steps += 1
+        handle._run()
+
+    def _due(self) -> list[asyncio.Handle]:
+        """Timers whose time has come; the clock jumps to the next one if nothing else is ready."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not self._ready and not self._stopping:
+            if not timers:
+                waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+                raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")
+            self._now = max(self._now, timers[0][0])
+        found: list[asyncio.Handle] = []
+        while timers and timers[0][0] <= self._now:
+            found.append(heapq.heappop(timers)[2])
+        return found
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is dropped when its time comes."""
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are no sockets."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps, so nobody must be woken."""
+
+
+def run(story: Coroutine[Any, Any, T], seed: int | None = None) -> T:
+    """Runs `story` in virtual time and ends everything that it left behind."""
+    loop = SimLoop(seed)
+    try:
+        return loop.run_until_complete(story)
+    finally:
+        loop.finish()
+
+
+def _running() -> SimLoop:
+    loop = events.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
+
+
+def _task_of(handle: asyncio.Handle) -> "asyncio.Task[Any] | None":
+    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    return owner if isinstance(owner, asyncio.Task) else None

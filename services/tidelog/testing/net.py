@@ -1,0 +1,344 @@
+"""Calls and streams between simulated processes, and the faults of their network (reliability 4.1, 4.2).
+
+A `SimNetwork` is the world; each process has a `SimNet`, which is its `ports.net.Net`. Messages are delayed at random, so calls
+overtake each other while a stream keeps its order. A cut link holds back what is on its way; what is not healed within
+the keepalive breaks at both ends. So a request may be acted on while its answer is lost: the outcome is unknown.
+"""
+
+import asyncio
+import contextvars
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import Address
+from tidelog.ports.net import Bidi, CallContext, KnownCaller, Probe, Route, Stream, Unary
+from tidelog.ports.rand import Rand
+from tidelog.runtime.rpc_options import as_transport_error
+from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
+from tidelog.testing.loop import SimProcess
+from tidelog.testing.net_exchange import End, Exchange, Faults, Link
+
+Req = TypeVar("Req")
+Res = TypeVar("Res")
+
+_WILDCARDS = ("0.0.0.0", "::", "")
+_FIRST_PORT = 20_000
+
+
+class SimNetwork:
+    """All nodes and the links between them. Methods that name a node take the name of a `SimNet`."""
+
+    def __init__(
+        self,
+        rand: Rand,
+        *,
+        faults: Faults | None = None,
+        keepalive_s: float = 4.0,
+        connect_timeout_s: float = 2.0,
+        dead_hosts_are_gone: bool = False,
+    ) -> None:
+        """`faults` is what each link begins with. `dead_hosts_are_gone`: as in containers, where a kill ends the host too."""
+        self.rand = rand
+        self.nodes: dict[str, SimNet] = {}
+        self.trace: Callable[[str], None] | None = None
+        """Called with one line for each arrival and each fault."""
+        self.listening: dict[Address, SimServer] = {}
+        self.dead_hosts_are_gone = dead_hosts_are_gone
+        self._faults = faults or Faults()
+        self._keepalive_s = keepalive_s
+        self._connect_timeout_s = connect_timeout_s
+        self._links: dict[tuple[str, str], Link] = {}
+        self._exchanges: dict[Exchange, None] = {}
+        self._owners: dict[Address, str] = {}
+        self._next_port = _FIRST_PORT
+
+    def node(
+        self, name: str, process: SimProcess | None = None, on_bug: Callable[[str], None] = lambda path: None
+    ) -> "SimNet":
+        """The network of a process that starts; one of the same name that was there before has ended."""
+        self.nodes[name] = SimNet(self, name, process, on_bug)
+        return self.nodes[name]
+
+    # Faults.
+
+    def link(self, source: str, target: str) -> Link:
+        """Its `faults` may be changed at any time."""
+        found = self._links.get((source, target))
+        if found is None:
+            found = self._links[source, target] = Link(source, target, replace(self._faults))
+        return found
+
+    def cut(self, source: str, target: str) -> None:
+        """What `source` sends to `target` no longer arrives."""
+        link = self.link(source, target)
+        if not link.is_cut:
+            self.say(f"cut {link}")
+            link.is_cut = True
+            link.changes += 1
+            asyncio.get_running_loop().call_later(
+                self._keepalive_s, self._give_up, link, link.changes, context=contextvars.Context()
+            )
+
+    def heal(self, source: str, target: str) -> None:
+        link = self.link(source, target)
+        if link.is_cut:
+            self.say(f"heal {link}")
+            link.is_cut = False
+            link.changes += 1
+            for pipe in list(link.waiting):
+                pipe.flow()
+
+    def isolate(self, name: str) -> None:
+        """Cuts every link of a node, both ways."""
+        for other in self.nodes:
+            if other != name:
+                self.cut(name, other)
+                self.cut(other, name)
+
+    def heal_all(self) -> None:
+        for source, target in list(self._links):
+            self.heal(source, target)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: its servers are gone, its peers see their connections reset."""
+        node = self.nodes[name]
+        self.say(f"kill {name}")
+        node.alive = False
+        if node.process is not None:
+            node.process.kill()
+        for address in [a for a, server in self.listening.items() if server.node is node]:
+            del self.listening[address]
+        reset = TransportError("UNAVAILABLE", "connection reset")
+        for exchange in list(self._exchanges):
+            if name in exchange.nodes:
+                exchange.reset("client" if exchange.nodes[0] == name else "server", reset)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: nothing of it runs; its peers give up its connections after the keepalive."""
+        node = self.nodes[name]
+        assert node.process is not None, "only a process can be stopped"
+        self.say(f"pause {name}")
+        node.process.pause()
+        node.pauses += 1
+        asyncio.get_running_loop().call_later(
+            self._keepalive_s, self._give_up_paused, node, node.pauses, context=contextvars.Context()
+        )
+
+    def resume(self, name: str) -> None:
+        node = self.nodes[name]
+        assert node.process is not None, "only a process can be stopped"
+        self.say(f"resume {name}")
+        node.process.resume()
+
+    # What nodes need of it.
+
+    def say(self, line: str) -> None:
+        if self.trace is not None:
+            self.trace(f"{asyncio.get_running_loop().time():.6f} {line}")
+
+    def owner(self, address: Address) -> str | None:
+        """Name of the node that is, or was last, reached at `address`."""
+        return self._owners.get(address) or (address.host if address.host in self.nodes else None)
+
+    def listen(self, server: "SimServer", listen: Address) -> Address:
+        """OSError if somebody listens there already."""
+        host, port = listen
+        if port == 0:
+            port, self._next_port = self._next_port, self._next_port + 1
+        address = Address(server.node.name if host in _WILDCARDS else host, port)
+        if address in self.listening:
+            raise OSError(errno.EADDRINUSE, f"cannot listen at {address}: Address already in use")
+        self.listening[address] = server
+        self._owners[address] = server.node.name
+        return Address(host, port)
+
+    def exchange(self, client: "SimNet", address: Address, path: str) -> Exchange:
+        target = self.owner(address) or client.name
+        there, back = self.link(client.name, target), self.link(target, client.name)
+        found = Exchange(self, path, there, back, self.rand, self.say)
+        self._exchanges[found] = None
+        if there.is_cut or back.is_cut or self._paused(target):
+            asyncio.get_running_loop().call_later(
+                self._connect_timeout_s, self._give_up_connecting, found, context=contextvars.Context()
+            )
+        return found
+
+    def forget(self, exchange: Exchange) -> None:
+        self._exchanges.pop(exchange, None)
+
+    def _paused(self, name: str) -> bool:
+        node = self.nodes.get(name)
+        return node is not None and node.process is not None and node.process.paused
+
+    def _give_up(self, link: Link, changes: int) -> None:
+        if link.is_cut and link.changes == changes:
+            for exchange in list(self._exchanges):
+                if link in exchange.links:
+                    exchange.break_off()
+
+    def _give_up_paused(self, node: "SimNet", pauses: int) -> None:
+        if self._paused(node.name) and node.pauses == pauses:
+            for exchange in list(self._exchanges):
+                if node.name in exchange.nodes:
+                    exchange.break_off()
+
+    def _give_up_connecting(self, exchange: Exchange) -> None:
+        cut = any(link.is_cut for link in exchange.links)
+        if not exchange.over and (cut or self._paused(exchange.nodes[1])):
+            exchange.break_off()
+
+
+class SimNet:
+    """`ports.net.Net` of one simulated process."""
+
+    def __init__(
+        self, network: SimNetwork, name: str, process: SimProcess | None, on_bug: Callable[[str], None]
+    ) -> None:
+        self.network = network
+        self.name = name
+        self.process = process
+        self.alive = True
+        self.pauses = 0
+        self.on_bug = on_bug
+
+    async def serve(self, listen: Address, routes: Sequence[Route]) -> "SimServer":
+        return SimServer(self, listen, routes)
+
+    def channel(self, address: Address, *, purpose: str) -> "SimChannel":
+        return SimChannel(self, address)
+
+    async def probe(self, address: Address, timeout_s: float) -> Probe:
+        network = self.network
+        owner = network.owner(address)
+        if owner is None:
+            return Probe.GONE
+        links = (network.link(self.name, owner), network.link(owner, self.name))
+        delay = sum(low + (high - low) * network.rand.random() for low, high in (link.faults.delay_s for link in links))
+        cut = any(link.is_cut for link in links)
+        await asyncio.sleep(timeout_s if cut else min(delay, timeout_s))
+        if cut or delay > timeout_s:
+            return Probe.SILENT
+        if address in network.listening:
+            return Probe.OPEN
+        return Probe.GONE if network.dead_hosts_are_gone and not network.nodes[owner].alive else Probe.REFUSED
+
+
+class SimServer:
+    """`ports.net.Server`."""
+
+    def __init__(self, node: SimNet, listen: Address, routes: Sequence[Route]) -> None:
+        self.node = node
+        self.serving = False
+        """What a health check would say."""
+        self._routes = {route.method.path: route for route in routes}
+        self._tasks = Supervisor("handlers")
+        self._stopping = False
+        self._address = node.network.listen(self, listen)
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def set_serving(self, serving: bool) -> None:
+        self.serving = serving
+
+    async def stop(self, grace_s: float) -> None:
+        listening = self.node.network.listening
+        for address in [a for a, server in listening.items() if server is self]:
+            del listening[address]
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._tasks.wait()
+        except TimeoutError:
+            self._stopping = True
+            await self._tasks.stop()
+
+    def accept(self, exchange: Exchange, client: str, request: Any, deadline: float | None) -> None:
+        """Starts the handler of an exchange that has arrived."""
+        route = self._routes.get(exchange.path)
+        if route is None:
+            exchange.finish(TransportError("UNIMPLEMENTED", f"no method {exchange.path}"))
+            return
+        loop = asyncio.get_running_loop()
+        remaining = None if deadline is None else max(deadline - loop.time(), 0.0)
+        task = self._tasks.start(
+            exchange.path,
+            self._answer(exchange, route, request, KnownCaller(f"sim:{client}", remaining)),
+            context=self.node.process.context if self.node.process is not None else None,
+        )
+        exchange.task = task
+        if deadline is not None:
+            timer = loop.call_at(deadline, task.cancel, context=contextvars.Context())
+            task.add_done_callback(lambda _: timer.cancel())
+
+    async def _answer(self, exchange: Exchange, route: Route, request: Any, context: CallContext) -> None:
+        is_bidi = isinstance(route.method, Bidi)
+        handler: Any = route.handler
+        try:
+            call = handler(exchange.server if is_bidi else request, context)
+            result = await contained(exchange.path, call, self.node.on_bug)
+        except asyncio.CancelledError:
+            # Its caller knows already, unless it was this side that ended it.
+            if self._stopping:
+                exchange.finish(TransportError("UNAVAILABLE", "the server stops"))
+            raise
+        except (TidelogError, TransportError, HandlerBug) as error:
+            exchange.finish(as_transport_error(error))
+        else:
+            exchange.finish(answer=None if is_bidi else result)
+
+
+class SimChannel:
+    """`ports.net.Channel`."""
+
+    def __init__(self, node: SimNet, address: Address) -> None:
+        self.address = address
+        self._node = node
+        self._open: dict[Exchange, None] = {}
+        self._closed = False
+
+    async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
+        assert isinstance(request, method.request), f"{method.path} takes {method.request.__name__}"
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        there = self._node.network.link(self._node.name, self._node.network.owner(self.address) or self._node.name)
+        if there.faults.duplicate and self._node.network.rand.random() < there.faults.duplicate:
+            self._start(method, request, deadline)
+        exchange = self._start(method, request, deadline)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer: Any = await exchange.client.read()
+        except TimeoutError:
+            raise TransportError("DEADLINE_EXCEEDED", f"no answer within {timeout_s} s") from None
+        if not isinstance(answer, method.response):
+            raise TransportError("INTERNAL", f"{method.path} was not answered with a {method.response.__name__}")
+        return answer
+
+    def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:
+        found: End = self._start(method, None, None).client
+        return found
+
+    async def close(self) -> None:
+        self._closed = True
+        for exchange in list(self._open):
+            exchange.reset("client", TransportError("CANCELLED", "the channel was closed"))
+
+    def _start(self, method: Unary[Any, Any] | Bidi[Any, Any], request: Any, deadline: float | None) -> Exchange:
+        if self._closed:
+            raise TransportError("CANCELLED", "the channel is closed")
+        network = self._node.network
+        exchange = network.exchange(self._node, self.address, method.path)
+        for old in [e for e in self._open if e.over]:
+            del self._open[old]
+        self._open[exchange] = None
+        exchange.send("client", "open", lambda: self._arrived(exchange, request, deadline))
+        return exchange
+
+    def _arrived(self, exchange: Exchange, request: Any, deadline: float | None) -> None:
+        server = self._node.network.listening.get(self.address)
+        if server is None:
+            exchange.finish(TransportError("UNAVAILABLE", f"connection refused by {self.address}"))
+        else:
+            server.accept(exchange, self._node.name, request, deadline)

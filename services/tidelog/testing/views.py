@@ -1,0 +1,89 @@
+"""Pictures of a simulated cluster for the invariants: the stored states, and what every living broker holds and believes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.ids import TopicPartition
+from tidelog.testing.invariants import BatchView, LogView, PartitionView, ReplicaView, StoredView
+from tidelog.testing.meta_tree import Znode
+from tidelog.wire import znodes
+from tidelog.wire.batch import iter_batches
+
+_READ_BYTES: Final = 1 << 30
+
+
+def stored_states(tree: Mapping[str, Znode]) -> dict[TopicPartition, StoredView]:
+    """Every partition with a state znode."""
+    found = {}
+    for path, node in tree.items():
+        if not path.startswith(znodes.TOPICS + "/") or not path.endswith("/state"):
+            continue
+        topic, partition = path.split("/")[-4], int(path.split("/")[-2])
+        topic_node = tree.get(znodes.topic_path(topic))
+        if topic_node is None:
+            continue
+        assignment = znodes.decode_topic(topic, topic_node.data)
+        state = znodes.decode_state(topic, partition, node.data)
+        found[TopicPartition(topic, partition)] = StoredView(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=frozenset((x.broker_id, x.broker_epoch) for x in state.isr),
+            replicas=tuple(assignment.partitions[partition]),
+            version=node.stat.version,
+            controller_epoch=state.controller_epoch,
+        )
+    return found
+
+
+class BatchReader:
+    """Batches of a log, read once: what was read before is read again only after a truncation."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[PartitionHost, int, LogView]] = {}
+
+    def log(self, host: PartitionHost) -> LogView:
+        kept, cuts, view = self._known.get(id(host), (host, -1, LogView()))
+        if kept is not host or cuts != host.log.cuts:
+            view = LogView()
+        self._known[id(host)] = (host, host.log.cuts, view)
+        start = view.batches[-1].end_offset if view.batches else host.log.log_start_offset
+        while start < host.log.log_end_offset:
+            records = host.log.read(start, _READ_BYTES, host.log.log_end_offset)
+            view.extend(BatchView(h.base_offset, h.end_offset, h.leader_epoch, h.crc) for _, h in iter_batches(records))
+            start = view.batches[-1].end_offset
+        return view
+
+
+def replica_view(host: PartitionHost, broker_id: int, broker_epoch: int, reader: BatchReader) -> ReplicaView | None:
+    """None for a copy that is offline: it serves nobody."""
+    if host.offline is not None or host.log.failure is not None:
+        return None
+    leading = host.replica.leading
+    isr = leading.isr.maximal_isr if leading is not None else frozenset()
+    return ReplicaView(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        leads=leading is not None,
+        leader_epoch=host.replica.leader_epoch,
+        high_watermark=host.replica.high_watermark,
+        log_end_offset=host.replica.log_end_offset,
+        log=reader.log(host),
+        maximal_isr=frozenset((x.broker_id, x.broker_epoch) for x in isr),
+        epoch_starts=host.log.epochs.entries,
+    )
+
+
+def partition_views(
+    states: Mapping[TopicPartition, StoredView],
+    brokers: Iterable[tuple[int, int, Iterable[PartitionHost]]],
+    reader: BatchReader,
+) -> list[PartitionView]:
+    """`brokers`: (broker id, broker epoch, its partitions) of every one that lives."""
+    replicas: dict[TopicPartition, dict[int, ReplicaView]] = {tp: {} for tp in states}
+    for broker_id, broker_epoch, hosts in brokers:
+        for host in hosts:
+            view = replica_view(host, broker_id, broker_epoch, reader)
+            if view is not None:
+                replicas.setdefault(host.tp, {})[broker_id] = view
+    return [PartitionView(tp, states.get(tp), found) for tp, found in sorted(replicas.items())]

@@ -1,0 +1,229 @@
+"""The header of a record batch (Kafka's RecordBatch v2, magic 2), read and patched without touching the records.
+
+A batch is written, replicated and fetched as the bytes that the producer made. The broker reads the 61-byte header,
+checks the CRC-32C, and sets two fields that Kafka put outside the CRC for this: base offset and leader epoch
+(performance 4.1).
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.errors import ErrorCode, TidelogError
+
+Buffer = bytes | memoryview
+
+MAGIC: Final = 2
+HEADER_BYTES: Final = 61
+PREFIX_BYTES: Final = 12
+"""Base offset and batch length; the length counts what follows them."""
+CRC_FROM: Final = 21
+HEAD_BYTES: Final = 16
+"""The part that a leader replaces: base offset, batch length, leader epoch."""
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_HEAD: Final = Struct(">qii")
+_PREFIX: Final = Struct(">qi")
+_CODEC_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed; the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The fixed fields in wire order. Offsets and timestamps (ms) are those of the first and the last record."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record (exclusive end)."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & _CODEC_MASK
+
+
+class Batches(NamedTuple):
+    """Bytes whose every batch header has been checked, and those headers in order; at least one."""
+
+    records: Buffer
+    headers: Sequence[BatchHeader]
+
+    @property
+    def record_count(self) -> int:
+        """What the leader's log grows by."""
+        return sum(h.last_offset_delta + 1 for h in self.headers)
+
+
+def corrupt(message: str) -> TidelogError:
+    return TidelogError(message, ErrorCode.CORRUPT_MESSAGE)
+
+
+def invalid(message: str) -> TidelogError:
+    return TidelogError(message, ErrorCode.INVALID_RECORD)
+
+
+def read_header(records: Buffer, at: int = 0) -> BatchHeader:
+    """The header at `at`, unchecked; ValueError when fewer than 61 bytes are left."""
+    if len(records) - at < HEADER_BYTES:
+        raise ValueError(f"{len(records) - at} bytes left, a batch header has {HEADER_BYTES}")
+    return BatchHeader._make(_HEADER.unpack_from(records, at))
+
+
+def whole_batch(records: Buffer, at: int = 0) -> BatchHeader:
+    """The header at `at` of a batch that lies whole in `records`, CRC checked.
+
+    CORRUPT_MESSAGE names the field: magic, batch_length, crc or the counts, all of which a log relies on to find its way.
+    """
+    left = len(records) - at
+    if left < HEADER_BYTES:
+        raise corrupt(f"batch_length: {left} bytes at position {at}, a batch header has {HEADER_BYTES}")
+    header = BatchHeader._make(_HEADER.unpack_from(records, at))
+    if header.magic != MAGIC:
+        raise corrupt(f"magic: {header.magic} at position {at}, only record batch version {MAGIC} is served")
+    if not HEADER_BYTES - PREFIX_BYTES <= header.batch_length <= left - PREFIX_BYTES:
+        raise corrupt(
+            f"batch_length: {header.batch_length} at position {at}, must be from {HEADER_BYTES - PREFIX_BYTES} "
+            f"to the {left - PREFIX_BYTES} bytes that follow it"
+        )
+    with memoryview(records) as view:
+        computed = crc32c(view[at + CRC_FROM : at + header.size_bytes])
+    if computed != header.crc:
+        raise corrupt(f"crc: batch at position {at} carries {header.crc:#010x}, its bytes give {computed:#010x}")
+    if header.last_offset_delta < 0:
+        raise corrupt(f"last_offset_delta: {header.last_offset_delta} at position {at}, must not be negative")
+    return header
+
+
+def iter_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every batch, each as `whole_batch` checks it; trailing bytes are an error too."""
+    at = 0
+    while at < len(records):
+        header = whole_batch(records, at)
+        yield at, header
+        at += header.size_bytes
+
+
+def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
+    """What a client sent, if a leader may append it.
+
+    Every fault that the header shows is refused (CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE) with the field and
+    the limit; nothing inside a batch is decoded.
+    """
+    if not records:
+        raise invalid("records: empty, at least one batch is needed")
+    if len(records) >= HEADER_BYTES and (first := read_header(records)).size_bytes <= len(records):
+        _check_size(first, batch_bytes_max)  # before the CRC, so that an oversized batch costs nothing
+    headers = []
+    for at, header in iter_batches(records):
+        _check_size(header, batch_bytes_max)
+        _check_client_header(header, at)
+        headers.append(header)
+    return Batches(records, headers)
+
+
+def _check_size(header: BatchHeader, batch_bytes_max: int) -> None:
+    if header.magic == MAGIC and header.size_bytes > batch_bytes_max:
+        raise TidelogError(
+            f"records: a batch of {header.size_bytes} bytes, max.message.bytes is {batch_bytes_max}",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
+
+
+def _check_client_header(header: BatchHeader, at: int) -> None:
+    """Rules for a client's batch beyond those for any batch; the leader alone gives offsets and epochs."""
+    where = f"of the batch at position {at}"
+    if header.base_offset != 0:
+        raise invalid(f"base_offset: {header.base_offset} {where}, a client must send 0")
+    if header.record_count < 1:
+        raise invalid(f"record_count: {header.record_count} {where}, must be at least 1")
+    if header.record_count - 1 != header.last_offset_delta:
+        raise invalid(
+            f"last_offset_delta: {header.last_offset_delta} {where}, {header.record_count} records need "
+            f"{header.record_count - 1}"
+        )
+    if header.codec not in Codec._value2member_map_:
+        raise invalid(f"attributes: codec {header.codec} {where}, known are 0 to {max(Codec)}")
+    if header.attributes & _CONTROL:
+        raise invalid(f"attributes: control flag {where}, clients may not write control records")
+    if header.attributes & _TRANSACTIONAL:
+        raise invalid(f"attributes: transactional flag {where}, transactions are not supported")
+    if header.attributes & _LOG_APPEND_TIME:
+        raise invalid(f"attributes: log-append-time flag {where}, only a broker may set it")
+    if header.attributes & ~_CODEC_MASK:
+        raise invalid(f"attributes: {header.attributes:#06x} {where}, bits 6 to 15 must be 0")
+    if header.base_timestamp < NO_TIMESTAMP:
+        raise invalid(f"base_timestamp: {header.base_timestamp} {where}, must be -1 (none) or more")
+    if header.max_timestamp < header.base_timestamp:
+        raise invalid(
+            f"max_timestamp: {header.max_timestamp} {where}, is before base_timestamp {header.base_timestamp}"
+        )
+    _check_producer(header, where)
+
+
+def _check_producer(header: BatchHeader, where: str) -> None:
+    if header.producer_id < NO_PRODUCER_ID:
+        raise invalid(f"producer_id: {header.producer_id} {where}, must be -1 (none) or more")
+    if header.producer_id != NO_PRODUCER_ID:
+        if header.producer_epoch < 0:
+            raise invalid(f"producer_epoch: {header.producer_epoch} {where}, must not be negative with a producer id")
+        if header.base_sequence < 0:
+            raise invalid(f"base_sequence: {header.base_sequence} {where}, must not be negative with a producer id")
+
+
+def stamp(batches: Batches, base_offset: int, leader_epoch: int) -> list[Buffer]:
+    """The same batches with consecutive offsets from `base_offset`, as buffers for one writev; no record is copied."""
+    view = memoryview(batches.records)
+    out: list[Buffer] = []
+    at = 0
+    for header in batches.headers:
+        end = at + header.size_bytes
+        out.append(_HEAD.pack(base_offset, header.batch_length, leader_epoch))
+        out.append(view[at + HEAD_BYTES : end])
+        base_offset += header.last_offset_delta + 1
+        at = end
+    return out
+
+
+def batch_size(records: Buffer, at: int) -> int:
+    """Whole size in bytes of the batch at `at`, unchecked; for walking bytes that were checked before."""
+    length: int = _PREFIX.unpack_from(records, at)[1]
+    return length + PREFIX_BYTES

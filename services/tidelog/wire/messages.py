@@ -1,0 +1,644 @@
+"""Every message of proto/ as a frozen value; field comments are in proto/.
+
+Generated from proto/ by `make proto`; do not edit.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """A broker as a client of one listener reaches it (broker_struct of D0)."""
+
+    id: int
+    host: str = ""
+    port: int
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One door of a broker."""
+
+    name: str = ""
+    host: str = ""
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A live broker with all its doors, as the controller tells other brokers."""
+
+    broker_id: int
+    broker_epoch: int
+    rack: str = ""
+    listeners: tuple[Listener, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrMember:
+    """A member of an ISR and the life of the broker in which it was admitted (KIP-903)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    key: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAssignment:
+    partition: int
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str = ""
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[PartitionAssignment, ...] = ()
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsRequest:
+    topics: tuple[NewTopic, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topic_id: bytes = b""
+    num_partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsResponse:
+    topics: tuple[CreatedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsRequest:
+    names: tuple[str, ...] = ()
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsResponse:
+    topics: tuple[DeletedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTopicsRequest:
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDescription:
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = b""
+    configs: tuple[ConfigEntry, ...] = ()
+    partitions: tuple[PartitionDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTopicsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[TopicDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeClusterRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBroker:
+    broker: LiveBroker
+    state: str = ""
+    leaders: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeClusterResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    cluster_id: str = ""
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[ClusterBroker, ...] = ()
+    topics: int
+    partitions: int
+    leaderless_partitions: int
+    under_replicated_partitions: int
+    under_min_isr_partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[IsrMember, ...] = ()
+    partition_epoch: int
+    replicas: tuple[int, ...] = ()
+    is_new: bool = False
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    topic: str = ""
+    topic_id: bytes = b""
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrRequest:
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    full: bool = False
+    partition_states: tuple[PartitionState, ...] = ()
+    live_brokers: tuple[LiveBroker, ...] = ()
+    topic_states: tuple[TopicState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaPartition:
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    delete_partition: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaRequest:
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[StopReplicaPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataRequest:
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    full: bool = False
+    partition_states: tuple[PartitionState, ...] = ()
+    live_brokers: tuple[LiveBroker, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivenessPing:
+    controller_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivenessPong:
+    broker_id: int
+    broker_epoch: int
+    failed: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    leader: int
+    leader_epoch: int
+    isr: tuple[IsrMember, ...] = ()
+    current_zk_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrPartition:
+    partition_id: int
+    leader_and_isr: LeaderAndIsr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrTopic:
+    topic: str = ""
+    topic_id: bytes = b""
+    partitions: tuple[AlterIsrPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrRequest:
+    broker_id: int
+    broker_epoch: int
+    topics: tuple[AlterIsrTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrPartitionResult:
+    partition_id: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader_and_isr: LeaderAndIsr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrTopicResult:
+    topic: str = ""
+    partitions: tuple[AlterIsrPartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterIsrResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[AlterIsrTopicResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownRequest:
+    """A broker asks to leave: the controller moves what it leads to other in-sync replicas and takes it out of every."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingPartition:
+    topic: str = ""
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions_remaining: tuple[RemainingPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadataRequest:
+    """D0 gives it no body; the fields are additions (CONFLICT-29, CONFLICT-31)."""
+
+    group_id: str = ""
+    topics: tuple[str, ...] = ()
+    all_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    topic: str = ""
+    topic_id: bytes = b""
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadataResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    coordinator_id: int
+    brokers_info: tuple[BrokerInfo, ...] = ()
+    cluster_id: str = ""
+    controller_id: int
+    topics: tuple[TopicMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterConsumerRequest:
+    """The first message of a consumer."""
+
+    group_id: str = ""
+    consumer_id: str = ""
+    topic_count: str = ""
+    auto_commit: bool = False
+    auto_offset_reset: str = ""
+    session_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterConsumerResponse:
+    """Ownership does not come with it: that is StartFetcherRequest's (CONFLICT-02)."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingRequest:
+    """Coordinator to consumer, every third of the session timeout (HeartbeatRequest in D0's implementation)."""
+
+    consumer_id: str = ""
+    num_retries: int
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetInfo:
+    """offset_struct of D0."""
+
+    topic: str = ""
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFetcherRequest:
+    """Coordinator to consumer: stop, tell where you are."""
+
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopFetcherResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedPartition:
+    """partition_struct of D0."""
+
+    topic: str = ""
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnershipInfo:
+    """ownership_struct of D0: what one thread of the consumer reads."""
+
+    consumer_thread_id: str = ""
+    assigned_parts: tuple[AssignedPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFetcherRequest:
+    """Coordinator to consumer: own this, from here."""
+
+    consumer_id: str = ""
+    num_threads: int
+    ownership_info: tuple[OwnershipInfo, ...] = ()
+    brokers_info: tuple[BrokerInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFetcherResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartition:
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    records: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    client_id: str = ""
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResult:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    base_offset: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    results: tuple[ProduceResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartition:
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    client_id: str = ""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResult:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    high_watermark: int
+    log_start_offset: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    leader_id: int
+    leader_epoch: int
+    records: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    results: tuple[FetchResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsPartition:
+    topic: str = ""
+    partition: int
+    leader_epoch: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsRequest:
+    partitions: tuple[ListOffsetsPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsResult:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsResponse:
+    results: tuple[ListOffsetsResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochPartition:
+    topic: str = ""
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochRequest:
+    partitions: tuple[EpochPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndOffset:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochResponse:
+    results: tuple[EpochEndOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPosition:
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchRequest:
+    """Follower to leader: where it stands."""
+
+    replica_id: int
+    broker_epoch: int
+    acked_chunk: int
+    partitions: tuple[ReplicaPosition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaChunk:
+    topic: str = ""
+    partition: int
+    leader_epoch: int
+    error_code: ErrorCode = ErrorCode.NONE
+    high_watermark: int
+    log_start_offset: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    offset: int
+    topic_id: bytes = b""
+    records: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchResponse:
+    """Leader to follower: everything with news, partitions in rotation, at most 1 MiB of records (or one larger batc."""
+
+    chunk: int
+    partitions: tuple[ReplicaChunk, ...] = ()

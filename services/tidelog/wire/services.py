@@ -1,0 +1,50 @@
+"""Every method of proto/, as the Net port wants it.
+
+Generated from proto/ by `make proto`; do not edit.
+"""
+
+from tidelog.ports.net import Bidi, Unary
+from tidelog.wire import messages as m
+
+# tidelog.v1.AdminService
+ADMIN_SERVICE_CREATE_TOPICS = Unary(
+    "/tidelog.v1.AdminService/CreateTopics", m.CreateTopicsRequest, m.CreateTopicsResponse
+)
+ADMIN_SERVICE_DELETE_TOPICS = Unary(
+    "/tidelog.v1.AdminService/DeleteTopics", m.DeleteTopicsRequest, m.DeleteTopicsResponse
+)
+ADMIN_SERVICE_DESCRIBE_TOPICS = Unary(
+    "/tidelog.v1.AdminService/DescribeTopics", m.DescribeTopicsRequest, m.DescribeTopicsResponse
+)
+ADMIN_SERVICE_DESCRIBE_CLUSTER = Unary(
+    "/tidelog.v1.AdminService/DescribeCluster", m.DescribeClusterRequest, m.DescribeClusterResponse
+)
+# tidelog.v1.BrokerControl
+BROKER_CONTROL_LEADER_AND_ISR = Unary(
+    "/tidelog.v1.BrokerControl/LeaderAndIsr", m.LeaderAndIsrRequest, m.LeaderAndIsrResponse
+)
+BROKER_CONTROL_STOP_REPLICA = Unary(
+    "/tidelog.v1.BrokerControl/StopReplica", m.StopReplicaRequest, m.StopReplicaResponse
+)
+BROKER_CONTROL_UPDATE_METADATA = Unary(
+    "/tidelog.v1.BrokerControl/UpdateMetadata", m.UpdateMetadataRequest, m.UpdateMetadataResponse
+)
+BROKER_CONTROL_LIVENESS = Bidi("/tidelog.v1.BrokerControl/Liveness", m.LivenessPing, m.LivenessPong)
+# tidelog.v1.ControllerService
+CONTROLLER_SERVICE_ALTER_ISR = Unary("/tidelog.v1.ControllerService/AlterIsr", m.AlterIsrRequest, m.AlterIsrResponse)
+# tidelog.v1.CoordinatorService
+COORDINATOR_SERVICE_CLUSTER_METADATA = Unary(
+    "/tidelog.v1.CoordinatorService/ClusterMetadata", m.ClusterMetadataRequest, m.ClusterMetadataResponse
+)
+# tidelog.v1.ReplicaService
+REPLICA_SERVICE_PRODUCE = Unary("/tidelog.v1.ReplicaService/Produce", m.ProduceRequest, m.ProduceResponse)
+REPLICA_SERVICE_FETCH = Unary("/tidelog.v1.ReplicaService/Fetch", m.FetchRequest, m.FetchResponse)
+REPLICA_SERVICE_LIST_OFFSETS = Unary(
+    "/tidelog.v1.ReplicaService/ListOffsets", m.ListOffsetsRequest, m.ListOffsetsResponse
+)
+REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH = Unary(
+    "/tidelog.v1.ReplicaService/OffsetForLeaderEpoch", m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse
+)
+REPLICA_SERVICE_REPLICA_FETCH = Bidi(
+    "/tidelog.v1.ReplicaService/ReplicaFetch", m.ReplicaFetchRequest, m.ReplicaFetchResponse
+)

@@ -1,0 +1,302 @@
+"""Every znode: where it is and what its bytes mean. The only place that knows either.
+
+All data is JSON with a `version` of its own layout; fields that a reader does not know are ignored, so that an older
+process can read what a newer one wrote. What cannot be understood raises `BadZnode` with the path and the field.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from tidelog.ids import Address, BrokerId
+from tidelog.wire.messages import IsrMember, Listener
+
+CLUSTER_ID: Final = "/cluster/id"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+
+PERSISTENT_PARENTS: Final = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    TOPIC_CONFIGS,
+    "/admin",
+    DELETE_TOPICS,
+)
+"""Made by whichever process comes first; parents before children."""
+
+INTACT_SINCE_NOW: Final = -1
+"""In a registration: this data directory has lost something before this life, or nobody can tell."""
+
+_LAYOUT: Final = 1
+
+T = TypeVar("T")
+
+
+class BadZnode(Exception):
+    """A znode holds what no process of this project writes."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """/controller: who is active, and where it listens."""
+
+    controller_id: int
+    host: str
+    port: int
+    attempt: str
+    """Unique for each try to become active, so that an unknown outcome can be examined (reliability 6.4)."""
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """/brokers/ids/[id]; the broker epoch is the znode's czxid."""
+
+    broker_id: BrokerId
+    listeners: tuple[Listener, ...]
+    rack: str
+    intact_since: int
+    """First broker epoch since which this data directory has lost nothing; INTACT_SINCE_NOW: this very one."""
+    attempt: str
+    """Unique for each try to register, so that an unknown outcome can be examined."""
+    software: str = ""
+    directory_id: str = ""
+    """Of the broker's data directory, whose lock proves that whoever registered with it before is dead (HOLE-40)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """/brokers/topics/[t]: the assigned replicas of each partition, index by index, preferred leader first."""
+
+    topic_id: bytes
+    partitions: tuple[tuple[BrokerId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """/brokers/topics/[t]/partitions/[p]/state: leader, ISR and epoch in one znode (HOLE-39)."""
+
+    leader: BrokerId
+    leader_epoch: int
+    isr: tuple[IsrMember, ...]
+    controller_epoch: int
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _dump({"version": _LAYOUT, "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes, path: str = CLUSTER_ID) -> str:
+    return _decode(path, data, lambda fields: _text(fields, "id"))
+
+
+def encode_controller(registration: ControllerRegistration) -> bytes:
+    return _dump(
+        {
+            "version": _LAYOUT,
+            "controller_id": registration.controller_id,
+            "host": registration.host,
+            "port": registration.port,
+            "attempt": registration.attempt,
+        }
+    )
+
+
+def decode_controller(data: bytes, path: str = CONTROLLER) -> ControllerRegistration:
+    return _decode(
+        path,
+        data,
+        lambda fields: ControllerRegistration(
+            controller_id=_int(fields, "controller_id"),
+            host=_text(fields, "host"),
+            port=_int(fields, "port"),
+            attempt=_text(fields, "attempt"),
+        ),
+    )
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return str(epoch).encode("ascii")
+
+
+def decode_controller_epoch(data: bytes, path: str = CONTROLLER_EPOCH) -> int:
+    try:
+        return int(data.decode("ascii"))
+    except ValueError as error:
+        raise BadZnode(path, f"{data[:40]!r} is not a controller epoch") from error
+
+
+def encode_broker(registration: BrokerRegistration) -> bytes:
+    return _dump(
+        {
+            "version": _LAYOUT,
+            "listeners": [{"name": each.name, "host": each.host, "port": each.port} for each in registration.listeners],
+            "rack": registration.rack,
+            "intact_since": registration.intact_since,
+            "attempt": registration.attempt,
+            "software": registration.software,
+            "directory": registration.directory_id,
+        }
+    )
+
+
+def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
+    def build(fields: Mapping[str, Any]) -> BrokerRegistration:
+        listeners = _of(fields, "listeners", list)
+        return BrokerRegistration(
+            broker_id=BrokerId(broker_id),
+            listeners=tuple(
+                Listener(name=_text(each, "name"), host=_text(each, "host"), port=_int(each, "port"))
+                for each in listeners
+            ),
+            rack=_text(fields, "rack", ""),
+            intact_since=_int(fields, "intact_since"),
+            attempt=_text(fields, "attempt"),
+            software=_text(fields, "software", ""),
+            directory_id=_text(fields, "directory", ""),
+        )
+
+    return _decode(broker_path(broker_id), data, build)
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    return _dump(
+        {
+            "version": _LAYOUT,
+            "topic_id": assignment.topic_id.hex(),
+            "partitions": {str(index): list(replicas) for index, replicas in enumerate(assignment.partitions)},
+        }
+    )
+
+
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    def build(fields: Mapping[str, Any]) -> TopicAssignment:
+        partitions: Mapping[str, Sequence[int]] = _of(fields, "partitions", dict)
+        replicas = tuple(
+            tuple(BrokerId(int(each)) for each in partitions[str(index)]) for index in range(len(partitions))
+        )
+        if not replicas or not all(replicas):
+            raise ValueError("'partitions' names a topic without partitions or a partition without replicas")
+        return TopicAssignment(topic_id=bytes.fromhex(_text(fields, "topic_id")), partitions=replicas)
+
+    return _decode(topic_path(topic), data, build)
+
+
+def encode_state(state: StoredState) -> bytes:
+    # By hand: one of these is written for each partition at a failover, and json.dumps is three times as slow.
+    isr = ",".join(f"[{member.broker_id},{member.broker_epoch}]" for member in state.isr)
+    return (
+        f'{{"version":{_LAYOUT},"leader":{state.leader},"leader_epoch":{state.leader_epoch},"isr":[{isr}],'
+        f'"controller_epoch":{state.controller_epoch}}}'
+    ).encode("ascii")
+
+
+def decode_state(topic: str, partition: int, data: bytes) -> StoredState:
+    def build(fields: Mapping[str, Any]) -> StoredState:
+        state = StoredState(
+            leader=BrokerId(_int(fields, "leader")),
+            leader_epoch=_int(fields, "leader_epoch"),
+            isr=tuple(
+                IsrMember(broker_id=int(broker_id), broker_epoch=int(broker_epoch))
+                for broker_id, broker_epoch in _of(fields, "isr", list)
+            ),
+            controller_epoch=_int(fields, "controller_epoch"),
+        )
+        if not state.isr:
+            raise ValueError("'isr' is empty")
+        return state
+
+    return _decode(state_path(topic, partition), data, build)
+
+
+def encode_topic_config(entries: Mapping[str, str]) -> bytes:
+    return _dump({"version": _LAYOUT, "config": dict(entries)})
+
+
+def decode_topic_config(topic: str, data: bytes) -> dict[str, str]:
+    def build(fields: Mapping[str, Any]) -> dict[str, str]:
+        entries: Mapping[str, Any] = _of(fields, "config", dict)
+        return {key: _text(entries, key) for key in entries}
+
+    return _decode(topic_config_path(topic), data, build)
+
+
+def _dump(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode("ascii")
+
+
+def _decode(path: str, data: bytes, build: Callable[[Mapping[str, Any]], T]) -> T:
+    try:
+        fields = json.loads(data)
+        if not isinstance(fields, dict):
+            raise ValueError("not a JSON object")
+        return build(fields)
+    except KeyError as error:
+        raise BadZnode(path, f"{error.args[0]!r} is missing") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadZnode(path, f"{error}; it holds {data[:80]!r}") from error
+
+
+def _of(fields: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = fields[key]
+    if not isinstance(value, kind):
+        raise ValueError(f"{key!r} is not a {kind.__name__}")
+    return value
+
+
+def _int(fields: Mapping[str, Any], key: str) -> int:
+    value = fields[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key!r} is not an integer")
+    return value
+
+
+def _text(fields: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    value = fields[key] if default is None else fields.get(key, default)
+    if not isinstance(value, str):
+        raise ValueError(f"{key!r} is not a string")
+    return value

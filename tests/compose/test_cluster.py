@@ -1,0 +1,56 @@
+"""The cluster as containers: it serves, it is watched, and it runs with no rights that it does not need."""
+
+import pytest
+
+from helpers.compose import ComposeProject
+from tidelog.cluster.wait import until
+
+SERVICES = [
+    *(f"zookeeper-{n}" for n in (1, 2, 3)),
+    *(f"controller-{n}" for n in (1, 2)),
+    *(f"broker-{n}" for n in (1, 2, 3)),
+    "zookeeper-exporter",
+    "prometheus",
+]
+
+
+def test_every_container_is_healthy(project: ComposeProject) -> None:
+    assert {name: project.health(name) for name in project.containers()} == dict.fromkeys(SERVICES, "healthy")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_container_has_no_rights(project: ComposeProject, service: str) -> None:
+    code, uid = project.run_in(service, "id", "-u")
+    assert code == 0 and int(uid) >= 10_000, "a numeric user that no host has"
+    _, status = project.run_in(service, "grep", "-E", "^(CapEff|CapBnd|NoNewPrivs)", "/proc/1/status")
+    assert dict(line.split(":\t") for line in status.splitlines()) == {
+        "CapBnd": "0000000000000000",
+        "CapEff": "0000000000000000",
+        "NoNewPrivs": "1",
+    }
+    for path in ("/written", "/usr/bin/written", "/etc/written"):
+        code, output = project.run_in(service, "touch", path)
+        assert code != 0 and "Read-only file system" in output
+    assert project.run_in(service, "which", "curl")[0] != 0
+
+
+def test_m06_every_prometheus_target_is_up(project: ComposeProject) -> None:
+    def down() -> list[str]:
+        targets = project.prometheus("/api/v1/targets", state="active")["activeTargets"]
+        assert len(targets) == 7
+        return [f"{target['scrapeUrl']}: {target['lastError']}" for target in targets if target["health"] != "up"]
+
+    until(lambda: not down(), "every target up", timeout_s=15, interval_s=0.5)
+
+
+def test_zookeeper_is_healthy_only_in_a_quorum(project: ComposeProject) -> None:
+    assert project.run_in("zookeeper-1", "serves")[0] == 0
+    for name in ("zookeeper-2", "zookeeper-3"):
+        project.faults.kill(name)
+    try:
+        until(lambda: project.run_in("zookeeper-1", "serves")[0] != 0, "zookeeper-1 not serving", timeout_s=30)
+    finally:
+        for name in ("zookeeper-2", "zookeeper-3"):
+            project.faults.start(name)
+    for name in SERVICES:
+        project.wait_health(name)

@@ -1,0 +1,80 @@
+"""docker-compose.yml as Compose reads it: what must hold for every service, before any of them runs."""
+
+import re
+from typing import Any
+
+import pytest
+from testcontainers.compose import DockerCompose
+
+from helpers.scripts import ROOT
+
+SCRAPED_BY_EXPORTER = {"zookeeper-1", "zookeeper-2", "zookeeper-3"}
+
+
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
+    return DockerCompose(ROOT, profiles=["ui"], env_file=str(ROOT / ".env.example")).get_config()
+
+
+def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
+    assert description["name"] == "tidelog"
+    kinds = [re.sub(r"-\d$", "", name) for name in sorted(description["services"])]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "broker": 3,
+        "controller": 2,
+        "grafana": 1,
+        "prometheus": 1,
+        "zookeeper": 3,
+        "zookeeper-exporter": 1,
+    }
+
+
+def test_every_service_is_confined(description: dict[str, Any]) -> None:
+    for name, service in description["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"] and "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["init"] is True, name
+        assert not service.get("privileges") and service.get("network_mode") is None, name
+        assert service["logging"]["options"] == {"max-file": "3", "max-size": "10m"}, name
+
+
+def test_the_engine_restarts_nothing_so_a_killed_container_stays_dead(description: dict[str, Any]) -> None:
+    assert {service["restart"] for service in description["services"].values()} == {"no"}
+
+
+def test_ports_are_published_on_this_machine_alone_and_none_of_zookeeper(description: dict[str, Any]) -> None:
+    published = {
+        name: [(port["host_ip"], port["published"]) for port in service.get("ports", [])]
+        for name, service in description["services"].items()
+    }
+    assert {name: ports for name, ports in published.items() if ports} == {
+        "broker-1": [("127.0.0.1", "19092")],
+        "broker-2": [("127.0.0.1", "29092")],
+        "broker-3": [("127.0.0.1", "39092")],
+        "grafana": [("127.0.0.1", "3000")],
+        "prometheus": [("127.0.0.1", "9090")],
+    }
+
+
+def test_brokers_tell_clients_the_address_that_is_published(description: dict[str, Any]) -> None:
+    for n in (1, 2, 3):
+        broker = description["services"][f"broker-{n}"]
+        advertised = broker["environment"]["TIDELOG_ADVERTISED_LISTENERS"].split(",")
+        (port,) = broker["ports"]
+        assert advertised == [f"INTERNAL://broker-{n}.cluster:9092", f"EXTERNAL://127.0.0.1:{port['published']}"]
+        assert f"broker-{n}.cluster" in broker["networks"]["cluster-net"]["aliases"]
+        assert broker["environment"]["TIDELOG_LISTENERS"].endswith(f":{port['target']}")
+
+
+def test_m06_prometheus_scrapes_every_container(description: dict[str, Any]) -> None:
+    targets = set(re.findall(r'"([\w-]+):\d+"', (ROOT / "deploy/prometheus/prometheus.yml").read_text()))
+    scraped = (targets - {"localhost"}) | SCRAPED_BY_EXPORTER | {"prometheus"}
+    assert scraped == set(description["services"]) - {"grafana"}
+
+
+def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
+    built = {service["image"] for service in description["services"].values() if "build" in service}
+    pulled = {name for name, service in description["services"].items() if service["image"] not in built}
+    assert pulled == {"grafana"}
+    assert description["services"]["grafana"]["profiles"] == ["ui"]

@@ -1,0 +1,510 @@
+"""A cluster of brokers in memory, behind the Net port: no replication, one log per partition, faults on demand.
+
+For tests of clients: it keeps the promises that a client may rely on (leaders, epochs, acks, long polls, offsets), and
+breaks them when a test says so. What it stores is what it was sent, so a test can compare logs.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from helpers.virtual_time import LoopClock
+from tidelog.client.connections import ClientPorts
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import Address
+from tidelog.ports.net import Probe, Route
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
+from tidelog.wire.batch import read_header, stamp, validate_produce
+
+Fault = Callable[["FakeCall"], Awaitable[Any]]
+
+
+@dataclass
+class FakePartition:
+    leader: int
+    leader_epoch: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    log_start: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """(epoch, start offset) as a leader knows them."""
+
+    @property
+    def end(self) -> int:
+        return read_header(self.batches[-1]).end_offset if self.batches else self.log_start
+
+    def append(self, records: bytes, batch_bytes_max: int) -> int:
+        base = self.end
+        at = base
+        batches = validate_produce(records, batch_bytes_max=batch_bytes_max)
+        data = b"".join(bytes(part) for part in stamp(batches, base, self.leader_epoch))
+        position = 0
+        for header in batches.headers:
+            self.batches.append(data[position : position + header.size_bytes])
+            position += header.size_bytes
+            at += header.record_count
+        if not self.epochs or self.epochs[-1][0] < self.leader_epoch:
+            self.epochs.append((self.leader_epoch, base))
+        return base
+
+    def truncate_to(self, offset: int) -> None:
+        self.batches = [b for b in self.batches if read_header(b).end_offset <= offset]
+        self.epochs = [(e, start) for e, start in self.epochs if start < self.end]
+
+    def diverging(self, offset: int, epoch: int) -> tuple[int, int]:
+        """KIP-320: (-1, -1), or where the reader has to go back to."""
+        if epoch < 0:
+            return -1, -1
+        known = [e for e, _ in self.epochs if e <= epoch]
+        best = known[-1] if known else -1
+        end = next((start for e, start in self.epochs if e > epoch), self.end)
+        return (best, end) if best < epoch or end < offset else (-1, -1)
+
+    def values(self) -> list[bytes | None]:
+        out: list[bytes | None] = []
+        for batch in self.batches:
+            records = MemoryRecords(batch)
+            while (decoded := records.next_batch()) is not None:
+                assert decoded.validate_crc()
+                out.extend(record.value for record in decoded)
+        return out
+
+
+@dataclass
+class FakeTopic:
+    topic_id: bytes
+    partitions: list[FakePartition]
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class FakeCall:
+    """One call as a fault sees it; `serve` does what the broker would have done."""
+
+    broker_id: int
+    method: str
+    request: Any
+    serve: Callable[[], Awaitable[Any]]
+
+
+class FakeCluster:
+    """`ports` is what a client takes. Addresses are b1:9092, b2:9092, ..."""
+
+    def __init__(self, brokers: int = 3, *, latency_s: float = 0.001, seed: int = 1) -> None:
+        self.addresses = {b: Address(f"b{b}", 9092) for b in range(1, brokers + 1)}
+        self.topics: dict[str, FakeTopic] = {}
+        self.clock = LoopClock()
+        self.latency_s = latency_s
+        self.down: set[int] = set()
+        self.deaths_are_known = True
+        """False: metadata goes on naming brokers that are down, as for a moment after a kill."""
+        self.paused: set[int] = set()
+        self.faults: list[Fault] = []
+        self.calls: list[FakeCall] = []
+        self.batch_bytes_max = 1_048_588
+        self.in_flight: dict[tuple[str, int], int] = {}
+        self.in_flight_most = 0
+        self.rand = random.Random(seed)
+        self._changed = asyncio.Event()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(str(a) for a in self.addresses.values())
+
+    @property
+    def ports(self) -> ClientPorts:
+        """For one client, on any event loop: an Event belongs to the loop that first waited for it."""
+        self._changed = asyncio.Event()
+        return ClientPorts(self.clock, FakeNet(self), self.rand)
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> FakeTopic:
+        ids = list(self.addresses)
+        topic = FakeTopic(
+            self.rand.randbytes(16), [FakePartition(ids[p % len(ids)]) for p in range(partitions)], dict(configs)
+        )
+        self.topics[name] = topic
+        return topic
+
+    def partition(self, topic: str, partition: int = 0) -> FakePartition:
+        return self.topics[topic].partitions[partition]
+
+    def elect(self, topic: str, partition: int, leader: int) -> None:
+        p = self.partition(topic, partition)
+        p.leader, p.leader_epoch = leader, p.leader_epoch + 1
+        self.notify()
+
+    def notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def of(self, method: str) -> list[FakeCall]:
+        return [call for call in self.calls if call.method == method]
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def once(self, method: str, fault: Fault) -> None:
+        """The next call of `method` goes through `fault`, which may serve it, fail, or both."""
+
+        async def only(call: FakeCall) -> Any:
+            if call.method != method:
+                return NotImplemented
+            self.faults.remove(only)
+            return await fault(call)
+
+        self.faults.append(only)
+
+    def lose_answer(self, method: str, times: int = 1) -> None:
+        """The broker acts, and its answer never arrives."""
+
+        async def lose(call: FakeCall) -> Any:
+            await call.serve()
+            raise TransportError("UNAVAILABLE", "connection reset")
+
+        for _ in range(times):
+            self.once(method, lose)
+
+    def refuse_produce(self, code: ErrorCode, *, times: int = 1, append: bool = False, **result: Any) -> None:
+        async def refuse(call: FakeCall) -> m.ProduceResponse:
+            if append:
+                await call.serve()
+            return m.ProduceResponse(
+                results=tuple(
+                    produce_result(p.topic, p.partition, error_code=code, error_message="scripted", **result)
+                    for p in call.request.partitions
+                )
+            )
+
+        for _ in range(times):
+            self.once("Produce", refuse)
+
+    # -- serving ------------------------------------------------------------------------------------------------------
+
+    async def call(self, broker_id: int, path: str, request: Any, timeout_s: float) -> Any:
+        method = path.rpartition("/")[2]
+        call = FakeCall(broker_id, method, request, lambda: self._serve(broker_id, method, request))
+        self.calls.append(call)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.clock.sleep(self.latency_s)
+                if broker_id in self.down:
+                    raise TransportError("UNAVAILABLE", "connection refused")
+                while broker_id in self.paused:
+                    await self.clock.sleep(0.05)
+                for fault in list(self.faults):
+                    answer = await fault(call)
+                    if answer is not NotImplemented:
+                        return answer
+                return await call.serve()
+        except TimeoutError:
+            raise TransportError("DEADLINE_EXCEEDED") from None
+
+    async def _serve(self, broker_id: int, method: str, request: Any) -> Any:
+        handler: Callable[[int, Any], Awaitable[Any]] = getattr(self, _HANDLERS[method])
+        return await handler(broker_id, request)
+
+    async def _cluster_metadata(self, broker_id: int, request: m.ClusterMetadataRequest) -> m.ClusterMetadataResponse:
+        names = sorted(self.topics) if request.all_topics else request.topics
+        return m.ClusterMetadataResponse(
+            coordinator_id=-1,
+            brokers_info=tuple(
+                m.BrokerInfo(id=b, host=a.host, port=a.port)
+                for b, a in self.addresses.items()
+                if b not in self.down or not self.deaths_are_known
+            ),
+            cluster_id="fake",
+            controller_id=0,
+            topics=tuple(self._topic_metadata(name) for name in names),
+        )
+
+    def _topic_metadata(self, name: str) -> m.TopicMetadata:
+        topic = self.topics.get(name)
+        if topic is None:
+            return m.TopicMetadata(topic=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return m.TopicMetadata(
+            topic=name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                m.PartitionMetadata(
+                    partition=i, leader=p.leader, leader_epoch=p.leader_epoch, replicas=(p.leader,), isr=(p.leader,)
+                )
+                for i, p in enumerate(topic.partitions)
+            ),
+        )
+
+    def _find(self, broker_id: int, ask: Any) -> FakePartition | ErrorCode:
+        topic = self.topics.get(ask.topic)
+        if topic is None or not 0 <= ask.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if getattr(ask, "topic_id", b"") not in (b"", topic.topic_id):
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        p: FakePartition = topic.partitions[ask.partition]
+        if p.leader != broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if ask.leader_epoch >= 0 and ask.leader_epoch != p.leader_epoch:
+            older = ask.leader_epoch < p.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return p
+
+    async def _produce(self, broker_id: int, request: m.ProduceRequest) -> m.ProduceResponse:
+        for ask in request.partitions:
+            key = (ask.topic, ask.partition)
+            self.in_flight[key] = self.in_flight.get(key, 0) + 1
+            self.in_flight_most = max(self.in_flight_most, self.in_flight[key])
+        try:
+            await self.clock.sleep(self.latency_s)
+            return m.ProduceResponse(results=tuple(self._append(broker_id, ask) for ask in request.partitions))
+        finally:
+            for ask in request.partitions:
+                self.in_flight[ask.topic, ask.partition] -= 1
+
+    def _append(self, broker_id: int, ask: m.ProducePartition) -> m.ProduceResult:
+        found = self._find(broker_id, ask)
+        if isinstance(found, ErrorCode):
+            return produce_result(ask.topic, ask.partition, error_code=found)
+        try:
+            base = found.append(ask.records, self.batch_bytes_max)
+        except TidelogError as error:
+            return produce_result(ask.topic, ask.partition, error_code=error.code, error_message=error.message)
+        self.notify()
+        return produce_result(ask.topic, ask.partition, base_offset=base)
+
+    async def _fetch(self, broker_id: int, request: m.FetchRequest) -> m.FetchResponse:
+        deadline = self.clock.now() + request.max_wait_ms / 1000
+        while True:
+            changed = self._changed
+            results = [self._read(broker_id, ask) for ask in request.partitions]
+            size = sum(len(r.records) for r in results)
+            eager = any(r.error_code is not ErrorCode.NONE or r.diverging_epoch >= 0 for r in results)
+            left = deadline - self.clock.now()
+            if eager or size >= max(request.min_bytes, 1) or left <= 0:
+                return m.FetchResponse(results=tuple(results))
+            try:
+                async with asyncio.timeout(left):
+                    await changed.wait()
+            except TimeoutError:
+                pass  # answered as it is in the next round
+
+    def _read(self, broker_id: int, ask: m.FetchPartition) -> m.FetchResult:
+        found = self._find(broker_id, ask)
+        if isinstance(found, ErrorCode):
+            return fetch_result(ask, error_code=found)
+        state = {"high_watermark": found.end, "log_start_offset": found.log_start}
+        epoch, end = found.diverging(ask.offset, ask.last_fetched_epoch)
+        if epoch >= 0:
+            return fetch_result(ask, diverging_epoch=epoch, diverging_end_offset=end, **state)
+        if not found.log_start <= ask.offset <= found.end:
+            return fetch_result(ask, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, **state)
+        records = b""
+        for batch in found.batches:
+            if read_header(batch).end_offset > ask.offset and (
+                not records or len(records) + len(batch) <= ask.max_bytes
+            ):
+                records += batch
+            elif records:
+                break
+        return fetch_result(ask, records=records, **state)
+
+    async def _list_offsets(self, broker_id: int, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
+        results = []
+        for ask in request.partitions:
+            found = self._find(broker_id, ask)
+            result = m.ListOffsetsResult(
+                topic=ask.topic, partition=ask.partition, timestamp=-1, offset=-1, leader_epoch=-1
+            )
+            if isinstance(found, ErrorCode):
+                results.append(replace(result, error_code=found))
+            elif ask.timestamp < 0:
+                results.append(replace(result, offset=found.log_start if ask.timestamp == -2 else found.end))
+            else:
+                late = (h for b in found.batches if (h := read_header(b)).max_timestamp >= ask.timestamp)
+                first = next(late, None)
+                if first is not None:
+                    result = replace(result, offset=first.base_offset, timestamp=first.max_timestamp)
+                results.append(result)
+        return m.ListOffsetsResponse(results=tuple(results))
+
+    # -- admin --------------------------------------------------------------------------------------------------------
+
+    async def _create_topics(self, broker_id: int, request: m.CreateTopicsRequest) -> m.CreateTopicsResponse:
+        return m.CreateTopicsResponse(
+            topics=tuple(self._create_topic(t, request.validate_only) for t in request.topics)
+        )
+
+    def _create_topic(self, new: m.NewTopic, validate_only: bool) -> m.CreatedTopic:
+        partitions = len(new.assignments) or (1 if new.num_partitions == -1 else new.num_partitions)
+        assert not new.assignments or new.num_partitions == new.replication_factor == -1
+        created = m.CreatedTopic(name=new.name, num_partitions=partitions, replication_factor=1)
+        if new.name in self.topics:
+            return replace(
+                created, error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=f"topic {new.name!r} already exists"
+            )
+        if partitions < 1:
+            return replace(
+                created,
+                error_code=ErrorCode.INVALID_PARTITIONS,
+                error_message=f"num_partitions: {partitions} is below 1",
+            )
+        if not validate_only:
+            topic = self.create(new.name, partitions, **{c.key: c.value for c in new.configs})
+            created = replace(created, topic_id=topic.topic_id)
+        return created
+
+    async def _delete_topics(self, broker_id: int, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
+        deleted = []
+        for name in request.names:
+            known = self.topics.pop(name, None) is not None
+            code = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            deleted.append(m.DeletedTopic(name=name, error_code=code))
+        return m.DeleteTopicsResponse(topics=tuple(deleted))
+
+    async def _describe_topics(self, broker_id: int, request: m.DescribeTopicsRequest) -> m.DescribeTopicsResponse:
+        return m.DescribeTopicsResponse(topics=tuple(self._describe(n) for n in request.names or sorted(self.topics)))
+
+    def _describe(self, name: str) -> m.TopicDescription:
+        topic = self.topics.get(name)
+        if topic is None:
+            return m.TopicDescription(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return m.TopicDescription(
+            name=name,
+            topic_id=topic.topic_id,
+            configs=tuple(m.ConfigEntry(key=k, value=v) for k, v in topic.configs.items()),
+            partitions=tuple(
+                m.PartitionDescription(
+                    partition=i,
+                    leader=p.leader,
+                    leader_epoch=p.leader_epoch,
+                    replicas=tuple(self.addresses),
+                    isr=tuple(b for b in self.addresses if b not in self.down),
+                    partition_epoch=0,
+                )
+                for i, p in enumerate(topic.partitions)
+            ),
+        )
+
+    async def _describe_cluster(self, broker_id: int, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
+        partitions = [p for t in self.topics.values() for p in t.partitions]
+        return m.DescribeClusterResponse(
+            cluster_id="fake",
+            controller_id=0,
+            controller_epoch=1,
+            brokers=tuple(
+                m.ClusterBroker(
+                    broker=m.LiveBroker(
+                        broker_id=b,
+                        broker_epoch=b,
+                        listeners=(m.Listener(name="EXTERNAL", host=a.host, port=a.port),),
+                    ),
+                    state="alive",
+                    leaders=sum(p.leader == b for p in partitions),
+                    replicas=len(partitions),
+                )
+                for b, a in self.addresses.items()
+                if b not in self.down
+            ),
+            topics=len(self.topics),
+            partitions=len(partitions),
+            leaderless_partitions=sum(p.leader < 0 for p in partitions),
+            under_replicated_partitions=len(partitions) if self.down else 0,
+            under_min_isr_partitions=0,
+        )
+
+
+_METHODS = (
+    s.COORDINATOR_SERVICE_CLUSTER_METADATA,
+    s.REPLICA_SERVICE_PRODUCE,
+    s.REPLICA_SERVICE_FETCH,
+    s.REPLICA_SERVICE_LIST_OFFSETS,
+    s.ADMIN_SERVICE_CREATE_TOPICS,
+    s.ADMIN_SERVICE_DELETE_TOPICS,
+    s.ADMIN_SERVICE_DESCRIBE_TOPICS,
+    s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
+)
+
+
+def _snake(method: Any) -> str:
+    name = method.path.rpartition("/")[2]
+    return "".join("_" + c.lower() if c.isupper() else c for c in name)
+
+
+_HANDLERS = {method.path.rpartition("/")[2]: _snake(method) for method in _METHODS}
+
+
+def produce_result(topic: str, partition: int, **fields: Any) -> m.ProduceResult:
+    known = {"base_offset": -1, "log_start_offset": 0, "leader_id": -1, "leader_epoch": -1}
+    return m.ProduceResult(topic=topic, partition=partition, **{**known, **fields})
+
+
+def fetch_result(ask: m.FetchPartition, **fields: Any) -> m.FetchResult:
+    known = {
+        "high_watermark": -1,
+        "log_start_offset": -1,
+        "diverging_epoch": -1,
+        "diverging_end_offset": -1,
+        "leader_id": -1,
+        "leader_epoch": -1,
+    }
+    return m.FetchResult(topic=ask.topic, partition=ask.partition, **{**known, **fields})
+
+
+class FakeChannel:
+    def __init__(self, cluster: FakeCluster, address: Address) -> None:
+        self._cluster = cluster
+        self._address = address
+        self.closed = False
+
+    async def call(self, method: Any, request: Any, timeout_s: float) -> Any:
+        assert not self.closed, "a call on a closed channel"
+        broker_id = next((b for b, a in self._cluster.addresses.items() if a == self._address), None)
+        if broker_id is None:
+            raise TransportError("UNAVAILABLE", f"nothing listens at {self._address}")
+        return await self._cluster.call(broker_id, method.path, request, timeout_s)
+
+    def open(self, method: Any) -> Any:
+        raise NotImplementedError("clients open no streams")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeNet:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.channels: list[FakeChannel] = []
+
+    def channel(self, address: Address, *, purpose: str) -> FakeChannel:
+        self.channels.append(FakeChannel(self._cluster, address))
+        return self.channels[-1]
+
+    async def serve(self, listen: Address, routes: Sequence[Any]) -> Any:
+        raise NotImplementedError("clients serve nothing")
+
+    async def probe(self, address: Address, timeout_s: float) -> Probe:
+        return Probe.OPEN
+
+
+@asynccontextmanager
+async def no_tasks_left() -> AsyncIterator[None]:
+    """A client that was stopped leaves no task behind."""
+    before = asyncio.all_tasks()
+    yield
+    assert asyncio.all_tasks() <= before
+
+
+async def serve_over_grpc(cluster: FakeCluster) -> list[Any]:
+    """The same brokers behind real sockets of this machine; `cluster.addresses` become theirs."""
+
+    def routes(broker_id: int) -> list[Route]:
+        def handler(method: Any) -> Callable[[Any, Any], Awaitable[Any]]:
+            return lambda request, context: cluster.call(broker_id, method.path, request, 60.0)
+
+        return [Route(method, handler(method)) for method in _METHODS]
+
+    servers = [await GrpcNet().serve(Address("127.0.0.1", 0), routes(b)) for b in cluster.addresses]
+    cluster.addresses = dict(zip(cluster.addresses, (server.address for server in servers), strict=True))
+    return servers

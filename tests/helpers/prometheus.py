@@ -1,0 +1,106 @@
+"""A real Prometheus for tests: of this machine, or in its container where only a Docker engine is there."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tidelog.cluster.free_ports import free_ports
+from tidelog.ids import Address
+
+IMAGE = "tidelog/prometheus:dev"
+READY_S = 30.0
+
+
+class Prometheus:
+    def __init__(self, address: Address) -> None:
+        self._url = f"http://{address}"
+
+    def _get(self, path: str, **parameters: str | float) -> Any:
+        url = f"{self._url}{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return json.loads(answer.read())["data"]
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"{parameters}: {error.read().decode()}") from None
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=10):
+                return True
+        except OSError:  # an HTTPError is one: it starts
+            return False
+
+    def values(self, query: str, begin: float, end: float, step_s: float = 1.0) -> list[list[float]]:
+        """The values of each series in a range of Unix times; NaN included."""
+        found = self._get("/api/v1/query_range", query=query, start=begin, end=end, step=step_s)
+        return [[float(value) for _, value in series["values"]] for series in found["result"]]
+
+    def label_values(self, label: str, match: str) -> list[str]:
+        return list(self._get(f"/api/v1/label/{label}/values", **{"match[]": match}))
+
+    def targets(self) -> dict[str, str]:
+        """{scrape URL: health or the last error}."""
+        active = self._get("/api/v1/targets")["activeTargets"]
+        return {t["scrapeUrl"]: t["health"] if t["health"] == "up" else t["lastError"] for t in active}
+
+
+def why_not() -> str | None:
+    """Why no Prometheus can be started here; None if one can."""
+    if shutil.which("prometheus"):
+        return None
+    if shutil.which("docker") is None:
+        return "Prometheus is not installed (Debian: apt-get install prometheus), and there is no docker"
+    asked = subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, text=True)
+    if asked.returncode != 0:
+        return f"Prometheus is not installed (Debian: apt-get install prometheus), and docker: {asked.stderr.strip()}"
+    return None
+
+
+def configuration(jobs: Mapping[str, Sequence[Address]]) -> str:
+    """JSON is YAML."""
+    scrapes = [
+        {"job_name": job, "static_configs": [{"targets": [str(address) for address in addresses]}]}
+        for job, addresses in jobs.items()
+    ]
+    return json.dumps({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes})
+
+
+@contextmanager
+def prometheus_server(directory: Path, jobs: Mapping[str, Sequence[Address]]) -> Iterator[Prometheus]:
+    """Scrapes `jobs` every second. Call `why_not` first."""
+    (port,) = free_ports(1)
+    config = directory / "prometheus.yml"
+    config.write_text(configuration(jobs))
+    arguments = [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
+    if program := shutil.which("prometheus"):
+        command = [program, *arguments, f"--config.file={config}", f"--storage.tsdb.path={directory / 'tsdb'}"]
+    else:
+        command = [
+            "docker",
+            "run",
+            "--rm",
+            "--network=host",
+            "--tmpfs=/tmp",
+            f"--volume={config}:/prometheus.yml:ro",
+            IMAGE,
+        ]
+        command += ["prometheus", *arguments, "--config.file=/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
+    process = subprocess.Popen(command)
+    try:
+        server = Prometheus(Address("127.0.0.1", port))
+        deadline = time.monotonic() + READY_S
+        while not server.ready():
+            assert process.poll() is None and time.monotonic() < deadline, "Prometheus does not start; see its output"
+            time.sleep(0.1)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,57 @@
+"""Clusters for integration tests: one that all tests share and leave as they found it, and as many own ones as a test needs."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.cluster import MakeCluster, last_words, running_cluster
+from helpers.wire import Bed
+from tidelog.cluster.api import bootstrap_servers
+from tidelog.cluster.local import LocalCluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A background job of a shell ignores SIGINT, and so would all that it starts: tests of Ctrl-C would prove nothing."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Brokers 0, 1 and 2. Whoever kills or pauses something starts it again and waits until every ISR is full."""
+    with running_cluster(tmp_path_factory.mktemp("shared") / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def shared_servers(shared_cluster: LocalCluster) -> str:
+    return bootstrap_servers(shared_cluster)
+
+
+@pytest.fixture(scope="module")
+def bed(shared_cluster: LocalCluster) -> Bed:
+    """A partition of the shared cluster to send bad requests to."""
+    return asyncio.run(Bed.make(shared_cluster))
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> LocalCluster:
+            return stack.enter_context(running_cluster(tmp_path / "cluster", **options))
+
+        yield make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    report = yield
+    if report.failed and "integration" in item.keywords:
+        report.sections.append(("last words of the cluster", last_words()))
+    return report

@@ -1,0 +1,330 @@
+"""Processes that cannot start say why, one line a problem, and end; a damaged log costs its partition on that broker only."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.cluster import MakeCluster, unique_topic
+from tidelog.client.admin import AdminClient
+from tidelog.client.producer import Producer
+from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
+from tidelog.cluster.free_ports import free_ports
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.ready import check_runs
+from tidelog.cluster.wait import until
+from tidelog.runtime.os_disk import OsDisk
+from tidelog.runtime.process import EXIT_REFUSED
+from tidelog.storage.checkpoint import write_lines
+from tidelog.wire.batch import read_header
+
+pytestmark = pytest.mark.integration
+
+BROKER_ID = 77
+"""Of a broker that the shared cluster does not have and never gets."""
+
+
+class Starter:
+    """Starts one process by its module, with settings in the environment alone."""
+
+    def __init__(self, home: Path, zookeeper: str, busy_port: int) -> None:
+        self.home = home
+        self.data_dir = home / "data"
+        self.busy_port = busy_port
+        internal, external, listen = free_ports(3)
+        self._settings = {
+            "broker": {
+                "zookeeper": zookeeper,
+                "broker_id": str(BROKER_ID),
+                "listeners": f"INTERNAL://127.0.0.1:{internal},EXTERNAL://127.0.0.1:{external}",
+                "data_dir": str(self.data_dir),
+                "log_level": "warning",
+            },
+            "controller": {
+                "zookeeper": zookeeper,
+                "controller_id": str(BROKER_ID),
+                "listen": f"127.0.0.1:{listen}",
+                "log_level": "warning",
+            },
+        }
+
+    def complaints(self, kind: str, settings: dict[str, str | None]) -> list[str]:
+        """The lines of the standard error of a process that refuses to start; a setting that is None is left out."""
+        given = {**self._settings[kind], **settings}
+        env = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")}
+        found = subprocess.run(
+            [sys.executable, "-m", f"tidelog.{kind}"],
+            env={**env, **{f"TIDELOG_{key.upper()}": value for key, value in given.items() if value is not None}},
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert found.returncode == EXIT_REFUSED, (found.returncode, found.stdout, found.stderr)
+        assert found.stdout == ""
+        assert "Traceback" not in found.stderr
+        return found.stderr.splitlines()
+
+    def identify(self, cluster: str, broker_id: int) -> None:
+        self.data_dir.mkdir()
+        lines = [f"cluster {cluster}", f"broker {broker_id}", f"directory {'ab' * 16}"]
+        write_lines(OsDisk(), f"{self.data_dir}/identity", lines)
+
+
+@pytest.fixture
+def starter(tmp_path: Path, shared_cluster: LocalCluster) -> Iterator[Starter]:
+    zookeeper = str(shared_cluster.plan["zookeeper-1"].for_clients)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        yield Starter(tmp_path, zookeeper, busy.getsockname()[1])
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "lines"),
+    [
+        ("broker", {"zookeeper": None}, ["zookeeper: required; set TIDELOG_ZOOKEEPER, or zookeeper in the file"]),
+        ("controller", {"zookeeper": None}, ["zookeeper: required; set TIDELOG_ZOOKEEPER, or zookeeper in the file"]),
+        ("broker", {"zookeeper": ""}, ["zookeeper: must not be empty (TIDELOG_ZOOKEEPER)"]),
+        ("broker", {"data_dir": ""}, ["data_dir: must not be empty (TIDELOG_DATA_DIR)"]),
+        (
+            "broker",
+            {"datadir": "/x"},
+            ["TIDELOG_DATADIR: unknown setting; did you mean 'TIDELOG_DATA_DIR'?"],
+        ),
+        (
+            "controller",
+            {"default_replication_facter": "3"},
+            ["TIDELOG_DEFAULT_REPLICATION_FACTER: unknown setting; "
+             "did you mean 'TIDELOG_DEFAULT_REPLICATION_FACTOR'?"],
+        ),
+        (
+            "broker",
+            {"broker_id": "-1"},
+            ["broker_id: should be greater than or equal to 0, not '-1' (TIDELOG_BROKER_ID)"],
+        ),
+        (
+            "broker",
+            {"listeners": "INTERNAL://127.0.0.1:1,EXTERNAL://127.0.0.1:1"},
+            ["listeners: two of them listen at 127.0.0.1:1; each needs a port of its own"],
+        ),
+        (
+            "controller",
+            {"listen": "here"},
+            ["listen: 'here' is not host:port with a port from 0 to 65535 (TIDELOG_LISTEN)"],
+        ),
+        (
+            "broker",
+            {"zookeper": "h:1", "zookeeper": None, "segment_bytes": "7", "log_level": "loud", "listeners": "h:1"},
+            [
+                "TIDELOG_ZOOKEPER: unknown setting; did you mean 'TIDELOG_ZOOKEEPER'?",
+                "listeners: 'h:1' is not INTERNAL://host:port or EXTERNAL://host:port (TIDELOG_LISTENERS)",
+                "log_level: should be 'debug', 'info', 'warning' or 'error', not 'loud' (TIDELOG_LOG_LEVEL)",
+                "segment_bytes: should be greater than or equal to 1024, not '7' (TIDELOG_SEGMENT_BYTES)",
+                "zookeeper: required; set TIDELOG_ZOOKEEPER, or zookeeper in the file",
+            ],
+        ),
+        ("broker", {"config_file": "/nowhere.toml"}, ["/nowhere.toml: No such file or directory"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_told_in_one_line_each(
+    starter: Starter, kind: str, settings: dict[str, str | None], lines: list[str]
+) -> None:
+    assert sorted(starter.complaints(kind, settings)) == lines
+    assert not starter.data_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value"),
+    [
+        ("broker", "listeners", "INTERNAL://127.0.0.1:{port}"),
+        ("broker", "metrics_address", "127.0.0.1:{port}"),
+        ("controller", "listen", "127.0.0.1:{port}"),
+        ("controller", "metrics_address", "127.0.0.1:{port}"),
+    ],
+)
+def test_a_port_in_use_is_named_with_what_to_do(starter: Starter, kind: str, setting: str, value: str) -> None:
+    (line,) = starter.complaints(kind, {setting: value.format(port=starter.busy_port)})
+    assert f"127.0.0.1:{starter.busy_port}: Address already in use" in line
+    assert line.endswith("stop the process that listens there, or set another port")
+
+
+@pytest.mark.parametrize("setting", ["listeners", "metrics_address"])
+def test_an_address_of_another_machine_is_named(starter: Starter, setting: str) -> None:
+    """192.0.2.1 is nobody's (RFC 5737)."""
+    value = {"listeners": "INTERNAL://192.0.2.1:9092", "metrics_address": "192.0.2.1:9092"}[setting]
+    (line,) = starter.complaints("broker", {setting: value})
+    assert "192.0.2.1:9092: Cannot assign requested address" in line
+
+
+def test_another_cluster_behind_zookeeper_is_refused(starter: Starter) -> None:
+    (line,) = starter.complaints("broker", {"cluster_id": "mine"})
+    assert line.startswith("cluster_id is mine, but this ZooKeeper holds cluster ")
+    assert line.endswith("correct cluster_id or zookeeper")
+    (line,) = starter.complaints("controller", {"cluster_id": "mine"})
+    assert line.startswith("cluster_id is mine, but this ZooKeeper holds cluster ")
+
+
+# --- data directories -----------------------------------------------------------------------------------------------
+
+
+def cluster_id(cluster: LocalCluster) -> str:
+    async def ask() -> str:
+        async with AdminClient(bootstrap_servers(cluster)) as admin:
+            return (await admin.describe_cluster()).cluster_id
+
+    return asyncio.run(ask())
+
+
+def test_a_data_directory_of_another_cluster(starter: Starter) -> None:
+    starter.identify("elsewhere", BROKER_ID)
+    (line,) = starter.complaints("broker", {})
+    assert f"{starter.data_dir} belongs to broker {BROKER_ID} of cluster 'elsewhere'" in line
+    assert line.endswith("set the right directory, or move this one away")
+
+
+def test_a_data_directory_of_another_broker(starter: Starter, shared_cluster: LocalCluster) -> None:
+    starter.identify(cluster_id(shared_cluster), 5)
+    (line,) = starter.complaints("broker", {})
+    assert f"{starter.data_dir} belongs to broker 5 of cluster" in line
+    assert f"this is broker {BROKER_ID} of cluster" in line
+    assert line.endswith("set the right directory, or move this one away")
+
+
+def test_a_data_directory_in_use(starter: Starter, shared_cluster: LocalCluster) -> None:
+    used = str(shared_cluster.data_dir("broker-0"))
+    (line,) = starter.complaints("broker", {"broker_id": "0", "data_dir": used})
+    assert line == (
+        f"data directory {used} is in use by another process; stop it, or give this broker its own directory"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x00" * 100, b"garbage\n", b"cluster x\nbroker 77\n", os.urandom(300)],
+    ids=["empty", "zeros", "text", "lines without checksum", "random"],
+)
+def test_a_damaged_identity(starter: Starter, content: bytes) -> None:
+    starter.data_dir.mkdir()
+    (starter.data_dir / "identity").write_bytes(content)
+    (starter.data_dir / "events-0").mkdir()
+    (line,) = starter.complaints("broker", {})
+    assert str(starter.data_dir) in line and "identity" in line and "damaged" in line
+    assert "move" in line and "start again" in line
+    assert (starter.data_dir / "identity").read_bytes() == content
+
+
+def test_partitions_without_an_identity_are_not_adopted(starter: Starter) -> None:
+    (starter.data_dir / "events-0").mkdir(parents=True)
+    (line,) = starter.complaints("broker", {})
+    assert f"{starter.data_dir} has no identity file but holds 'events-0'" in line
+    assert line.endswith("move it away and start again")
+
+
+def test_a_file_where_the_data_directory_should_be(starter: Starter) -> None:
+    starter.data_dir.write_text("not a directory")
+    for data_dir in (starter.data_dir, starter.data_dir / "below"):
+        (line,) = starter.complaints("broker", {"data_dir": str(data_dir)})
+        assert line == f"data directory {starter.data_dir} is not a directory; set another one, or move the file away"
+    assert starter.data_dir.read_text() == "not a directory"
+
+
+def test_a_place_where_nothing_can_be_made(starter: Starter) -> None:
+    (line,) = starter.complaints("broker", {"data_dir": "/proc/tidelog"})
+    assert line.startswith("/proc/tidelog: ")
+
+
+# --- damage ---------------------------------------------------------------------------------------------------------
+
+
+def batch_positions(file: Path) -> list[int]:
+    data, at, found = file.read_bytes(), 0, []
+    while at < len(data):
+        found.append(at)
+        at += read_header(data, at).size_bytes
+    return found
+
+
+def send(servers: str, topic: str, partition: int, count: int) -> None:
+    """`count` batches of one record, acks=all."""
+
+    async def story() -> None:
+        async with Producer(servers, linger_ms=0) as producer:
+            for number in range(count):
+                await (await producer.send(topic, b"%d" % number, partition=partition))
+
+    asyncio.run(story())
+
+
+def isr_of(servers: str, topic: str) -> list[tuple[int, ...]]:
+    async def story() -> list[tuple[int, ...]]:
+        async with AdminClient(servers) as admin:
+            return [tuple(sorted(p.isr)) for p in (await admin.describe_topic(topic)).partitions]
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize("harm", ["a flipped bit", "a hole"])
+def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cluster: MakeCluster, harm: str) -> None:
+    """Killed, a bit flipped in the middle of a committed segment, started again: named, offline, never served."""
+    quick = {"high_watermark_checkpoint_interval_ms": "200", "zookeeper_session_timeout_ms": "1500"}
+    cluster = make_cluster(controllers=1, settings={BROKER: quick})
+    servers, topic = bootstrap_servers(cluster), unique_topic()
+
+    async def create() -> int:
+        async with AdminClient(servers) as admin:
+            await admin.create_topic(topic, assignment=[(0, 1, 2), (0, 1, 2)])
+            await admin.wait_until_led(topic, in_sync=True)
+            return (await admin.describe_topic(topic)).partitions[0].leader
+
+    leader = asyncio.run(create())
+    victim = broker_name(next(b for b in (0, 1, 2) if b != leader))
+    for partition in (0, 1):
+        send(servers, topic, partition, 20)
+    (file,) = (cluster.data_dir(victim) / f"{topic}-0").glob("*.log")
+    checkpoint = cluster.data_dir(victim) / "replication-offset-checkpoint"
+    until(lambda: len(batch_positions(file)) == 20, "all batches on the follower", timeout_s=10.0)
+    until(
+        lambda: checkpoint.exists() and checkpoint.read_text().count(" 20") >= 2,
+        "the checkpoint of both",
+        timeout_s=10.0,
+    )
+
+    cluster.kill(victim)
+    place = batch_positions(file)[10]
+    damaged = bytearray(file.read_bytes())
+    if harm == "a flipped bit":
+        damaged[place + 65] ^= 0x10
+    else:
+        damaged[place : place + 200] = bytes(200)
+    file.write_bytes(damaged)
+    cluster.start(victim)
+
+    told = f"{file}: damaged at byte {place}, valid up to offset 10"
+    until(lambda: told in cluster.logs(victim), "the damage in the log", timeout_s=20.0)
+    assert "With another in-sync replica, let this one discard the rest and fetch it again" in cluster.logs(victim)
+    # The undamaged partition comes back whole, the damaged one without this broker, and both take acks=all.
+    number = int(victim.rpartition("-")[2])
+    others = tuple(b for b in (0, 1, 2) if b != number)
+    until(lambda: isr_of(servers, topic) == [others, (0, 1, 2)], "the ISRs", timeout_s=20.0, interval_s=0.2)
+    for partition in (0, 1):
+        send(servers, topic, partition, 3)
+    check_runs(cluster, victim)
+    assert "partition is offline on this broker" in cluster.logs(victim)
+    assert "Traceback" not in cluster.logs(victim)
+    assert file.read_bytes() == damaged, "nothing is cut or repaired before somebody decides"
+    # What to do: throw the damaged folder away while the broker is down; it fetches everything again.
+    cluster.stop(victim)
+    shutil.rmtree(file.parent)
+    cluster.start(victim)
+    until(lambda: isr_of(servers, topic) == [(0, 1, 2)] * 2, "every ISR full", timeout_s=20.0, interval_s=0.2)
+    assert len(batch_positions(file)) == 23

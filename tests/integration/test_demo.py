@@ -1,0 +1,74 @@
+"""`make demo` as a process: a small run ends well, a refused line and Ctrl-C end as documented, and nothing is left."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers.cluster import processes_of
+from tidelog.cluster.wait import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
+
+
+def demo(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=200, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def row(output: str, name: str) -> str:
+    found = re.search(rf"│ {re.escape(name)} +│ +(\S+)", output)
+    assert found, f"no row {name!r} in:\n{output}"
+    return found[1]
+
+
+def test_a_leader_dies_and_nothing_is_lost() -> None:
+    code, output = demo("--records", "20000")
+    assert code == 0, output
+    assert re.search(r"killed broker-\d, leader of events-0, with SIGKILL after 10,000 records", output)
+    assert (row(output, "sent"), row(output, "acked"), row(output, "refused")) == ("20,000", "20,000", "0")
+    assert (row(output, "lost"), row(output, "out of order")) == ("0", "0")
+    assert int(row(output, "read").replace(",", "")) == 20_000 + int(row(output, "duplicated").replace(",", ""))
+    assert int(row(output, "elections")) >= 4  # a third of 12 partitions at least
+
+
+def test_lines_of_any_bytes_and_a_line_over_the_limit(tmp_path: Path) -> None:
+    source = tmp_path / "input"
+    source.write_bytes(b"\x00\xff\n\n" + b"x" * 2_000_000 + b"\n" + b"line\r\n" * 5_000 + b"no newline at the end")
+    code, output = demo("--input", str(source))
+    assert code == 2, output
+    assert (row(output, "sent"), row(output, "acked"), row(output, "refused")) == ("5,004", "5,003", "1")
+    assert (row(output, "lost"), row(output, "out of order")) == ("0", "0")
+    assert "1 were refused" in output
+
+
+def test_ctrl_c_leaves_no_process_and_no_files() -> None:
+    before = set((ROOT / "data").glob("demo-*"))
+    run = subprocess.Popen(
+        [*DEMO, "--records", "100000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+
+        def streaming() -> set[Path]:
+            return {path.parent for path in (ROOT / "data").glob("demo-*/ledger")} - before
+
+        until(lambda: bool(streaming()), "the stream", timeout_s=60.0)
+        (base,) = streaming()
+        assert len(processes_of(base)) >= 7
+        os.killpg(run.pid, signal.SIGINT)
+        assert run.wait(30.0) == 130
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.wait()
+    until(lambda: processes_of(base) == [], "the end of every process", timeout_s=15.0)
+    assert not base.exists()
+    assert not any(str(base) in " ".join(p.cmdline()) for p in psutil.Process().children(recursive=True))

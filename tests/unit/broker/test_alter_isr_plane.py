@@ -1,0 +1,293 @@
+"""The AlterIsr client: one request at a time, the newest proposal of each partition, and none is ever dropped."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from helpers.replication import until
+from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.replica.effects import ProposeIsr
+from tidelog.replica.isr import Member
+from tidelog.runtime.retry import ALTER_ISR
+from tidelog.testing import loop as sim_loop
+from tidelog.testing.clock import SimClock
+from tidelog.testing.loop import SimProcess
+from tidelog.testing.rand import seeded
+from tidelog.wire import messages as m
+
+TOPIC_ID = bytes(16)
+TIMEOUT_S = 3.0
+P0, P1 = TopicPartition("events", 0), TopicPartition("events", 1)
+ROUND_TRIP_S = 0.001
+
+
+def proposal(partition_epoch: int, *brokers: int) -> ProposeIsr:
+    return ProposeIsr(4, partition_epoch, frozenset(Member(i, i * 100 + 1) for i in brokers or (1, 2)))
+
+
+def granted(request: m.AlterIsrRequest, code: ErrorCode = ErrorCode.NONE) -> m.AlterIsrResponse:
+    """The same answer for every partition."""
+    return m.AlterIsrResponse(
+        topics=tuple(
+            m.AlterIsrTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    m.AlterIsrPartitionResult(
+                        partition_id=part.partition_id, error_code=code, leader_and_isr=part.leader_and_isr
+                    )
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+@dataclass
+class Controller:
+    """Plays the link to the controller: `answers` are used up from the front, then everything is granted."""
+
+    answers: list[Any] = field(default_factory=list)
+    requests: list[m.AlterIsrRequest] = field(default_factory=list)
+    sent_at: list[float] = field(default_factory=list)
+    under_way: int = 0
+    under_way_max: int = 0
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def call(self, _: Any, request: m.AlterIsrRequest, timeout_s: float) -> m.AlterIsrResponse:
+        assert timeout_s == TIMEOUT_S
+        self.requests.append(request)
+        self.sent_at.append(asyncio.get_running_loop().time())
+        self.under_way += 1
+        self.under_way_max = max(self.under_way_max, self.under_way)
+        try:
+            await asyncio.sleep(ROUND_TRIP_S)
+            await self.may_answer.wait()
+        finally:
+            self.under_way -= 1
+        answer = self.answers.pop(0) if self.answers else granted
+        if isinstance(answer, Exception):
+            raise answer
+        response: m.AlterIsrResponse = answer(request) if callable(answer) else answer
+        return response
+
+    def asked(self) -> list[dict[int, int]]:
+        """Of every request: partition -> partition epoch."""
+        return [
+            {p.partition_id: p.leader_and_isr.current_zk_version for t in r.topics for p in t.partitions}
+            for r in self.requests
+        ]
+
+
+@dataclass
+class Replicas:
+    """Plays the replica manager, which may propose anew while it hears an answer."""
+
+    answered: list[tuple[TopicPartition, ProposeIsr, ErrorCode, m.LeaderAndIsr | None]] = field(default_factory=list)
+    on_answer: Callable[[TopicPartition, ProposeIsr, ErrorCode], None] = lambda tp, asked, code: None
+
+    def isr_answered(self, tp: TopicPartition, asked: ProposeIsr, code: ErrorCode, state: Any) -> None:
+        self.answered.append((tp, asked, code, state))
+        self.on_answer(tp, asked, code)
+
+
+class PlaneBench:
+    def __init__(self) -> None:
+        self.controller, self.replicas = Controller(), Replicas()
+        self.controller.may_answer.set()
+        self.broker_epoch = 101
+        self.plane = AlterIsrControlPlane(
+            1,
+            lambda: self.broker_epoch,
+            self.controller,  # type: ignore[arg-type]
+            self.replicas,  # type: ignore[arg-type]
+            SimClock(),
+            seeded(1, "plane"),
+            TIMEOUT_S,
+        )
+
+    def propose(self, tp: TopicPartition, asked: ProposeIsr) -> None:
+        self.plane.propose_isr(tp, TOPIC_ID, asked)
+
+    async def settled(self) -> None:
+        await asyncio.sleep(30.0)
+
+
+def play(story: Callable[[PlaneBench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        bench = PlaneBench()
+        process = SimProcess("plane")
+        process.start("AlterIsr", bench.plane.run())
+        await story(bench)
+        assert not process.supervisor.failures
+        assert bench.controller.under_way_max <= 1
+
+    sim_loop.run(main())
+
+
+def test_a_proposal_reaches_the_controller_as_it_is_and_its_answer_comes_back() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.propose(P0, proposal(7, 2, 1))
+        await bench.settled()
+        (request,) = bench.controller.requests
+        (topic,) = request.topics
+        (part,) = topic.partitions
+        assert (request.broker_id, request.broker_epoch, topic.topic, topic.topic_id) == (1, 101, "events", TOPIC_ID)
+        assert part.leader_and_isr == m.LeaderAndIsr(
+            leader=1,
+            leader_epoch=4,
+            current_zk_version=7,
+            isr=(m.IsrMember(broker_id=1, broker_epoch=101), m.IsrMember(broker_id=2, broker_epoch=201)),
+        )
+        assert bench.replicas.answered == [(P0, proposal(7, 1, 2), ErrorCode.NONE, part.leader_and_isr)]
+
+    play(story)
+
+
+def test_f05_4_one_request_is_under_way_and_what_comes_meanwhile_goes_together() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.may_answer.clear()
+        bench.propose(P0, proposal(7))
+        await asyncio.sleep(0.1)
+        for i in range(50):
+            bench.propose(TopicPartition("events", i), proposal(8))
+            bench.propose(TopicPartition("other", i), proposal(9))
+        await asyncio.sleep(1.0)
+        assert len(bench.controller.requests) == 1
+        bench.controller.may_answer.set()
+        await bench.settled()
+        assert [sum(len(t.partitions) for t in r.topics) for r in bench.controller.requests] == [1, 100]
+        assert len(bench.replicas.answered) == 101
+
+    play(story)
+
+
+def test_the_newest_proposal_of_a_partition_wins_also_over_a_failed_one() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [TransportError("UNAVAILABLE", "gone")]
+        bench.controller.may_answer.clear()
+        bench.propose(P0, proposal(7))
+        bench.propose(P1, proposal(70))
+        await asyncio.sleep(0.1)
+        bench.propose(P0, proposal(8))
+        bench.propose(P0, proposal(9))
+        bench.controller.may_answer.set()
+        await bench.settled()
+        assert bench.controller.asked() == [{0: 7, 1: 70}, {0: 9, 1: 70}]
+        assert [asked.partition_epoch for _, asked, _, _ in bench.replicas.answered] == [9, 70]
+
+    play(story)
+
+
+FAILURES = {
+    "no answer": TransportError("DEADLINE_EXCEEDED", "3 s"),
+    "no controller known": TidelogError("none", ErrorCode.NOT_CONTROLLER),
+    "not controller": m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER),
+    "stale broker epoch": m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+    "not authorized": m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    "a code of a later version": m.AlterIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(failure: Any) -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [failure] * 8
+        bench.propose(P0, proposal(7))
+        await asyncio.sleep(0.01)
+        bench.broker_epoch = 102  # a new life, registered meanwhile: its requests name it
+        await bench.settled()
+        assert bench.controller.asked() == [{0: 7}] * 9
+        assert [r.broker_epoch for r in bench.controller.requests] == [101] + [102] * 8
+        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+        assert min(pauses) >= ALTER_ISR.first_pause_s / 2
+        assert pauses[-1] >= ALTER_ISR.ceiling_s / 2 > pauses[0]
+        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
+
+    play(story)
+
+
+def test_after_a_success_the_pauses_begin_small_again() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [FAILURES["no answer"]] * 8
+        bench.propose(P0, proposal(7))
+        await bench.settled()
+        bench.controller.answers = [FAILURES["no answer"]]
+        bench.propose(P0, proposal(8))
+        await bench.settled()
+        assert bench.controller.sent_at[-1] - bench.controller.sent_at[-2] <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
+
+    play(story)
+
+
+def test_a_partition_that_the_answer_leaves_out_is_in_doubt() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [m.AlterIsrResponse()]
+        bench.propose(P0, proposal(7))
+        await until(lambda: bench.replicas.answered)
+        assert bench.replicas.answered == [(P0, proposal(7), ErrorCode.UNKNOWN_SERVER_ERROR, None)]
+
+    play(story)
+
+
+def test_a_refusal_of_one_partition_is_told_to_that_partition_alone() -> None:
+    async def story(bench: PlaneBench) -> None:
+        def refuse_one(request: m.AlterIsrRequest) -> m.AlterIsrResponse:
+            ((topic,), refused) = granted(request).topics, ErrorCode.INELIGIBLE_REPLICA
+            first, second = topic.partitions
+            bad = m.AlterIsrPartitionResult(
+                partition_id=second.partition_id, error_code=refused, leader_and_isr=second.leader_and_isr
+            )
+            return m.AlterIsrResponse(topics=(m.AlterIsrTopicResult(topic=topic.topic, partitions=(bad, first)),))
+
+        bench.controller.answers = [refuse_one]
+        bench.propose(P0, proposal(7))
+        bench.propose(P1, proposal(8))
+        await bench.settled()
+        assert {tp: code for tp, _, code, _ in bench.replicas.answered} == {
+            P0: ErrorCode.NONE,
+            P1: ErrorCode.INELIGIBLE_REPLICA,
+        }
+        assert len(bench.controller.requests) == 1
+
+    play(story)
+
+
+def test_hole_19_a_proposal_made_while_the_answer_is_heard_goes_out_at_once() -> None:
+    async def story(bench: PlaneBench) -> None:
+        def next_one(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
+            if asked.partition_epoch < 12:
+                bench.propose(tp, proposal(asked.partition_epoch + 1))
+
+        bench.replicas.on_answer = next_one
+        bench.propose(P0, proposal(7))
+        await bench.settled()
+        assert bench.controller.asked() == [{0: i} for i in range(7, 13)]
+        assert bench.controller.sent_at[-1] <= 6 * ROUND_TRIP_S
+
+    play(story)
+
+
+def test_row_14_the_same_proposal_again_is_no_busy_loop() -> None:
+    """A controller that is behind answers NOT_CONTROLLER for the partition, whose machine asks the same again."""
+
+    async def story(bench: PlaneBench) -> None:
+        def again(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                bench.propose(tp, asked)
+
+        bench.replicas.on_answer = again
+        bench.controller.answers = [lambda r: granted(r, ErrorCode.NOT_CONTROLLER)] * 8
+        bench.propose(P0, proposal(7))
+        await asyncio.sleep(0.5)
+        assert len(bench.controller.requests) <= 8
+        await bench.settled()
+        assert bench.controller.asked() == [{0: 7}] * 9
+        assert bench.replicas.answered[-1][2] is ErrorCode.NONE
+
+    play(story)

@@ -1,0 +1,380 @@
+"""What a broker does with the controller's requests: the fences, and what each request means for its partitions."""
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from helpers.batches import batch
+from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.virtual_time import run_virtual
+from tidelog.broker.app import parse_known
+from tidelog.broker.control_service import ControlService
+from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.ports.net import KnownCaller
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+from tidelog.wire.batch import validate_produce
+
+EPOCH = 101
+CONTEXT = KnownCaller("test")
+OTHER_ID = b"\xaa" * 16
+EVENTS = TopicPartition("events", 0)
+
+NONE = ErrorCode.NONE
+STALE_CONTROLLER = ErrorCode.STALE_CONTROLLER_EPOCH
+STALE_BROKER = ErrorCode.STALE_BROKER_EPOCH
+Request = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest
+
+
+class ControlBench:
+    """Broker 1, registered with broker epoch 101; controller 9 of controller epoch 5 speaks to it."""
+
+    def __init__(self, broker_epoch: int = EPOCH) -> None:
+        self.bench = BrokerBench()
+        self.broker_epoch = broker_epoch
+        self.metadata = MetadataCache()
+        self.live_told: list[dict[int, int]] = []
+        self.ready: list[bool] = []
+        self.service = ControlService(
+            1,
+            lambda: self.broker_epoch,
+            self.bench.manager,
+            self.metadata,
+            lambda entries: parse_known(entries, TopicConfig()),
+            self.bench.manager.remove_strays,
+            self.live_told.append,
+            self.ready.append,
+        )
+
+    def became(self, epoch: int) -> None:
+        self.broker_epoch = epoch
+        self.service.registered_again()
+
+    def send(self, request: Request) -> Any:
+        handlers: dict[type, Any] = {
+            m.LeaderAndIsrRequest: self.service.leader_and_isr,
+            m.StopReplicaRequest: self.service.stop_replica,
+            m.UpdateMetadataRequest: self.service.update_metadata,
+        }
+        answer: Awaitable[Any] = handlers[type(request)](request, CONTEXT)
+        return run_virtual(_awaited(answer))
+
+    def code(self, request: Request) -> ErrorCode:
+        code: ErrorCode = self.send(request).error_code
+        return code
+
+    def results(self, request: m.LeaderAndIsrRequest | m.StopReplicaRequest) -> list[ErrorCode]:
+        answer = self.send(request)
+        assert answer.error_code is NONE
+        return [each.error_code for each in answer.partitions]
+
+    def append(self) -> None:
+        self.bench.host.append(validate_produce(batch(b"one"), batch_bytes_max=1 << 20), -1, acks=1)
+
+    @property
+    def has_log(self) -> bool:
+        return self.bench.logs.get(EVENTS) is not None
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
+def state(
+    leader: int = 1, leader_epoch: int = 3, topic_id: bytes = TOPIC_ID, topic: str = "events"
+) -> m.PartitionState:
+    return m.PartitionState(
+        topic=topic,
+        topic_id=topic_id,
+        partition=0,
+        controller_epoch=5,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=(member(1), member(2)),
+        partition_epoch=7,
+        replicas=(1, 2),
+    )
+
+
+LIVE = tuple(m.LiveBroker(broker_id=i, broker_epoch=member(i).broker_epoch) for i in (1, 2))
+
+
+def roles(
+    *states: m.PartitionState,
+    full: bool = True,
+    controller_epoch: int = 5,
+    broker_epoch: int = EPOCH,
+    configs: Any = (),
+) -> m.LeaderAndIsrRequest:
+    topics = tuple(m.TopicState(topic=s.topic, topic_id=s.topic_id, configs=configs) for s in states)
+    return m.LeaderAndIsrRequest(
+        controller_id=9,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        full=full,
+        partition_states=states,
+        live_brokers=LIVE,
+        topic_states=topics,
+    )
+
+
+def stop(
+    leader_epoch: int,
+    delete: bool = False,
+    topic_id: bytes = TOPIC_ID,
+    controller_epoch: int = 5,
+    broker_epoch: int = EPOCH,
+) -> m.StopReplicaRequest:
+    part = m.StopReplicaPartition(
+        topic="events", topic_id=topic_id, partition=0, leader_epoch=leader_epoch, delete_partition=delete
+    )
+    return m.StopReplicaRequest(
+        controller_id=9, controller_epoch=controller_epoch, broker_epoch=broker_epoch, partitions=(part,)
+    )
+
+
+def news(
+    *states: m.PartitionState,
+    controller_epoch: int = 5,
+    broker_epoch: int = EPOCH,
+    live: tuple[m.LiveBroker, ...] = LIVE,
+    full: bool = False,
+) -> m.UpdateMetadataRequest:
+    return m.UpdateMetadataRequest(
+        controller_id=9,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        full=full,
+        partition_states=states,
+        live_brokers=live,
+    )
+
+
+REQUESTS = {
+    "LeaderAndIsr": lambda **epochs: roles(state(leader_epoch=9), **epochs),
+    "StopReplica": lambda **epochs: stop(9, **epochs),
+    "UpdateMetadata": lambda **epochs: news(state(leader_epoch=9), **epochs),
+}
+
+
+@pytest.mark.parametrize("build", REQUESTS.values(), ids=REQUESTS.keys())
+@pytest.mark.parametrize(
+    ("epochs", "code"),
+    [
+        ({"controller_epoch": 4}, STALE_CONTROLLER),
+        ({"controller_epoch": 5}, NONE),
+        ({"controller_epoch": 6}, NONE),
+        ({"broker_epoch": 100}, STALE_BROKER),
+        # Our next life, of which we have not heard: what it is told now would be forgotten when we do.
+        ({"broker_epoch": 102}, STALE_BROKER),
+        ({"broker_epoch": 100, "controller_epoch": 6}, STALE_BROKER),
+    ],
+    ids=str,
+)
+def test_f14_2_i13_i7_fences(build: Any, epochs: dict[str, int], code: ErrorCode) -> None:
+    control = ControlBench()
+    assert control.code(roles(state())) is NONE
+    assert control.code(build(**epochs)) is code
+    # What was refused changed nothing, and a request for another life raises no controller epoch.
+    told = control.metadata.leader_of(EVENTS)
+    if code is not NONE:
+        assert control.bench.host.replica.leader_epoch == 3
+        assert control.bench.host.is_leader
+        assert told is None
+        assert control.service.controller_epoch == 5
+    else:
+        assert control.service.controller_epoch == epochs["controller_epoch"]
+
+
+@pytest.mark.parametrize("build", REQUESTS.values(), ids=REQUESTS.keys())
+def test_before_its_registration_a_broker_obeys_nobody(build: Any) -> None:
+    control = ControlBench(broker_epoch=-1)
+    assert control.code(build()) is STALE_BROKER
+    assert control.code(build(broker_epoch=-1)) is STALE_BROKER
+    assert len(control.bench.manager) == 0
+
+
+def test_hole_08_the_first_request_of_a_life_must_be_full() -> None:
+    control = ControlBench()
+    assert control.code(roles(state(), full=False)) is STALE_BROKER
+    assert len(control.bench.manager) == 0 and not control.service.ready
+    assert control.code(roles(state())) is NONE
+    assert control.service.ready and control.ready[-1:] == [False]
+    assert control.code(news(full=True)) is NONE
+    assert control.ready[-1] is True  # healthy only when it can tell a client where its partitions are
+    assert control.code(roles(state(leader_epoch=4), full=False)) is NONE
+    assert control.bench.host.replica.leader_epoch == 4
+
+
+def test_each_new_life_must_be_told_everything_again() -> None:
+    control = ControlBench()
+    control.code(roles(state()))
+    control.code(news(full=True))
+    control.became(202)
+    assert not control.service.ready and control.ready[-2:] == [True, False]
+    assert control.code(roles(state(leader_epoch=4), full=False, broker_epoch=202)) is STALE_BROKER
+    assert control.code(roles(state(leader_epoch=4), broker_epoch=202)) is NONE
+    assert control.ready[-1] is False
+    assert control.code(news(full=True, broker_epoch=202)) is NONE
+    assert control.ready[-1] is True
+
+
+def test_live_1_the_full_request_that_comes_before_we_know_our_new_epoch_is_not_lost() -> None:
+    """Found by the simulator (seed 1014): it was obeyed, forgotten when the epoch became known, and never sent again."""
+    control = ControlBench()
+    control.code(roles(state()))
+    early = roles(state(leader_epoch=4), broker_epoch=202)
+    obeyed_early = control.code(early) is NONE
+    control.became(202)
+    if not obeyed_early:
+        assert control.code(early) is NONE  # the controller's channel repeats what was refused
+    assert control.code(roles(state(leader_epoch=5), full=False, broker_epoch=202)) is NONE
+
+
+def test_hole_10_strays_go_with_a_full_request_only() -> None:
+    control = ControlBench()
+    control.code(roles(state(), state(topic="other")))
+    control.code(roles(state(leader_epoch=4), full=False))
+    assert control.bench.manager.find(TopicPartition("other", 0)) is not None
+    control.code(roles(state(leader_epoch=4)))
+    assert control.bench.manager.find(TopicPartition("other", 0)) is None
+    assert control.bench.logs.get(TopicPartition("other", 0)) is None
+    assert control.has_log
+
+
+def test_hole_10_a_log_from_an_earlier_life_that_is_not_listed_goes_too() -> None:
+    control = ControlBench()
+    control.bench.logs.create(TopicPartition("old", 0), OTHER_ID)
+    control.code(roles(state()))
+    assert control.bench.logs.get(TopicPartition("old", 0)) is None
+
+
+def test_hole_10_a_topic_made_again_does_not_inherit_the_old_records() -> None:
+    control = ControlBench()
+    control.code(roles(state(leader_epoch=8)))
+    control.append()
+    assert control.results(roles(state(leader_epoch=0, topic_id=OTHER_ID), full=False)) == [NONE]
+    host = control.bench.host
+    assert (host.topic_id, host.log.log_end_offset, host.replica.leader_epoch) == (OTHER_ID, 0, 0)
+    # The old incarnation's commands no longer find anything.
+    assert control.results(stop(9, delete=True)) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert control.has_log
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "code", "role_ends"),
+    [
+        (2, ErrorCode.FENCED_LEADER_EPOCH, False),
+        (3, ErrorCode.FENCED_LEADER_EPOCH, False),  # sent before the decision that it would undo
+        (4, NONE, True),
+        (-1, NONE, True),
+        (-2, NONE, True),
+    ],
+)
+def test_hole_09_stop_replica_is_fenced_by_leader_epoch(leader_epoch: int, code: ErrorCode, role_ends: bool) -> None:
+    control = ControlBench()
+    control.code(roles(state()))
+    control.append()
+    assert control.results(stop(leader_epoch)) == [code]
+    assert control.bench.host.is_leader is not role_ends
+    assert control.bench.host.log.log_end_offset == 1  # its records stay until a deletion
+
+
+@pytest.mark.parametrize(("leader_epoch", "gone"), [(3, False), (4, True), (-2, True)])
+def test_f14_3_a_deletion_removes_the_log_and_minus_2_overrides_every_epoch(leader_epoch: int, gone: bool) -> None:
+    control = ControlBench()
+    control.code(roles(state()))
+    control.results(stop(leader_epoch, delete=True))
+    assert (control.bench.manager.find(EVENTS) is None) is gone
+    assert control.has_log is not gone
+
+
+def test_n08_repeated_requests_are_harmless() -> None:
+    control = ControlBench()
+    first = control.results(roles(state()))
+    control.append()
+    host = control.bench.host
+    assert control.results(roles(state())) == first == [NONE]
+    assert control.bench.host is host and host.is_leader and host.log.log_end_offset == 1
+    for _ in range(2):
+        assert control.code(news(state(), full=True)) is NONE
+    assert len(control.live_told) == 1
+    for _ in range(3):
+        assert control.results(stop(-2, delete=True)) == [NONE]
+
+
+def test_an_older_leader_epoch_in_one_partition_stops_no_other() -> None:
+    control = ControlBench()
+    control.code(roles(state(leader_epoch=5)))
+    both = roles(state(leader_epoch=4), state(topic="other"), full=False)
+    assert control.results(both) == [ErrorCode.FENCED_LEADER_EPOCH, NONE]
+    assert control.bench.host.replica.leader_epoch == 5
+
+
+def test_a_late_decision_leaves_the_newer_settings_of_its_partition_alone() -> None:
+    control = ControlBench()
+    control.code(roles(state(leader_epoch=5)))
+    late = replace(state(leader=2, leader_epoch=4), isr=(member(2),), replicas=(2, 1, 3))
+    control.results(roles(late, full=False))
+    assert (control.bench.host.assigned, control.bench.host.isr_size) == ((1, 2), 2)
+
+
+def test_the_topic_config_travels_with_the_roles_and_an_unknown_key_does_no_harm() -> None:
+    control = ControlBench()
+    entries = (
+        m.ConfigEntry(key="of.a.newer.version", value="x"),
+        m.ConfigEntry(key="min.insync.replicas", value="1"),
+    )
+    control.code(roles(state(), configs=entries))
+    assert control.bench.host.config.min_insync_replicas == 1
+    # A later request about the same topic need not repeat it.
+    control.code(replace(roles(state(leader_epoch=4), full=False), topic_states=()))
+    assert control.bench.host.config.min_insync_replicas == 1
+
+
+def test_leaders_hear_when_the_set_of_live_brokers_changes_and_only_then() -> None:
+    control = ControlBench()
+    control.code(roles(state()))
+    control.code(news())
+    control.code(news(state()))
+    assert control.live_told == [{1: 101, 2: 201}]
+    bounced = (LIVE[0], m.LiveBroker(broker_id=2, broker_epoch=299))
+    control.code(news(live=bounced))
+    control.code(news(live=LIVE[:1]))
+    assert control.live_told[1:] == [{1: 101, 2: 299}, {1: 101}]
+
+
+def test_l33_a_follower_finds_its_leader_by_leader_and_isr_alone() -> None:
+    control = ControlBench()
+    doors = (m.Listener(name="INTERNAL", host="two", port=9092),)
+    live = (m.LiveBroker(broker_id=2, broker_epoch=201, listeners=doors),)
+    control.code(replace(roles(state(leader=2)), live_brokers=live))
+    assert control.metadata.address_of(2) == ("two", 9092)
+    assert control.bench.fetchers.following == {EVENTS: 2}
+
+
+class Pings:
+    """The broker's end of a liveness stream: three pings, then the end."""
+
+    def __init__(self) -> None:
+        self.left = 3
+        self.pongs: list[m.LivenessPong] = []
+
+    async def read(self) -> m.LivenessPing | None:
+        self.left -= 1
+        return m.LivenessPing(controller_id=9, controller_epoch=5) if self.left >= 0 else None
+
+    async def write(self, message: m.LivenessPong) -> None:
+        self.pongs.append(message)
+
+    def cancel(self) -> None: ...
+
+
+def test_liveness_answers_each_ping_with_the_epoch_of_this_life() -> None:
+    control, pings = ControlBench(), Pings()
+    run_virtual(control.service.liveness(pings, CONTEXT))
+    assert pings.pongs == [m.LivenessPong(broker_id=1, broker_epoch=EPOCH)] * 3

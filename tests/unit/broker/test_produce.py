@@ -1,0 +1,227 @@
+"""Produce at its door: every refusal has its code and names the field, nothing is appended, the next request works."""
+
+import asyncio
+import errno
+
+import pytest
+
+from helpers.aio import run
+from helpers.batches import batch, patched, sized_batch
+from helpers.broker import TOPIC_ID, BrokerBench, member
+from tidelog.errors import ErrorCode
+from tidelog.replica import events as ev
+from tidelog.testing.disk import Crash
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+
+GOOD = batch(b"one", b"two")
+
+
+def follower_at(offset: int, replica: int = 2) -> ev.FollowerPosition:
+    return ev.FollowerPosition(replica, member(replica).broker_epoch, 3, offset, 3, 3, 1 << 40, 1.0)
+
+
+def test_hl6_04_acks_all_is_answered_when_every_member_has_it() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        sending = asyncio.ensure_future(bench.send(GOOD))
+        await asyncio.sleep(0)
+        assert not sending.done()
+        assert bench.host.log.log_end_offset == 2
+        bench.host.step(follower_at(2))
+        result = await sending
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
+
+    run(story())
+
+
+def test_acks_1_and_0_are_answered_after_the_append() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        assert (await bench.send(GOOD, acks=1)).base_offset == 0
+        assert (await bench.send(GOOD, acks=0)).base_offset == 2
+
+    run(story())
+
+
+def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        result = await bench.send(GOOD, timeout_ms=20)
+        assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
+        assert result.base_offset == -1
+        assert "timeout_ms 20" in result.error_message
+        assert bench.host.log.log_end_offset == 2  # it is there, and may be committed later
+
+    run(story())
+
+
+def test_l33_hole_51_a_deposed_leader_answers_parked_produces_with_not_leader() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        sending = asyncio.ensure_future(bench.send(GOOD))
+        await asyncio.sleep(0)
+        bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+        assert (await sending).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        later = await bench.send(GOOD)
+        assert (later.error_code, later.leader_id, later.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 4)
+
+    run(story())
+
+
+def test_one_cancelled_request_cancels_no_other() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        first = asyncio.ensure_future(bench.send(GOOD))
+        second = asyncio.ensure_future(bench.send(GOOD))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        bench.host.step(follower_at(4))
+        assert (await second).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+BAD_BATCHES = {
+    "empty": (b"", ErrorCode.INVALID_RECORD),
+    "crc": (GOOD[:-1] + bytes([GOOD[-1] ^ 1]), ErrorCode.CORRUPT_MESSAGE),
+    "truncated": (GOOD[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "garbage behind": (GOOD + b"x", ErrorCode.CORRUPT_MESSAGE),
+    "half a header": (GOOD[:40], ErrorCode.CORRUPT_MESSAGE),
+    "magic 1": (patched(GOOD, 16, ">b", 1, crc=False), ErrorCode.CORRUPT_MESSAGE),
+    "base offset 5": (patched(GOOD, 0, ">q", 5, crc=False), ErrorCode.INVALID_RECORD),
+    "record count lies": (patched(GOOD, 57, ">i", 9), ErrorCode.INVALID_RECORD),
+    "control flag": (patched(GOOD, 21, ">h", 0x20), ErrorCode.INVALID_RECORD),
+    "unknown codec": (patched(GOOD, 21, ">h", 7), ErrorCode.INVALID_RECORD),
+    "over the limit": (sized_batch(2049), ErrorCode.MESSAGE_TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize(("records", "code"), BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
+def test_bad_batches_are_refused_whole_and_the_next_one_works(records: bytes, code: ErrorCode) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(config=TopicConfig(max_message_bytes=2048))
+        result = await bench.send(records)
+        assert result.error_code is code
+        assert result.error_message
+        assert result.base_offset == -1
+        assert bench.host.log.log_end_offset == 0
+        assert bench.refusals == [code]
+        assert (await bench.send(GOOD)).base_offset == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "named"),
+    [
+        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 2"),
+        ({"acks": -2}, ErrorCode.INVALID_REQUIRED_ACKS, "acks is -2"),
+        ({"timeout_ms": -1}, ErrorCode.INVALID_REQUEST, "timeout_ms is -1"),
+        ({"timeout_ms": 2**31 - 1}, ErrorCode.INVALID_REQUEST, "3600000"),
+        ({"topic": "../x"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "../x"),
+        ({"topic": "../x"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "../x"),
+        ({"partition": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "events--1"),
+        ({"partition": 2**31 - 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "broker 1"),
+        ({"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch 2"),
+        ({"leader_epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 4"),
+        ({"topic_id": b"\xff" * 16}, ErrorCode.INCONSISTENT_TOPIC_ID, "topic_id"),
+    ],
+)
+def test_bad_fields_are_named_and_nothing_is_appended(fields: dict[str, object], code: ErrorCode, named: str) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        result = await bench.send(GOOD, **fields)  # type: ignore[arg-type]
+        assert result.error_code is code
+        assert named in result.error_message
+        assert bench.host.log.log_end_offset == 0
+        assert (await bench.send(GOOD, topic_id=TOPIC_ID, leader_epoch=3)).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+def test_a_partition_named_twice_is_refused_whole() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        part = m.ProducePartition(topic="events", partition=0, leader_epoch=-1, records=GOOD)
+        request = m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=(part, part))
+        results = (await bench.produce(request)).results
+        assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2
+        assert bench.host.log.log_end_offset == 0
+
+    run(story())
+
+
+def test_one_bad_partition_does_not_stop_the_others_of_a_request() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        bench.told(topic="other")
+        parts = tuple(
+            m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
+            for topic, records in (("events", GOOD[:-1]), ("other", GOOD))
+        )
+        results = (
+            await bench.produce(m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=parts))
+        ).results
+        assert [r.error_code for r in results] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
+
+    run(story())
+
+
+def test_row_12_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        bench.may_ack_alone = False
+        assert (await bench.send(GOOD, acks=1)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await bench.send(GOOD, acks=-1)).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+def test_hole_23_below_min_isr_acks_all_is_refused_before_the_append() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1,), replicas=(1, 2, 3))
+        result = await bench.send(GOOD)
+        assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert bench.host.log.log_end_offset == 0
+
+    run(story())
+
+
+def test_kafka_10778_a_failed_write_takes_the_partition_offline_and_not_the_process() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        bench.told(topic="other")
+        bench.disk.fail("append", errno.EIO, path="events-0")
+        assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await bench.send(GOOD, topic="other")).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+@pytest.mark.parametrize(("flush", "kept"), [("sync", 2), ("none", 0)])
+def test_flush_sync_is_on_the_device_before_it_is_acknowledged(flush: str, kept: int) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(config=TopicConfig(flush=flush))
+        assert (await bench.send(GOOD)).error_code is ErrorCode.NONE
+        bench.disk.crash(Crash.DROP_UNSYNCED)
+        after = BrokerBench(bench.disk)
+        after.told(leader_epoch=4)
+        assert after.host.log.log_end_offset == kept
+
+    run(story())

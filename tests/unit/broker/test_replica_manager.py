@@ -1,0 +1,317 @@
+"""All partitions of one broker: failures stay where they happen, ticks judge leaders, checkpoints keep what they must."""
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from helpers.aio import run
+from helpers.batches import batch
+from helpers.broker import TOPIC_ID, BrokerBench, member
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.replica import events as ev
+from tidelog.replica.effects import ProposeIsr
+from tidelog.testing import loop as sim_loop
+from tidelog.testing.clock import SimClock
+from tidelog.testing.disk import Crash, SimDisk
+from tidelog.testing.loop import SimProcess
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+from tidelog.wire.batch import validate_produce
+
+TICK_S, LAG_S, CHECKPOINT_S = 0.5, 10.0, 5.0
+HW_FILE = "/data/replication-offset-checkpoint"
+ALONE = TopicConfig(min_insync_replicas=1)
+OTHER_ID = b"\xcc" * 16
+
+
+def tp(topic: str) -> TopicPartition:
+    return TopicPartition(topic, 0)
+
+
+def append(bench: BrokerBench, topic: str = "events", count: int = 1) -> None:
+    for _ in range(count):
+        bench.manager.host(topic, 0).append(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), -1, acks=1)
+
+
+def position(bench: BrokerBench, offset: int, leader_epoch: int = 3) -> ev.FollowerPosition:
+    """Of broker 2, whose history is the leader's."""
+    last = leader_epoch if offset else -1
+    return ev.FollowerPosition(2, member(2).broker_epoch, leader_epoch, offset, last, last, 1 << 40, bench.clock.now())
+
+
+def killed(bench: BrokerBench) -> BrokerBench:
+    """The same data directory in the next life of its process."""
+    bench.disk.crash(Crash.PROCESS)
+    return BrokerBench(bench.disk)
+
+
+# -- disks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["append", "pread"])
+def test_row_31_a_disk_error_takes_one_partition_offline(operation: str) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        for topic in ("good", "bad"):
+            bench.told(topic=topic, isr=(1, 2), replicas=(1, 2))
+        append(bench, "bad")
+        bad = bench.manager.host("bad", 0)
+        parked = bad.wait_committed(1)
+        bench.disk.fail(operation, errno.EIO, path="bad-0")
+        bad.log._tail.clear()  # so that a read asks the disk
+        with pytest.raises(TidelogError) as failed:
+            if operation == "append":
+                append(bench, "bad")
+            else:
+                bad.read(0, 1 << 20, 1, min_one=True)
+        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bad.offline is not None and not bad.is_leader
+        assert await parked is ErrorCode.NOT_LEADER_OR_FOLLOWER  # another copy may answer it, this one never will
+        assert bench.told(topic="bad", leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR  # so the controller hears of it
+        append(bench, "good")
+        assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
+
+    run(story())
+
+
+def test_a_failed_partition_leaves_the_decisions_beside_it_alone() -> None:
+    bench = BrokerBench()
+    bench.told(topic="bad")
+    bench.manager.host("bad", 0).take_offline(TidelogError("broken", ErrorCode.KAFKA_STORAGE_ERROR))
+    assert [bench.told(topic=t, leader_epoch=5) for t in ("a", "bad", "b")] == [
+        ErrorCode.NONE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NONE,
+    ]
+
+
+def test_row_32_a_damaged_log_opens_offline_and_is_not_served() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        for topic in ("good", "bad"):
+            bench.told(topic=topic)
+            append(bench, topic, count=5)
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        bench.disk.flip_bit("/data/bad-0/00000000000000000000.log", 90)
+        bench = killed(bench)
+        assert bench.told(topic="bad", leader=2, leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bench.told(topic="bad", leader_epoch=5) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bench.fetchers.following == {}
+        assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
+        assert (await bench.get(0, topic="bad")).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await bench.get(0, topic="good")).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+def test_a_deletion_that_the_disk_refuses_is_answered_and_stops_no_other() -> None:
+    bench = BrokerBench()
+    bench.told(topic="bad")
+    bench.told(topic="good")
+    bench.disk.fail("rename", errno.EIO, path="bad-0")
+    assert bench.manager.stop(tp("bad"), TOPIC_ID, -2, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.manager.stop(tp("good"), TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+    assert bench.manager.stop(tp("bad"), TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+    assert bench.disk.kind("/data/bad-0") is None
+
+
+def test_hole_10_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_open_yet() -> None:
+    bench = BrokerBench()
+    bench.told()
+    bench = killed(bench)
+    assert bench.manager.stop(tp("events"), OTHER_ID, -2, delete=True) is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert bench.logs.get(tp("events")) is not None
+    assert bench.manager.stop(tp("events"), TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+    assert bench.logs.get(tp("events")) is None
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_kafka_7415_new_epochs_are_durable_before_the_answer() -> None:
+    bench = BrokerBench()
+    for topic in ("a", "b"):
+        bench.told(topic=topic)
+        append(bench, topic)
+        bench.manager.host(topic, 0).log.flush()
+    bench.logs.checkpoint({})
+    bench.told(topic="a", leader_epoch=8)
+    bench.told(topic="b", leader_epoch=9)
+    bench.disk.crash(Crash.DROP_UNSYNCED)
+    bench = BrokerBench(bench.disk)
+    histories = {where.topic: [tuple(e) for e in log.epochs.entries] for where, log in bench.logs.logs.items()}
+    assert histories == {"a": [(3, 0), (8, 1)], "b": [(3, 0), (9, 1)]}
+
+
+def test_a_proposal_and_its_answer_find_their_partition() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE)
+    host = bench.host
+    host.step(ev.FollowerPosition(3, member(3).broker_epoch, 3, 0, -1, -1, 0, bench.clock.now()))
+    ((where, proposal),) = bench.plane.proposals
+    assert where == tp("events") and {x.broker_id for x in proposal.isr} == {1, 2, 3}
+    state = m.LeaderAndIsr(
+        leader=1,
+        leader_epoch=3,
+        current_zk_version=8,
+        isr=tuple(m.IsrMember(broker_id=x.broker_id, broker_epoch=x.broker_epoch) for x in proposal.isr),
+    )
+    bench.manager.isr_answered(where, proposal, ErrorCode.NONE, state)
+    assert host.replica.isr is not None and len(host.replica.isr.committed.isr) == 3
+    assert host.replica.partition_epoch == 8
+    assert bench.metrics.isr_expands._value.get() == 1
+    # Answers for what is gone, or without a state, harm nobody.
+    bench.manager.isr_answered(tp("nowhere"), proposal, ErrorCode.NONE, state)
+    bench.manager.isr_answered(where, proposal, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert bench.metrics.isr_update_failures._value.get() == 1
+
+
+def test_who_is_no_longer_live_is_not_proposed() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1,), replicas=(1, 2), config=ALONE)
+    bench.manager.live_changed({1: 101})
+    bench.host.step(position(bench, 0))
+    assert bench.plane.proposals == []
+    bench.manager.live_changed({1: 101, 2: 201})
+    assert len(bench.plane.proposals) == 1
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+class Timed:
+    """A broker on the simulated clock, with its ticks running."""
+
+    def __init__(self) -> None:
+        self.bench = BrokerBench(clock=SimClock())
+        self.process = SimProcess("broker-1")
+        self.process.start("lag", self.bench.manager.run_ticks())
+
+    @property
+    def shrinks(self) -> list[ProposeIsr]:
+        return [proposal for _, proposal in self.bench.plane.proposals]
+
+
+def test_hole_31_a_follower_that_lags_is_proposed_out_of_the_isr() -> None:
+    async def story() -> None:
+        timed = Timed()
+        timed.bench.told(isr=(1, 2), replicas=(1, 2))
+        await asyncio.sleep(3 * LAG_S)
+        assert timed.shrinks == [], "an idle partition has no lag"
+        append(timed.bench)
+        await asyncio.sleep(LAG_S - 1)
+        assert timed.shrinks == []
+        await asyncio.sleep(1 + 2 * TICK_S)
+        assert [{x.broker_id for x in p.isr} for p in timed.shrinks] == [{1}]
+
+    sim_loop.run(story())
+
+
+def test_row_9_a_pause_of_our_own_is_nobody_elses_lag() -> None:
+    async def story() -> None:
+        timed = Timed()
+        timed.bench.told(isr=(1, 2), replicas=(1, 2))
+        append(timed.bench)
+        await asyncio.sleep(1.0)
+        timed.process.pause()
+        await asyncio.sleep(2 * LAG_S)
+        timed.process.resume()
+        await asyncio.sleep(TICK_S)
+        assert timed.shrinks == []
+        await asyncio.sleep(LAG_S - 3 * TICK_S)
+        assert timed.shrinks == [], "they have the whole limit again"
+        await asyncio.sleep(5 * TICK_S)
+        assert len(timed.shrinks) == 1
+
+    sim_loop.run(story())
+
+
+def test_ticks_are_for_leaders() -> None:
+    async def story() -> None:
+        timed = Timed()
+        timed.bench.told(leader=2, isr=(1, 2), replicas=(1, 2))
+        await asyncio.sleep(3 * LAG_S)
+        assert timed.shrinks == []
+        timed.bench.told(leader=1, leader_epoch=4, partition_epoch=9, isr=(1, 2), replicas=(1, 2))
+        append(timed.bench)
+        timed.bench.told(leader=2, leader_epoch=5, partition_epoch=10, isr=(1, 2), replicas=(1, 2))
+        await asyncio.sleep(3 * LAG_S)
+        assert timed.shrinks == []
+        assert not timed.process.supervisor.failures
+
+    sim_loop.run(story())
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def test_hole_08_a_checkpoint_carries_over_what_this_life_has_not_opened() -> None:
+    async def story() -> None:
+        bench = BrokerBench(clock=SimClock())
+        for topic, count in (("a", 3), ("b", 2)):
+            bench.told(topic=topic)
+            append(bench, topic, count)
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        bench.disk.crash(Crash.PROCESS)
+        bench = BrokerBench(bench.disk, clock=SimClock())
+        bench.told(topic="a", leader_epoch=4)
+        append(bench, "a", 2)
+        process = SimProcess("broker-1")
+        process.start("checkpoints", bench.manager.run_checkpoints())
+        await asyncio.sleep(CHECKPOINT_S + 1)
+        process.kill()
+        bench.disk.crash(Crash.PROCESS)
+        logs = BrokerBench(bench.disk).logs
+        marks = {where.topic: log.recorded_high_watermark for where, log in logs.logs.items()}
+        assert marks == {"a": 5, "b": 2}
+
+    sim_loop.run(story())
+
+
+def test_hole_35_a_follower_starts_with_the_checkpointed_high_watermark() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    append(bench, count=4)
+    bench.host.step(position(bench, 3))
+    assert bench.host.replica.high_watermark == 3
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    bench = killed(bench)
+    bench.told(leader=2, leader_epoch=4, isr=(1, 2), replicas=(1, 2))
+    assert (bench.host.replica.high_watermark, bench.host.replica.log_end_offset) == (3, 4)
+
+
+def test_a_checkpoint_that_fails_is_tried_again_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        bench = BrokerBench(clock=SimClock())
+        bench.told()
+        append(bench)
+        process = SimProcess("broker-1")
+        process.start("checkpoints", bench.manager.run_checkpoints())
+        bench.disk.fail("append", errno.ENOSPC, path="checkpoint")
+        with caplog.at_level(logging.ERROR):
+            await asyncio.sleep(CHECKPOINT_S + 1)
+        assert "checkpoint failed" in caplog.text
+        assert not process.supervisor.failures
+        await asyncio.sleep(CHECKPOINT_S)
+        assert b"events 0" in bench.disk.read(HW_FILE)
+        append(bench)
+
+    sim_loop.run(story())
+
+
+def test_deleted_logs_are_purged_after_a_checkpoint() -> None:
+    async def story() -> None:
+        bench = BrokerBench(disk=SimDisk(), clock=SimClock())
+        bench.told()
+        append(bench)
+        process = SimProcess("broker-1")
+        process.start("checkpoints", bench.manager.run_checkpoints())
+        bench.manager.stop(tp("events"), TOPIC_ID, -2, delete=True)
+        assert any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
+        await asyncio.sleep(2 * CHECKPOINT_S + 1)
+        assert not any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
+
+    sim_loop.run(story())

@@ -1,0 +1,63 @@
+"""A command line against brokers in memory."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_broker import FakeCluster
+from tidelog.cli import common
+from tidelog.cli.main import run
+
+
+@dataclass
+class Result:
+    exit_code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def error(self) -> str:
+        """The one line of the standard error."""
+        assert self.err.count("\n") == 1, self.err
+        assert self.err.startswith("tidelog: ")
+        assert "Traceback" not in self.err
+        return self.err.strip()
+
+
+Tidelog = Callable[..., Result]
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def tidelog(
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
+) -> Tidelog:
+    """Runs a command in an empty directory; `stdin` is what is piped into it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(common, "ports", lambda: cluster.ports)
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", cluster.bootstrap)
+
+    def call(*args: str, stdin: bytes = b"") -> Result:
+        piped = tmp_path / "stdin"
+        piped.write_bytes(stdin)
+        with piped.open("rb") as stream:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+            code = run(args)
+        captured = capfdbinary.readouterr()
+        return Result(code, captured.out, captured.err.decode())
+
+    return call

@@ -1,0 +1,75 @@
+"""`tidelog log dump`, `tidelog healthcheck`, `tidelog local`: the parts that need no cluster to be judged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.client.records import Record, encode_batch
+from tidelog.wire.batch import stamp, validate_produce
+from unit.cli.conftest import Tidelog
+
+
+def segment(path: Path, batches: int) -> Path:
+    data = b""
+    for i in range(batches):
+        batch = encode_batch([Record(b"k", b"v%d" % n, (), 1000 + n) for n in range(3)])
+        data += b"".join(bytes(p) for p in stamp(validate_produce(batch, batch_bytes_max=10**6), 3 * i, 7))
+    path.write_bytes(data)
+    return path
+
+
+def test_log_dump_prints_every_header(tidelog: Tidelog, tmp_path: Path) -> None:
+    file = segment(tmp_path / "00000000000000000000.log", 3)
+    shown = tidelog("log", "dump", str(file))
+    assert shown.exit_code == 0
+    assert shown.text.splitlines()[0] == f"Dumping {file}"
+    assert shown.text.splitlines()[2].startswith("baseOffset: 3 lastOffset: 5 count: 3 baseSequence: -1 producerId: -1")
+    assert "partitionLeaderEpoch: 7" in shown.text
+    rows = [json.loads(line) for line in tidelog("log", "dump", str(file), "--format", "json").text.splitlines()]
+    assert [r["baseOffset"] for r in rows] == [0, 3, 6]
+    assert all(r["valid"] for r in rows)
+
+
+def test_log_dump_names_where_the_file_stops_making_sense(tidelog: Tidelog, tmp_path: Path) -> None:
+    file = segment(tmp_path / "00000000000000000000.log", 3)
+    file.write_bytes(file.read_bytes()[:-5])
+    shown = tidelog("log", "dump", str(file))
+    assert shown.exit_code == 1
+    assert shown.text.splitlines()[-1].endswith("isvalid: false")
+    assert "damaged: batch_length" in shown.error
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nope.log", "no such file"), (".", "a directory, name a *.log file in it")]
+)
+def test_log_dump_bad_input(tidelog: Tidelog, name: str, said: str) -> None:
+    result = tidelog("log", "dump", name)
+    assert result.exit_code == 1
+    assert said in result.error
+
+
+def test_healthcheck_is_false_where_nothing_listens(tidelog: Tidelog) -> None:
+    result = tidelog("healthcheck", "--grpc", "127.0.0.1:1", "--timeout-ms", "500")
+    assert result.exit_code == 1
+    assert "nothing answers at 127.0.0.1:1" in result.error
+    assert tidelog("healthcheck", "--grpc", "nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("status",), 1, "there is no cluster in"),
+        (("down",), 1, "`tidelog local up` makes one"),
+        (("kill", "broker-1"), 1, "there is no cluster in"),
+        (("up", "--brokers", "0,x"), 2, "not a list of ids"),
+        (("up", "--brokers", "1,1"), 2, "each id once"),
+        (("up", "--brokers", "-1"), 2, "none below 0"),
+        (("up", "--controllers", "0"), 2, "--controllers"),
+        (("kill",), 2, "PROCESS"),
+    ],
+)
+def test_local_bad_input(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:
+    result = tidelog("local", *args)
+    assert result.exit_code == code
+    assert said in result.error

@@ -1,0 +1,172 @@
+"""`tidelog produce` and `tidelog consume`: any bytes, and the truth about what became of them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_broker import FakeCluster
+from tidelog.cli.lines import LineSplitter, TooLong
+from tidelog.errors import ErrorCode
+from unit.cli.conftest import Tidelog
+
+ANY_BYTES = [b"", b"plain", b"\r", b"with\ttab", bytes(b for b in range(256) if b != 10), b"\x00", "æøå".encode()]
+
+
+def test_lines_of_any_bytes_make_the_round_trip(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    sent = tidelog("produce", "t", stdin=b"\n".join(ANY_BYTES))
+    assert sent.exit_code == 0
+    assert sent.err == "7 records acknowledged.\n"
+    assert cluster.partition("t").values() == ANY_BYTES
+    got = tidelog("consume", "t", "--from-beginning", "--max-messages", "7")
+    assert got.exit_code == 0
+    assert got.out == b"\n".join([*ANY_BYTES, b""])
+    assert got.err == "Processed a total of 7 messages\n"
+
+
+def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.create("t")
+    (tmp_path / "in.txt").write_bytes(b"h1:a,h2:b|k1:v1\n|k2:v:2\n")
+    sent = tidelog(
+        *("produce", "--topic", "t", "--file", "in.txt", "--key-separator", ":", "--headers-separator", "|"),
+        *("--header", "all=x", "--compression", "zstd", "--acks", "1", "--format", "json"),
+    )
+    assert json.loads(sent.text) == {"read": 2, "acked": 2, "refused": 0, "failed": 0, "outcomeUnknown": 0}
+    rows = [
+        json.loads(line)
+        for line in tidelog(
+            "consume", "t", "--from-beginning", "--max-messages", "2", "--format", "json"
+        ).text.splitlines()
+    ]
+    assert [(r["key"], r["value"], r["offset"]) for r in rows] == [("k1", "v1", 0), ("k2", "v:2", 1)]
+    assert [h["name"] for h in rows[0]["headers"]] == ["all", "h1", "h2"]
+    assert cluster.of("Produce")[0].request.acks == 1
+    text = tidelog(
+        *("consume", "t", "--from-beginning", "--max-messages", "1", "--formatter-property", "print.key=true"),
+        *("--formatter-property", "print.offset=true", "--formatter-property", "key.separator= | "),
+    )
+    assert text.text == "Offset:0 | k1 | v1\n"
+
+
+def test_json_marks_bytes_that_are_no_text(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    tidelog("produce", "t", stdin=b"\xff\xfe")
+    (row,) = tidelog("consume", "t", "--from-beginning", "--max-messages", "1", "--format", "json").text.splitlines()
+    assert json.loads(row)["valueBase64"] == "//4="
+    assert json.loads(row)["key"] is None
+
+
+def test_a_line_over_the_limit_is_refused_and_the_next_one_goes_on(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    sent = tidelog(
+        "produce", "t", "--record-bytes-max", "1000", stdin=b"a\n" + b"x" * 2000 + b"\n" + b"y" * 990 + b"\nb\n"
+    )
+    assert sent.exit_code == 1
+    assert "line 2: 2000 bytes; record_bytes_max is 1000" in sent.err
+    assert "line 3: a record of " in sent.err
+    assert "2 records acknowledged, 2 refused." in sent.err
+    assert cluster.partition("t").values() == [b"a", b"b"]
+
+
+def test_what_the_brokers_refuse_is_told_with_its_line(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.refuse_produce(ErrorCode.INVALID_RECORD)
+    sent = tidelog("produce", "t", stdin=b"a\nb\n")
+    assert sent.exit_code == 1
+    assert "tidelog: line 1: t-0: scripted (try 1); it may have been written" not in sent.err
+    assert "tidelog: line 2: t-0: scripted (try 1); it was not written" in sent.err
+    assert "0 records acknowledged, 2 failed (0 of them may have been written)." in sent.err
+
+
+def test_consume_from_places(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=2)
+    tidelog("produce", "t", "--partition", "1", stdin=b"a\nb\nc\n")
+    got = tidelog("consume", "t", "--partition", "1", "--offset", "1", "--timeout-ms", "100")
+    assert (got.text, got.err) == ("b\nc\n", "Processed a total of 2 messages\n")
+    assert tidelog("consume", "t", "--timeout-ms", "100").text == ""  # latest is the default
+    assert tidelog("consume", "t", "--offset", "earliest", "--timeout-ms", "100").text == "a\nb\nc\n"
+    assert tidelog("consume", "t", "--partition", "0", "--from-beginning", "--timeout-ms", "100").text == ""
+
+
+def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    for line in (b"a\n", b"b\n", b"c\n"):
+        tidelog("produce", "t", stdin=line)
+    batches = cluster.partition("t").batches
+    batches[1] = batches[1][:-1] + b"!"
+    got = tidelog("consume", "t", "--from-beginning", "--timeout-ms", "100")
+    assert (got.exit_code, got.text) == (1, "a\n")
+    assert "t-0: bad batch at offset 1: crc" in got.err
+    got = tidelog("consume", "t", "--from-beginning", "--timeout-ms", "100", "--skip-damaged")
+    assert (got.exit_code, got.text) == (1, "a\nc\n")
+    assert "Processed a total of 2 messages" in got.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("produce",), 2, "name one topic"),
+        (("produce", "nope", "--delivery-timeout-ms", "200"), 1, "topic 'nope' does not exist; create it"),
+        (("produce", "t", "--file", "nope.txt"), 1, "nope.txt: No such file"),
+        (("produce", "t", "--file", "/"), 1, "Is a directory"),
+        (("produce", "t", "--acks", "7"), 2, "acks '7' is not 0, 1 or all"),
+        (("produce", "t", "--compression", "rar"), 2, "known are none, gzip, snappy, lz4, zstd"),
+        (("produce", "t", "--key-separator", ""), 2, "a separator cannot be empty"),
+        (("produce", "t", "--header", "x"), 2, "'x' is not KEY=VALUE"),
+        (("produce", "t", "--batch-size", "0"), 2, "--batch-size"),
+    ],
+)
+def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
+    cluster.create("t")
+    result = tidelog(*args, stdin=b"x\n")
+    assert result.exit_code == code
+    assert said in result.error
+    assert cluster.partition("t").values() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("consume", "nope", "--command-property", "request.timeout.ms=200"), 1, "topic 'nope' does not exist"),
+        (("consume", "t", "--partition", "9"), 1, "partition 9 does not exist"),
+        (("consume", "t", "--offset", "5"), 2, "--offset with a number needs --partition"),
+        (("consume", "t", "--partition", "0", "--offset", "-5"), 2, "is not earliest, latest or a number"),
+        (("consume", "t", "--partition", "0", "--offset", "٣"), 2, "is not earliest, latest or a number"),
+        (("consume", "t", "--partition", "0", "--offset", str(2**63)), 2, "over 2^63"),
+        (("consume", "t", "--partition", "0", "--offset", "77"), 1, "offset 77 is not in the log"),
+        (("consume", "t", "--offset", "latest", "--from-beginning"), 2, "exclude each other"),
+        (("consume", "t", "--max-messages", "0"), 2, "--max-messages"),
+        (("consume", "t", "--formatter-property", "print.all=true"), 2, "'print.all' is not known"),
+        (("consume", "t", "--formatter-property", "print.key=yes"), 2, "neither true nor false"),
+    ],
+)
+def test_consume_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
+    cluster.create("t")
+    result = tidelog(*args)
+    assert result.exit_code == code
+    (line,) = [line for line in result.err.splitlines() if not line.startswith("Processed")]
+    assert said in line
+    assert result.out == b""
+
+
+def test_a_line_without_its_separator_is_refused(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    sent = tidelog("produce", "t", "--key-separator", "\\t", stdin=b"k\tv\nplain\n")
+    assert sent.exit_code == 1
+    assert "line 2: no key separator" in sent.err
+    assert cluster.partition("t").values() == [b"v"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_lines_are_the_same_however_the_bytes_arrive(size: int) -> None:
+    data = b"\n".join(ANY_BYTES) + b"\n" + b"z" * 500 + b"\nlast"
+    splitter = LineSplitter(300)
+    found: list[bytes | TooLong] = []
+    for at in range(0, len(data), size):
+        found.extend(splitter.feed(data[at : at + size]))
+    found.extend(splitter.end())
+    assert found[:7] == ANY_BYTES
+    assert isinstance(found[7], TooLong)
+    assert found[7].size_bytes == 500
+    assert found[8:] == [b"last"]

@@ -1,0 +1,193 @@
+"""`tidelog topics` and `tidelog cluster`: Kafka's and rpk's words."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_broker import FakeCluster
+from unit.cli.conftest import Tidelog
+
+
+def test_create_list_describe_delete(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    assert tidelog("topics", "create", "events", "--partitions", "2", "--config", "flush=sync").text == (
+        "Created topic events.\n"
+    )
+    assert tidelog("topics", "create", "--topic", "other").exit_code == 0
+    assert tidelog("topics", "list").text == "events\nother\n"
+    assert tidelog("topics", "create", "placed", "--replica-assignment", "1:2,2:3,3:1").exit_code == 0
+    request = cluster.of("CreateTopics")[-1].request.topics[0]
+    assert [a.replicas for a in request.assignments] == [(1, 2), (2, 3), (3, 1)]
+    tidelog("topics", "delete", "placed")
+    assert tidelog("topics", "list", "--topic", "ev.*").text == "events\n"
+    head, first, second = tidelog("topics", "describe", "events").text.splitlines()
+    assert [cell.split(":")[0] for cell in head.split("\t")] == [
+        "Topic",
+        "TopicId",
+        "PartitionCount",
+        "ReplicationFactor",
+        "Configs",
+    ]
+    assert "PartitionCount: 2\tReplicationFactor: 3\tConfigs: flush=sync" in head
+    assert first == (
+        "\tTopic: events\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3"
+        "\tAdding Replicas: \tRemoving Replicas: \tElr: N/A\tLastKnownElr: N/A"
+    )
+    assert "Partition: 1\tLeader: 2" in second
+    assert tidelog("topics", "delete", "events").exit_code == 0
+    assert list(cluster.topics) == ["other"]
+
+
+def test_json_everywhere(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    created = json.loads(tidelog("topics", "create", "t", "--partitions", "3", "--format", "json").text)
+    assert (created["topic"], created["partitions"], created["created"]) == ("t", 3, True)
+    assert json.loads(tidelog("topics", "list", "--format", "json").text) == ["t"]
+    (described,) = json.loads(tidelog("topics", "describe", "--format", "json").text)
+    assert described["partitionCount"] == 3
+    assert described["partitions"][1]["leader"] == 2
+    described = json.loads(tidelog("cluster", "describe", "--format", "json").text)
+    assert described["clusterId"] == "fake"
+    assert [b["id"] for b in described["brokers"]] == [1, 2, 3]
+    assert json.loads(tidelog("cluster", "health", "--format", "json").text)["healthy"] is True
+    assert json.loads(tidelog("topics", "delete", "t", "--format", "json").text) == {"topic": "t", "deleted": True}
+
+
+def test_filters_show_partitions_in_trouble(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=3)
+    assert tidelog("topics", "describe", "--under-replicated-partitions").text == ""
+    cluster.down.add(2)
+    cluster.partition("t", 1).leader = -1
+    assert tidelog("topics", "describe", "--under-replicated-partitions").text.count("\n") == 3
+    assert "Leader: none" in tidelog("topics", "describe", "--unavailable-partitions").text
+    assert tidelog("topics", "describe", "--unavailable-partitions").text.count("\n") == 1
+    assert tidelog("topics", "describe", "--at-min-isr-partitions").text.count("\n") == 3
+    assert tidelog("topics", "describe", "--under-min-isr-partitions").text.count("\n") == 1
+    assert tidelog("topics", "describe", "--topics-with-overrides").text == ""
+
+
+def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=3)
+    healthy = tidelog("cluster", "health")
+    assert healthy.exit_code == 0
+    assert [line.split(":")[0].split(" (")[0] for line in healthy.text.splitlines()[2:9]] == [
+        "Healthy",
+        "Unhealthy reasons",
+        "Controller ID",
+        "All nodes",
+        "Nodes down",
+        "Leaderless partitions",
+        "Under-replicated partitions",
+    ]
+    cluster.down.add(2)
+    cluster.partition("t", 1).leader = -1
+    sick = tidelog("cluster", "health")
+    assert sick.exit_code == 1
+    assert "[nodes down leaderless partitions under-replicated partitions]" in sick.text
+    assert "[2]" in sick.text
+    assert "[t/1]" in sick.text
+    waited = tidelog("cluster", "health", "--watch", "--exit-when-healthy", "--timeout-ms", "300")
+    assert waited.exit_code == 1
+    assert waited.text.count("CLUSTER HEALTH OVERVIEW") == 1
+    cluster.down.clear()
+    cluster.elect("t", 1, 2)
+    assert tidelog("cluster", "health", "--watch", "--exit-when-healthy").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("topics", "create"), 2, "name one topic"),
+        (("topics", "create", "a", "--topic", "b"), 2, "name one topic"),
+        (("topics", "create", "t", "--partitions", "0"), 2, "--partitions is 0"),
+        (("topics", "create", "t", "--partitions", "many"), 2, "not a valid integer|valid integer"),
+        (("topics", "create", "t", "--config", "flush"), 2, "'flush' is not KEY=VALUE"),
+        (("topics", "create", "t", "--replica-assignment", "1:x"), 2, "not broker ids"),
+        (("topics", "create", "t", "--replica-assignment", "1:2", "--partitions", "3"), 2, "excludes"),
+        (("topics", "create", "old"), 1, "topic 'old' already exists"),
+        (("topics", "describe", "nope"), 1, "topic 'nope' does not exist"),
+        (("topics", "describe", "--topic", "[x"), 2, "no regular expression"),
+        (("topics", "delete", "nope"), 1, "topic 'nope' does not exist"),
+        (("topics", "list", "--command-property", "bootstrap.servers"), 2, "is not KEY=VALUE"),
+        (("topics", "list", "--command-property", "bootstrap.server=x:1"), 1, "bootstrap_server: unknown setting"),
+        (("topics", "list", "--command-config", "nope.toml"), 1, "nope.toml: No such file"),
+        (("topics", "list", "--bootstrap-server", "nohost"), 1, "not host:port"),
+        (("topics", "list", "--format", "xml"), 2, "xml"),
+        (("topics", "frobnicate"), 2, "No such command 'frobnicate'.*tidelog topics --help"),
+        (("frobnicate",), 2, "No such command"),
+        (("cluster", "describe", "extra"), 2, "extra"),
+    ],
+)
+def test_bad_input_is_one_line_and_not_zero(
+    tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str
+) -> None:
+    import re
+
+    cluster.create("old")
+    result = tidelog(*args)
+    assert result.exit_code == code
+    assert re.search(said, result.error), result.error
+    assert list(cluster.topics) == ["old"]
+
+
+def test_idempotent_flags(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    assert tidelog("topics", "create", "t", "--if-not-exists").exit_code == 0
+    assert tidelog("topics", "delete", "nope", "--if-exists").exit_code == 0
+
+
+def test_nobody_answers_says_what_to_do(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.down.update(cluster.addresses)
+    result = tidelog("topics", "list", "--command-property", "request.timeout.ms=200")
+    assert result.exit_code == 1
+    assert "nothing answers at" in result.error
+    assert "`tidelog local up`" in result.error
+
+
+def test_flag_wins_over_property_and_property_over_file(
+    tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDELOG_BOOTSTRAP_SERVERS")
+    (tmp_path / "client.toml").write_text('bootstrap_servers = "nobody:1"\nrequest_timeout_ms = 200\n')
+    by_file = ("--command-config", "client.toml")
+    assert "nobody:1" in tidelog("topics", "list", *by_file).error
+    by_property = (*by_file, "--command-property", "bootstrap.servers=noone:2")
+    assert "noone:2" in tidelog("topics", "list", *by_property).error
+    assert tidelog("topics", "list", *by_property, "--bootstrap-server", cluster.bootstrap).exit_code == 0
+
+
+def test_config_show_says_where_a_value_comes_from(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    rows = {line.split()[0]: line for line in tidelog("config", "show").text.splitlines()}
+    assert rows["bootstrap_servers"].endswith("TIDELOG_BOOTSTRAP_SERVERS")
+    assert rows["request_timeout_ms"].split() == ["request_timeout_ms", "15000", "default"]
+    result = tidelog("config", "show", "broker")
+    assert result.exit_code == 1
+    assert "tidelog: broker_id: required" in result.err
+
+
+def test_help_is_quick_and_every_command_has_an_example() -> None:
+    import typer
+
+    from tidelog.cli.main import app
+
+    def commands(command: object, path: str) -> list[tuple[str, str]]:
+        below = getattr(command, "commands", None)
+        if below is None:
+            return [(path, getattr(command, "help", "") or "")]
+        return [found for name, c in below.items() for found in commands(c, f"{path} {name}")]
+
+    found = commands(typer.main.get_command(app), "tidelog")
+    assert len(found) > 15
+    for path, text in found:
+        assert "Example: " in text, path
+        # e.g. `tidelog topics create events ...`, after variables that may be set before it
+        assert path in text.partition("Example: ")[2], path
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, tidelog.cli.main; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    # what costs time at start-up is imported by the command that needs it
+    assert not {"grpc", "aiokafka", "pydantic", "structlog", "uvloop", "kazoo", "rich"} & set(loaded)

@@ -1,0 +1,81 @@
+"""The blocking facades, over real gRPC to brokers in memory."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from helpers.fake_broker import FakeCluster, serve_over_grpc
+from tidelog.client.errors import DeliveryError
+from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer, _LoopThread
+from tidelog.errors import TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.wire.batch import iter_batches
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    thread = _LoopThread()
+    cluster = FakeCluster()
+    servers = thread.call(serve_over_grpc(cluster))
+
+    async def stop() -> None:
+        for server in servers:
+            await server.stop(0)
+
+    yield cluster
+    thread.call(stop())
+    thread.close()
+
+
+def test_records_make_the_round_trip(cluster: FakeCluster) -> None:
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.create_topic("t", 3)
+        assert admin.list_topics() == ["t"]
+        assert admin.wait_until_led("t", in_sync=True).name == "t"
+    with SyncProducer(cluster.bootstrap, batch_bytes=500) as producer:
+        acks = [producer.send("t", b"%d" % i, partition=0) for i in range(2000)]
+        producer.flush()
+        assert [ack.result(5).offset for ack in acks] == list(range(2000))
+    with SyncConsumer(cluster.bootstrap) as consumer:
+        consumer.assign([T0])
+        assert consumer.end_offsets([T0]) == {T0: 2000}
+        got: list[bytes | None] = []
+        while len(got) < 2000:
+            got.extend(r.value for r in consumer.poll(timeout_s=5))
+        assert got == [b"%d" % i for i in range(2000)]
+        ends = [h.end_offset for chunk in consumer.fetch_batches("t", 0, 5, 1000) for _, h in iter_batches(chunk)]
+        assert ends[-1] >= 1000
+        assert ends == sorted(ends)
+
+
+def test_what_send_raises_is_in_its_future(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    with SyncProducer(cluster.bootstrap, record_bytes_max=500, delivery_timeout_ms=300) as producer:
+        with pytest.raises(TidelogError, match="record_bytes_max is 500"):
+            producer.send("t", b"x" * 600).result(5)
+        with pytest.raises(TypeError):
+            producer.send("t", "text").result(5)  # type: ignore[arg-type]
+        cluster.partition("t").leader = -1
+        with pytest.raises(DeliveryError):
+            producer.send("t", b"v").result(5)
+
+
+def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
+    # No real fork: that of a process with threads is itself what must not be done.
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin._thread._process = os.getpid() + 1
+        with pytest.raises(RuntimeError, match="create it after the fork"):
+            admin.list_topics()
+        admin._thread._process = os.getpid()
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_thread(cluster: FakeCluster) -> None:
+    import threading
+
+    before = threading.active_count()
+    with pytest.raises(TidelogError, match=r"nothing answers at 127\.0\.0\.1:1"):
+        SyncAdmin("127.0.0.1:1", request_timeout_ms=300)
+    assert threading.active_count() == before

@@ -1,0 +1,101 @@
+"""The plan of a local cluster: names, addresses, settings, links."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tidelog.cluster.api import ClusterError, broker_id_of
+from tidelog.cluster.plan import environment, from_json, make_plan, ports_needed, to_json
+
+
+def plan_of(**options):
+    return make_plan([0, 1, 2], 2, 1, count(20_000), **options)
+
+
+def test_processes_are_named_by_kind_and_number():
+    assert [p.name for p in plan_of().processes] == [
+        *("zookeeper-1", "controller-1", "controller-2", "broker-0", "broker-1", "broker-2")
+    ]
+
+
+def test_every_listener_has_a_port_of_its_own_and_all_are_counted():
+    for proxied in (False, True):
+        plan = plan_of(links_through_proxy=proxied)
+        ports = [a.port for p in plan.processes for a in p.addresses.values()] + [k.listen.port for k in plan.links]
+        assert len(set(ports)) == len(ports) <= ports_needed(3, 2, 1, links_through_proxy=proxied)
+
+
+def test_a_broker_gets_its_settings_as_variables():
+    plan = plan_of(settings={"broker": {"segment_bytes": "1024", "rack": "r"}, "broker-1": {"rack": "s"}})
+    env = environment(plan, plan["broker-1"], Path("/base/broker-1/data"))
+    addresses = plan["broker-1"].addresses
+    assert env == {
+        "TIDELOG_BROKER_ID": "1",
+        "TIDELOG_LISTENERS": f"INTERNAL://{addresses['INTERNAL']},EXTERNAL://{addresses['EXTERNAL']}",
+        "TIDELOG_DATA_DIR": "/base/broker-1/data",
+        "TIDELOG_ZOOKEEPER": str(plan["zookeeper-1"].addresses["CLIENT"]),
+        "TIDELOG_METRICS_ADDRESS": str(addresses["METRICS"]),
+        "TIDELOG_SEGMENT_BYTES": "1024",
+        "TIDELOG_RACK": "s",
+    }
+
+
+def test_with_links_through_the_proxy_every_dialled_address_is_replaced():
+    plan = plan_of(links_through_proxy=True)
+    env = environment(plan, plan["broker-0"], Path("/data"))
+    to = {k.target: k for k in plan.links if k.source == "broker-0"}
+    assert set(to) == {"zookeeper-1", "controller-1", "controller-2", "broker-1", "broker-2"}
+    assert env["TIDELOG_ZOOKEEPER"] == str(to["zookeeper-1"].listen)
+    assert f"{plan['broker-2'].addresses['INTERNAL']}={to['broker-2'].listen}" in env["TIDELOG_LINK_MAP"].split(",")
+    # What others learn about this broker stays its real address.
+    assert str(plan["broker-0"].addresses["INTERNAL"]) in env["TIDELOG_LISTENERS"]
+
+
+def test_the_plan_survives_its_file():
+    plan = plan_of(links_through_proxy=True, settings={"controller": {"suspect_hold_ms": "500"}})
+    again = from_json(to_json(plan))
+    assert again == plan
+    assert again["controller-1"].addresses["CONTROLLER"] == plan["controller-1"].addresses["CONTROLLER"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"processes": [{}], "links": []}'])
+def test_a_file_that_is_no_plan_is_named(text):
+    with pytest.raises(ClusterError, match=r"cluster\.json"):
+        from_json(text)
+
+
+@pytest.mark.parametrize(
+    "arguments, settings, complaint",
+    [
+        (([], 1, 1), {}, "at least one broker"),
+        (([0], 0, 1), {}, "controller"),
+        (([0], 1, 3), {}, "one ZooKeeper server"),
+        (([0], 1, 1), {"broker-7": {}}, "broker-7"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(arguments, settings, complaint):
+    with pytest.raises(ClusterError, match=complaint):
+        make_plan(*arguments, count(20_000), settings=settings)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(ClusterError, match=r"broker-9.*broker-2"):
+        plan_of()["broker-9"]
+    assert broker_id_of("broker-2") == 2
+    with pytest.raises(ClusterError, match="controller-1 is not a broker"):
+        broker_id_of("controller-1")
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_processes_accept_their_variables(monkeypatch, proxied):
+    from tidelog.config import BrokerSettings, ControllerSettings, load
+
+    plan = plan_of(links_through_proxy=proxied)
+    for name, kind in (("broker-1", BrokerSettings), ("controller-2", ControllerSettings)):
+        with monkeypatch.context() as patch:
+            for key, value in environment(plan, plan[name], Path("/data")).items():
+                patch.setenv(key, value)
+            settings = load(kind)
+        assert bool(settings.link_map) is proxied
+        assert settings.metrics_address == plan[name].addresses["METRICS"]

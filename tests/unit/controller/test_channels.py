@@ -1,0 +1,166 @@
+"""A broker's queue of control requests: order, repetition, merging, and nothing without the lease."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tidelog.controller.channels import BrokerChannel
+from tidelog.controller.events import BrokerAnswered
+from tidelog.controller.merge import Request
+from tidelog.controller.model import Broker
+from tidelog.errors import ErrorCode, TransportError
+from tidelog.ids import BrokerId, TopicPartition
+from tidelog.runtime.tasks import Supervisor
+from tidelog.testing import loop as sim
+from tidelog.testing.clock import SimClock
+from tidelog.wire import messages as m
+from unit.controller.test_merge import metadata, partition, roles, stop
+
+Script = Callable[[Request], Any]
+
+
+class FakeWire:
+    """Answers each request as `script` says, after a moment."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.got: list[Request] = []
+
+    async def call(self, method: Any, request: Any, timeout_s: float) -> Any:
+        self.got.append(request)
+        await SimClock().sleep(0.01)
+        answer = self.script(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def open(self, method: Any) -> Any:
+        raise AssertionError("a channel opens no stream")
+
+    async def close(self) -> None:
+        return None
+
+
+class Bench:
+    def __init__(self, script: Script) -> None:
+        self.wire = FakeWire(script)
+        self.answers: list[BrokerAnswered] = []
+        self.lease = asyncio.Event()
+        self.lease.set()
+        broker = Broker(BrokerId(1), 11, 11)
+        self.channel = BrokerChannel(broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append)
+        self.tasks = Supervisor("test")
+
+    async def _may_act(self) -> None:
+        await self.lease.wait()
+
+    def start(self) -> None:
+        self.tasks.start("channel", self.channel.run())
+
+
+def fine(request: Request) -> Any:
+    match request:
+        case m.LeaderAndIsrRequest():
+            return m.LeaderAndIsrResponse()
+        case m.StopReplicaRequest():
+            return m.StopReplicaResponse()
+        case _:
+            return m.UpdateMetadataResponse()
+
+
+def failing_first(times: int) -> Script:
+    left = times
+
+    def script(request: Request) -> Any:
+        nonlocal left
+        left -= 1
+        return TransportError("UNAVAILABLE") if left >= 0 else fine(request)
+
+    return script
+
+
+def told(tell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    sim.run(tell())
+
+
+def test_what_waits_goes_out_once_and_in_order() -> None:
+    async def tell() -> None:
+        bench = Bench(fine)
+        for request in (metadata(), roles(partition("t", 0, 1)), stop(("u", 0, b"a")), roles(partition("t", 0, 2))):
+            bench.channel.send(request)
+        bench.start()
+        await SimClock().sleep(1.0)
+        assert bench.wire.got == [stop(("u", 0, b"a")), roles(partition("t", 0, 2)), metadata()]
+
+    told(tell)
+
+
+def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
+    async def tell() -> None:
+        bench = Bench(failing_first(3))
+        delivered: list[str] = []
+        bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("roles"))
+        bench.channel.send(metadata())
+        bench.start()
+        await SimClock().sleep(0.1)
+        assert delivered == []
+        await SimClock().sleep(1.0)
+        assert bench.wire.got == [roles(partition("t", 0))] * 4 + [metadata()]
+        assert delivered == ["roles"]
+
+    told(tell)
+
+
+def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
+    async def tell() -> None:
+        bench = Bench(failing_first(1))
+        bench.channel.send(roles(partition("t", 0, 1), partition("t", 1, 1)))
+        bench.start()
+        await SimClock().sleep(0.005)
+        bench.channel.send(roles(partition("t", 0, 2)))
+        await SimClock().sleep(1.0)
+        assert bench.wire.got[1:] == [roles(partition("t", 0, 2), partition("t", 1, 1))]
+
+    told(tell)
+
+
+def test_an_error_for_the_whole_request_is_reported_and_repeated() -> None:
+    async def tell() -> None:
+        codes = [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+        bench = Bench(lambda _: m.LeaderAndIsrResponse(error_code=codes.pop(0)))
+        bench.channel.send(roles(partition("t", 0)))
+        bench.start()
+        await SimClock().sleep(1.0)
+        assert [each.code for each in bench.answers] == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+
+    told(tell)
+
+
+def test_l37_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
+    async def tell() -> None:
+        results = tuple(
+            m.PartitionResult(topic="t", partition=index, error_code=code)
+            for index, code in enumerate((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH))
+        )
+        bench = Bench(lambda _: m.LeaderAndIsrResponse(partitions=results))
+        bench.channel.send(roles(partition("t", 0)))
+        bench.start()
+        await SimClock().sleep(1.0)
+        assert bench.answers == [BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (TopicPartition("t", 1),))]
+
+    told(tell)
+
+
+def test_without_the_lease_nothing_goes_out() -> None:
+    async def tell() -> None:
+        bench = Bench(fine)
+        bench.lease.clear()
+        bench.channel.send(roles(partition("t", 0)))
+        bench.start()
+        await SimClock().sleep(5.0)
+        assert bench.wire.got == []
+        bench.lease.set()
+        await SimClock().sleep(1.0)
+        assert len(bench.wire.got) == 1
+
+    told(tell)

@@ -1,0 +1,303 @@
+"""Deaths, bounces, suspicions and take-overs as the whole machine handles them, effect by effect."""
+
+import pytest
+
+from tidelog.controller.effects import Connect, Disconnect, Outcome, Resign, StateWrite
+from tidelog.controller.events import (
+    BrokerAnswered,
+    BrokersChanged,
+    StreamBroken,
+    StreamOpened,
+    Suspected,
+    Tick,
+    WritesDone,
+)
+from tidelog.errors import ErrorCode
+from tidelog.ids import BrokerId, TopicPartition
+from tidelog.wire import znodes
+from unit.controller.harness import (
+    Harness,
+    broker,
+    full_roles,
+    isr,
+    links,
+    metadata,
+    roles,
+    state,
+    stored_topic,
+    want,
+    writes,
+)
+
+B1, B2, B3 = broker(1, 11), broker(2, 12), broker(3, 13)
+ALL = isr(b1=11, b2=12, b3=13)
+
+
+@pytest.fixture
+def c() -> Harness:
+    """Broker 1 leads t-0 with everybody in sync; controller epoch 2."""
+    harness = Harness()
+    harness.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, ALL, 7)]), brokers=(B1, B2, B3))
+    return harness
+
+
+def test_b5_03_a_new_controller_sends_every_decision_again() -> None:
+    c = Harness()
+    effects = c.elected(
+        stored_topic("t", [(1, 2, 3), (2, 3, 1)], [state(1, 4, ALL, 7), state(2, 0, ALL, 0)]),
+        stored_topic("u", [(3,)], [state(3, 0, isr(b3=13), 0)]),
+        brokers=(B1, B2, B3),
+    )
+    t0, t1 = ("t-0", 1, 4, {1: 11, 2: 12, 3: 13}), ("t-1", 2, 0, {1: 11, 2: 12, 3: 13})
+    u0 = ("u-0", 3, 0, {3: 13})
+    assert links(effects) == [Connect(B1), Connect(B2), Connect(B3)]
+    assert roles(effects) == {1: [t0, t1], 2: [t0, t1], 3: [t0, t1, u0]}
+    assert full_roles(effects) == [1, 2, 3]
+    assert metadata(effects) == {1: [t0, t1, u0], 2: [t0, t1, u0], 3: [t0, t1, u0]}
+    assert writes(effects) == []
+
+
+def test_l22_a_leader_that_died_with_the_old_controller_is_replaced_at_take_over() -> None:
+    c = Harness()
+    effects = c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, ALL, 7)]), brokers=(B2, B3))
+    tp = TopicPartition("t", 0)
+    assert writes(effects) == [StateWrite(tp, state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=2))]
+    # What was in force is sent at once; the new decision follows its write.
+    assert roles(effects) == {each: [("t-0", 1, 4, {1: 11, 2: 12, 3: 13})] for each in (2, 3)}
+    effects = c.write()
+    assert roles(effects) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (2, 3)}
+    assert full_roles(effects) == []
+
+
+def test_l20_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness) -> None:
+    effects = c.died(1)
+    assert links(effects) == [Disconnect(BrokerId(1), 11)]
+    assert roles(effects) == {}
+    assert metadata(effects) == {2: [], 3: []}  # the list of live brokers, nothing else
+    effects = c.write()
+    new = ("t-0", 2, 5, {2: 12, 3: 13})
+    assert roles(effects) == {2: [new], 3: [new]}
+    assert metadata(effects) == {2: [new], 3: [new]}
+    assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
+
+
+def test_n09_a_second_death_waits_for_the_first_write(c: Harness) -> None:
+    assert len(writes(c.died(1))) == 1
+    assert writes(c.died(2)) == []
+    effects = c.write()
+    assert writes(effects) == [
+        StateWrite(TopicPartition("t", 0), state(3, 6, isr(b3=13), 9, controller_epoch=2)),
+    ]
+    c.run()
+    assert c.partition() == (3, 6, {3: 13}, 9)
+
+
+def test_hole_50_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
+    c.died(1, 2, 3)
+    c.run()
+    assert c.partition() == (-1, 5, {1: 11, 2: 12, 3: 13}, 8)
+    assert c.machine.state.health == (1, 1, 1, 1)
+
+
+def test_l19_a_member_that_returns_intact_leads_again(c: Harness) -> None:
+    c.died(1, 2, 3)
+    c.run()
+    effects = c.came(broker(2, 22, intact_since=12))
+    # It does not hear of the partition before it is settled who leads: nothing names its former life as leader.
+    assert roles(effects) == {2: [("t-0", -1, 5, {1: 11, 2: 12, 3: 13})]}
+    assert full_roles(effects) == [2]
+    effects = c.write()
+    assert roles(effects) == {2: [("t-0", 2, 6, {2: 22})]}
+
+
+def test_mut_13_a_member_that_lost_something_stays_offline(c: Harness) -> None:
+    c.died(2, 3)
+    c.run()
+    c.died(1)
+    c.run()
+    c.came(broker(1, 21))  # power loss: intact only since this life
+    c.run()
+    assert c.partition() == (-1, 5, {1: 11}, 9)
+    c.came(B2, B3)
+    c.run()
+    assert c.partition() == (-1, 5, {1: 11}, 9)  # neither was in the ISR (HOLE-25)
+
+
+def test_hole_07_a_bounced_leader_hears_of_its_partition_only_after_the_next_election(c: Harness) -> None:
+    effects = c.came(broker(1, 21, intact_since=11))
+    assert links(effects) == [Disconnect(BrokerId(1), 11), Connect(broker(1, 21, intact_since=11))]
+    # To be told that it leads epoch 4 would let it append where its former life has appended.
+    assert 1 not in roles(effects)
+    assert metadata(effects)[1] == [("t-0", 1, 4, {1: 11, 2: 12, 3: 13})]
+    effects = c.write()
+    assert full_roles(effects) == [1]
+    assert roles(effects) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
+
+
+def test_hole_07_a_bounced_follower_leaves_the_isr_and_gets_everything(c: Harness) -> None:
+    effects = c.came(broker(3, 23, intact_since=13))
+    assert full_roles(effects) == [3]
+    effects = c.write()
+    assert c.partition() == (1, 4, {1: 11, 2: 12}, 8)
+    assert roles(effects) == {each: [("t-0", 1, 4, {1: 11, 2: 12})] for each in (1, 2, 3)}
+
+
+def test_hole_08_nothing_partial_goes_before_the_full_one(c: Harness) -> None:
+    # Broker 1 bounces; while its election is written, another partition of its changes.
+    c = Harness()
+    topic = stored_topic("t", [(1, 2), (2, 1)], [state(1, 0, isr(b1=11, b2=12), 0), state(2, 0, isr(b2=12), 0)])
+    c.elected(topic, brokers=(B1, B2))
+    c.came(broker(1, 21, intact_since=1))
+    c.proposed(2, want(2, 0, isr(b2=12, b1=21), 0, index=1))
+    bounce, expand = c.in_flight
+    effects = c.step(WritesDone(((expand, c.store.apply(expand)),)))
+    assert set(roles(effects)) == {2}
+    effects = c.step(WritesDone(((bounce, c.store.apply(bounce)),)))
+    assert full_roles(effects) == [1]
+    assert roles(effects)[1] == [("t-0", 2, 1, {2: 12}), ("t-1", 2, 0, {2: 12, 1: 21})]
+
+
+def test_mut_24_the_same_ids_with_another_epoch_are_a_bounce(c: Harness) -> None:
+    assert c.brokers_are(B1, B2, B3) == []
+    assert len(writes(c.brokers_are(B1, broker(2, 99), B3))) == 1
+
+
+def test_a_suspect_is_removed_and_replaced_by_one_write(c: Harness) -> None:
+    effects = c.suspected(1)
+    assert writes(effects) == [
+        StateWrite(TopicPartition("t", 0), state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=2)),
+    ]
+    assert links(effects) == []  # it is still registered and is told, if it lives
+    assert roles(c.write()) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
+
+
+def test_there_is_one_suspect_at_a_time(c: Harness) -> None:
+    c.suspected(1)
+    c.write()
+    assert c.suspected(2) == []
+    c.died(1)  # its session has ended: the place is free
+    assert len(writes(c.suspected(2))) == 1
+
+
+def test_a_suspicion_of_a_former_life_is_ignored(c: Harness) -> None:
+    assert c.step(Suspected(BrokerId(1), 10)) == []
+    c.came(broker(1, 21, intact_since=11))
+    c.write()
+    assert c.step(Suspected(BrokerId(1), 11)) == []
+
+
+def test_a_suspect_that_comes_back_in_another_life_is_no_suspect(c: Harness) -> None:
+    c.suspected(1)
+    c.write()
+    c.came(broker(1, 21, intact_since=11))
+    c.run()
+    token, _ = c.proposed(2, want(2, 5, isr(b2=12, b3=13, b1=21), 8))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_a_suspect_stays_ineligible_until_its_stream_has_held(c: Harness) -> None:
+    c.suspected(1)
+    c.write()
+    c.step(StreamOpened(BrokerId(1), 11, now=100.0))
+    c.step(StreamBroken(BrokerId(1), 11))
+    c.step(Tick(now=111.0))
+    assert c.machine.suspects == {1}
+    c.step(StreamOpened(BrokerId(1), 11, now=105.0))
+    c.step(Tick(now=114.9))
+    token, _ = c.proposed(2, want(2, 5, ALL, 8))
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
+    c.step(Tick(now=115.0))
+    assert c.machine.suspects == frozenset()
+    token, _ = c.proposed(2, want(2, 5, ALL, 8))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_without_a_stream_a_suspicion_does_not_end(c: Harness) -> None:
+    c.suspected(1)
+    c.step(Tick(now=1e9))
+    assert c.machine.suspects == {1}
+
+
+def test_hole_11_a_raised_controller_epoch_ends_the_term(c: Harness) -> None:
+    c.died(1)
+    c.store.fenced = True
+    assert c.write() == [Resign("another controller has raised /controller_epoch")]
+    assert c.step(BrokersChanged((B2,))) == []
+
+
+def test_i12_a_broker_that_knows_a_newer_controller_ends_the_term(c: Harness) -> None:
+    assert c.step(BrokerAnswered(BrokerId(2), 12, ErrorCode.STALE_BROKER_EPOCH)) == []
+    assert c.step(BrokerAnswered(BrokerId(2), 12, ErrorCode.STALE_CONTROLLER_EPOCH)) == [
+        Resign("broker 2 has heard of a newer controller")
+    ]
+
+
+def test_hole_13_an_unknown_outcome_that_was_applied_is_adopted(c: Harness) -> None:
+    c.died(1)
+    assert roles(c.write(unknown=True)) == {}
+    effects = c.examine()
+    assert roles(effects) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (2, 3)}
+    assert writes(effects) == []
+
+
+def test_hole_13_an_unknown_outcome_that_was_not_applied_is_written_again(c: Harness) -> None:
+    c.died(1)
+    c.write(lost=True)
+    effects = c.examine()
+    assert roles(effects) == {}
+    assert len(writes(effects)) == 1
+    c.run()
+    assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
+
+
+def test_hole_13_a_conflict_adopts_what_is_stored_and_decides_again(c: Harness) -> None:
+    c.died(1)
+    other = znodes.StoredState(BrokerId(3), 9, isr(b2=12, b3=13), 1)
+    c.store.znodes[znodes.state_path("t", 0)] = znodes.encode_state(other), 20
+    c.write()
+    effects = c.examine()
+    assert roles(effects) == {each: [("t-0", 3, 9, {2: 12, 3: 13})] for each in (2, 3)}
+    assert c.partition() == (3, 9, {2: 12, 3: 13}, 20)
+
+
+def test_a_state_that_has_disappeared_ends_the_term(c: Harness) -> None:
+    c.died(1)
+    del c.store.znodes[znodes.state_path("t", 0)]
+    c.write()
+    assert c.examine() == [Resign("the state znode of t-0 has disappeared")]
+
+
+def test_a_damaged_state_ends_the_term_and_names_its_path(c: Harness) -> None:
+    c.died(1)
+    c.store.znodes[znodes.state_path("t", 0)] = b"junk", 20
+    c.write()
+    (resign,) = c.examine()
+    assert isinstance(resign, Resign) and "/brokers/topics/t/partitions/0/state" in resign.reason
+
+
+def test_a_refused_state_ends_the_term(c: Harness) -> None:
+    c.died(1)
+    effects = c.step(WritesDone(tuple((group, Outcome.REFUSED) for group in c.in_flight)))
+    assert effects == [Resign("the store refuses the state of t-0")]
+
+
+def test_l37_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_life(c: Harness) -> None:
+    tp = TopicPartition("t", 0)
+    effects = c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(tp,)))
+    assert writes(effects) == [StateWrite(tp, state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=2))]
+    c.run()
+    assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(tp,))) == []
+    token, _ = c.proposed(2, want(2, 5, ALL, 8))
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
+    c.came(broker(1, 21))
+    token, _ = c.proposed(2, want(2, 5, isr(b1=21, b2=12, b3=13), 8))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_an_answer_of_a_former_life_says_nothing_about_this_one(c: Harness) -> None:
+    c.came(broker(3, 23))
+    c.run()
+    assert c.step(BrokerAnswered(BrokerId(3), 13, ErrorCode.NONE, failed=(TopicPartition("t", 0),))) == []

@@ -1,0 +1,188 @@
+"""AlterIsr (KIP-497, C3, F05.8): the checks in their order, answers after the write, one write a partition."""
+
+import pytest
+
+from tidelog.controller.effects import StateWrite
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.controller.harness import Harness, broker, isr, metadata, roles, state, stored_topic, want, writes
+
+B1, B2, B3, B4 = broker(1, 11), broker(2, 12), broker(3, 13), broker(4, 14)
+ALL = isr(b1=11, b2=12, b3=13)
+TWO = isr(b1=11, b2=12)
+
+
+@pytest.fixture
+def c() -> Harness:
+    """Broker 1 leads t-0 and t-1 at leader epoch 4 with ISR {1, 2} at version 7."""
+    harness = Harness()
+    states = [state(1, 4, TWO, 7), state(1, 4, TWO, 7)]
+    harness.elected(stored_topic("t", [(1, 2, 3), (1, 2, 3)], states), brokers=(B1, B2, B3, B4))
+    return harness
+
+
+def test_conflict_12_the_answer_comes_after_the_write_and_leader_and_isr_follows(c: Harness) -> None:
+    token, effects = c.proposed(1, want(1, 4, ALL, 7))
+    assert writes(effects) == [StateWrite(TopicPartition("t", 0), state(1, 4, ALL, 8, controller_epoch=2))]
+    assert token not in c.replies and roles(effects) == {}
+    effects = c.write()
+    in_force = m.LeaderAndIsr(leader=1, leader_epoch=4, isr=ALL, current_zk_version=8)
+    result = m.AlterIsrPartitionResult(partition_id=0, leader_and_isr=in_force)
+    assert c.replies[token] == m.AlterIsrResponse(topics=(m.AlterIsrTopicResult(topic="t", partitions=(result,)),))
+    new = ("t-0", 1, 4, {1: 11, 2: 12, 3: 13})
+    assert roles(effects) == {1: [new], 2: [new], 3: [new]}
+    assert metadata(effects) == {1: [new], 2: [new], 3: [new], 4: [new]}
+
+
+def test_c4_05_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
+    token, effects = c.proposed(1, want(1, 4, ALL, 7), want(1, 4, isr(b1=11), 7, index=1))
+    assert len(writes(effects)) == 2
+    c.write()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        # HOLE-18: whoever is ahead of this controller must not be told that he is behind.
+        (want(1, 5, ALL, 7), ErrorCode.NOT_CONTROLLER),
+        (want(1, 4, ALL, 8), ErrorCode.NOT_CONTROLLER),
+        (want(1, 4, TWO, 8), ErrorCode.NOT_CONTROLLER),
+        (want(1, 3, ALL, 7), ErrorCode.FENCED_LEADER_EPOCH),
+        (want(1, 3, TWO, 7), ErrorCode.FENCED_LEADER_EPOCH),
+        # HOLE-17: the same set is success, also with an old version and in another order.
+        (want(1, 4, TWO, 7), ErrorCode.NONE),
+        (want(1, 4, isr(b2=12, b1=11), 3), ErrorCode.NONE),
+        (want(1, 4, ALL, 6), ErrorCode.INVALID_UPDATE_VERSION),
+        (want(1, 4, (), 6), ErrorCode.INVALID_UPDATE_VERSION),
+        # HOLE-22 and the checks of the request's own sense.
+        (want(1, 4, (), 7), ErrorCode.INVALID_REQUEST),
+        (want(1, 4, isr(b2=12, b3=13), 7), ErrorCode.INVALID_REQUEST),
+        (want(1, 4, isr(b1=11, b4=14), 7), ErrorCode.INVALID_REQUEST),
+        (want(1, 4, (*TWO, *isr(b2=99)), 7), ErrorCode.INVALID_REQUEST),
+        (want(2, 4, ALL, 7), ErrorCode.INVALID_REQUEST),
+        # HOLE-21: the same broker in another life is not the one that was seen fetching.
+        (want(1, 4, isr(b1=11, b2=12, b3=12), 7), ErrorCode.INELIGIBLE_REPLICA),
+        (want(1, 4, isr(b1=11, b2=12, b3=14), 7), ErrorCode.INELIGIBLE_REPLICA),
+        (want(1, 4, isr(b1=10, b2=12), 7), ErrorCode.INELIGIBLE_REPLICA),
+        (want(1, 4, ALL, 7, index=9), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (want(1, 4, ALL, 7, index=-1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (want(1, 4, ALL, 7, topic="nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_f05_8_checks_in_order(c: Harness, wanted: tuple[str, int, m.LeaderAndIsr], code: ErrorCode) -> None:
+    token, effects = c.proposed(1, wanted)
+    assert writes(effects) == []
+    assert [each[2] for each in c.isr_answers(token)] == [code]
+
+
+def test_hole_21_a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way(c: Harness) -> None:
+    c.came(broker(3, 23))
+    token, _ = c.proposed(1, want(1, 4, ALL, 7))
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
+    token, _ = c.proposed(1, want(1, 4, isr(b1=11, b2=12, b3=23), 7))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_l31_a_dead_member_is_refused(c: Harness) -> None:
+    c.died(3)
+    token, _ = c.proposed(1, want(1, 4, ALL, 7))
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
+
+
+def test_an_asker_that_does_not_lead_is_refused(c: Harness) -> None:
+    token, _ = c.proposed(2, want(1, 4, ALL, 7))
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_REQUEST)]
+
+
+@pytest.mark.parametrize("asker_epoch", [10, 12])
+def test_c3_04_another_life_of_the_asker_is_refused_at_the_top(c: Harness, asker_epoch: int) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), broker_epoch=asker_epoch)
+    assert c.replies[token] == m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+
+
+def test_an_unregistered_asker_is_refused_at_the_top(c: Harness) -> None:
+    token, _ = c.proposed(9, want(9, 4, ALL, 7), broker_epoch=11)
+    assert c.replies[token] == m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+
+
+def test_hole_10_a_topic_of_the_same_name_is_another_one(c: Harness) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), topic_id=b"somebody-else")
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.UNKNOWN_TOPIC_ID)]
+    token, _ = c.proposed(1, want(1, 4, TWO, 7), topic_id=b"id-of-t")
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_an_empty_request_is_answered(c: Harness) -> None:
+    token, _ = c.proposed(1)
+    assert c.replies[token] == m.AlterIsrResponse()
+
+
+def test_l29_a_proposal_that_meets_a_write_in_flight_is_judged_after_it(c: Harness) -> None:
+    c.died(2)  # the controller shrinks to {1}, version 8
+    token, effects = c.proposed(1, want(1, 4, isr(b1=11, b3=13), 7))
+    assert token not in c.replies and writes(effects) == []
+    c.write()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
+
+
+def test_l29_an_election_in_flight_fences_the_old_leaders_proposal(c: Harness) -> None:
+    c.suspected(1)
+    token, _ = c.proposed(1, want(1, 4, isr(b1=11), 7))
+    c.write()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.FENCED_LEADER_EPOCH)]
+
+
+def test_a_death_that_meets_an_expansion_in_flight_is_dealt_with_after_it(c: Harness) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7))
+    assert [write.tp.partition for write in writes(c.died(2)) if isinstance(write, StateWrite)] == [1]
+    c.run()
+    # The expansion is applied, and at once broker 2 leaves; LeaderAndIsr has told its leader both.
+    assert c.partition() == (1, 4, {1: 11, 3: 13}, 9)
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
+
+
+def test_hole_17_a_repeated_request_is_success_once_the_first_is_written(c: Harness) -> None:
+    first, _ = c.proposed(1, want(1, 4, ALL, 7))
+    second, effects = c.proposed(1, want(1, 4, ALL, 7))
+    assert writes(effects) == []
+    assert c.isr_answers(first) == [("t", 0, ErrorCode.REQUEST_TIMED_OUT)]  # its leader has given up on it
+    c.write()
+    assert c.isr_answers(second) == [("t", 0, ErrorCode.NONE)]
+    third, _ = c.proposed(1, want(1, 4, ALL, 7))
+    assert c.isr_answers(third) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_one_partition_twice_in_a_request_gets_two_answers(c: Harness) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), want(1, 4, ALL, 7))
+    c.write()
+    assert [each[2] for each in c.isr_answers(token)] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+
+
+def test_hole_13_an_expansion_of_unknown_outcome_is_answered_by_what_is_stored(c: Harness) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7))
+    c.write(unknown=True)
+    assert token not in c.replies
+    c.examine()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_hole_13_an_expansion_that_was_lost_is_written_again(c: Harness) -> None:
+    token, _ = c.proposed(1, want(1, 4, ALL, 7))
+    c.write(lost=True)
+    assert len(writes(c.examine())) == 1
+    c.write()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+    assert c.partition() == (1, 4, {1: 11, 2: 12, 3: 13}, 8)
+
+
+def test_a_suspected_leader_may_gain_the_follower_that_could_replace_it(c: Harness) -> None:
+    c.proposed(1, want(1, 4, isr(b1=11), 7))
+    c.run()
+    c.suspected(1)
+    token, _ = c.proposed(1, want(1, 4, TWO, 8))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.FENCED_LEADER_EPOCH)]
+    assert c.partition() == (2, 5, {2: 12}, 10)  # and at once the follower leads

@@ -1,0 +1,105 @@
+"""Placement of replicas (HL2.06 to HL2.08, F09.1) and what is refused."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.controller.placement import PARTITIONS_MAX, plan, spread
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import BrokerId
+from tidelog.wire import messages as m
+
+
+def ids(count: int) -> list[BrokerId]:
+    return [BrokerId(each) for each in range(count)]
+
+
+def test_hl2_06_partition_i_goes_to_broker_i_mod_n() -> None:
+    assert [row[0] for row in spread(ids(5), 15, 3)] == [i % 5 for i in range(15)]
+
+
+def test_hl2_08_a_dead_brokers_load_goes_to_all_others() -> None:
+    # CONFLICT-23: the rule decides, so broker 0 leads p0, p5, p10, and three other brokers take over.
+    rows = spread(ids(5), 20, 2)
+    assert sorted(row[1] for row in rows if row[0] == 0) == [1, 2, 3, 4]
+
+
+def test_f09_1_literal_rows() -> None:
+    assert spread(ids(3), 6, 3) == ((0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0))
+    assert spread(ids(1), 2, 1) == ((0,), (0,))
+    assert spread([BrokerId(7), BrokerId(3)], 2, 2, start=1) == ((7, 3), (3, 7))
+
+
+@given(
+    n=st.integers(1, 9),
+    partitions=st.integers(1, 60),
+    start=st.integers(0, 50),
+    shift=st.integers(0, 50),
+    data=st.data(),
+)
+def test_f09_1_no_two_replicas_on_one_broker_and_even_loads(
+    n: int, partitions: int, start: int, shift: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, n))
+    rows = spread(ids(n), partitions, factor, start, shift)
+    assert len(rows) == partitions
+    assert all(len(row) == len(set(row)) == factor for row in rows)
+    leaders = Counter(row[0] for row in rows)
+    loads = Counter(broker for row in rows for broker in row)
+    assert max(leaders.values()) - min(leaders[each] for each in ids(n)) <= 1
+    # A full round gives every broker the same; only the last, partial one can make a difference.
+    assert max(loads.values()) - min(loads[each] for each in ids(n)) <= min(factor, partitions % n)
+
+
+def new(partitions: int = -1, factor: int = -1, *rows: tuple[int, ...], first: int = 0) -> m.NewTopic:
+    assignments = tuple(m.PartitionAssignment(partition=first + i, replicas=row) for i, row in enumerate(rows))
+    return m.NewTopic(name="t", num_partitions=partitions, replication_factor=factor, assignments=assignments)
+
+
+def planned(topic: m.NewTopic, start: int = 0) -> tuple[tuple[int, ...], ...]:
+    return plan(topic, ids(3), default_partitions=2, default_factor=3, start=start)
+
+
+def test_defaults_fill_what_is_not_given() -> None:
+    assert planned(new()) == ((0, 1, 2), (1, 2, 0))
+    assert planned(new(1, 2)) == ((0, 1),)
+
+
+def test_the_draw_turns_the_ring_and_the_shift() -> None:
+    assert planned(new(1), start=1) == ((1, 2, 0),)
+    assert planned(new(1), start=3) == ((0, 2, 1),)
+
+
+def test_explicit_assignments_are_taken_as_they_are() -> None:
+    assert planned(new(-1, -1, (2, 0), (1, 2))) == ((2, 0), (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "names"),
+    [
+        (new(0), ErrorCode.INVALID_PARTITIONS, "num_partitions 0"),
+        (new(-2), ErrorCode.INVALID_PARTITIONS, "num_partitions -2"),
+        (new(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, str(PARTITIONS_MAX)),
+        (new(1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "replication_factor 0"),
+        (new(1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "from 1 to 3"),
+        (new(2, -1, (0,), (1,)), ErrorCode.INVALID_REQUEST, "num_partitions"),
+        (new(-1, 1, (0,)), ErrorCode.INVALID_REQUEST, "replication_factor"),
+        (new(-1, -1, (0,), (1,), first=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "from 0 on"),
+        (new(-1, -1, (0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice"),
+        (new(-1, -1, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replica"),
+        (new(-1, -1, (0,), (0, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 replicas"),
+        (new(-1, -1, (0, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, r"\[9\]"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_field_and_limit(topic: m.NewTopic, code: ErrorCode, names: str) -> None:
+    with pytest.raises(TidelogError, match=names) as caught:
+        planned(topic)
+    assert caught.value.code is code
+
+
+def test_without_brokers_nothing_is_placed() -> None:
+    with pytest.raises(TidelogError, match="live brokers") as caught:
+        plan(new(1, 1), [], default_partitions=1, default_factor=1, start=0)
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

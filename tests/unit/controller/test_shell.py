@@ -1,0 +1,418 @@
+"""Whole controllers on the twins: elections, failures of brokers and of controllers, slow and stubborn brokers."""
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.ports.meta import Delete, SetData
+from tidelog.wire import messages as m
+from tidelog.wire import services, znodes
+from unit.controller.world import SESSION_S, World, story
+
+T0 = TopicPartition("t", 0)
+
+
+async def cluster(w: World, controllers: int = 1) -> None:
+    for number in range(1, controllers + 1):
+        await w.controller(number)
+    for number in (1, 2, 3):
+        await w.broker(number)
+    await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+
+
+def test_a_topic_is_created_led_and_known_to_everybody() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        assert await w.create("t", partitions=6) == [ErrorCode.NONE]
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        assert sorted(len(each.leads) for each in w.brokers.values()) == [2, 2, 2]
+        assert all(each.is_new for each in w.brokers[1].states.values())
+        assert await w.delete("t", "nope") == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        await w.until(lambda: not any(each.states or each.metadata for each in w.brokers.values()), "all is gone")
+        assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
+
+    story(tell)
+
+
+def test_kill_a_leader_is_replaced_long_before_its_session_ends() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=12)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        w.kill_broker(1)
+        took_s = await w.until(
+            lambda: not any(each.leader == 1 for b in (2, 3) for each in w.brokers[b].metadata.values()),
+            "nobody believes in the dead leader",
+        )
+        assert took_s < 0.3
+        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+        assert w.in_sync(1) == 0
+        step = "tidelog_controller_broker_failover_step_seconds_count"
+        assert [w.sample(1, step, step=name) for name in ("detect", "decide", "write", "notify")] == [1, 1, 1, 1]
+        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 4
+        # Then the session ends, and changes nothing any more.
+        await w.clock.sleep(SESSION_S * 2)
+        assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
+        assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
+
+    story(tell)
+
+
+@pytest.mark.parametrize("fault", ["pause", "cut"])
+def test_silence_makes_no_suspect_and_the_session_decides(fault: str) -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=3)
+        if fault == "pause":
+            w.network.pause("broker-1")
+            w.brokers[1].meta.pause()
+        else:
+            w.network.isolate("broker-1")
+            w.brokers[1].meta.cut()
+        await w.clock.sleep(SESSION_S / 2)
+        assert all(w.brokers[2].metadata[TopicPartition("t", p)].leader_epoch == 0 for p in range(3))
+        await w.until(lambda: all(each.leader != 1 for each in w.brokers[2].metadata.values()), "the session has ended")
+        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 0
+        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="broker_down") == 1
+
+    story(tell)
+
+
+def test_hole_07_a_broker_that_bounces_gets_everything_and_rejoins() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=3)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        old = w.brokers[1].epoch
+        w.kill_broker(1)
+        back = await w.broker(1, intact_since=old)
+        await w.until(lambda: back.full() and w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        assert back.leads == set() and len(back.states) == 3
+        leader = back.states[T0].leader
+        isr = {each.broker_id: each.broker_epoch for each in back.states[T0].isr}
+        answer = await w.alter_isr(leader, T0, {**isr, 1: old})
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.INELIGIBLE_REPLICA
+        answer = await w.alter_isr(leader, T0, {**isr, 1: back.epoch})
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        assert len(back.states[T0].isr) == 3
+
+    story(tell)
+
+
+def test_l21_a_standby_takes_over_and_sends_everything_again() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        await w.create("t", partitions=6)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        w.kill_controller(1)
+        w.kill_broker(1)
+        await w.until(lambda: w.controllers[2].active, "the standby acts")
+        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+        assert {each.controller_epoch for b in (2, 3) for each in [w.brokers[b].full()[-1]]} == {2}
+        assert all(each.leader in (2, 3) for each in w.brokers[2].metadata.values())
+        assert w.sample(2, "tidelog_controller_failovers_total") == 1
+
+    story(tell)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_none(seed: int) -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        w.in_background(w.create("t", partitions=40))
+        await w.clock.sleep(0.001 * (seed + 1))
+        w.kill_controller(1)
+        await w.until(lambda: w.controllers[2].active, "the standby acts")
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        paths = [path for path in w.zookeeper.dump() if path.startswith("/brokers/topics/t")]
+        assert len(paths) in (0, 2 + 40 * 2)
+        assert all(each.leader > 0 for each in w.brokers[1].metadata.values())
+        if paths:
+            assert await w.create("t", number=2) == [ErrorCode.TOPIC_ALREADY_EXISTS]
+            assert await w.delete("t", number=2) == [ErrorCode.NONE]
+        assert await w.create("t", number=2) == [ErrorCode.NONE]
+
+    story(tell, seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        await w.create("t", partitions=40)
+        w.in_background(w.delete("t"))
+        await w.clock.sleep(0.001 * (seed + 1))
+        w.kill_controller(1)
+        await w.until(lambda: w.controllers[2].active, "the standby acts")
+        await w.clock.sleep(1.0)
+        assert w.everybody_knows(alive={1, 2, 3})
+        left = [path for path in w.zookeeper.dump() if path.endswith("/t")]
+        assert left == [] or len(w.brokers[1].states) == 40
+        assert znodes.delete_topic_path("t") not in w.zookeeper.dump()
+
+    story(tell, seed)
+
+
+def test_i12_row_17_a_controller_that_wakes_after_its_session_does_nothing() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        await w.create("t", partitions=3)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        w.pause_controller(1)
+        await w.until(lambda: w.controllers[2].active, "the standby acts")
+        w.kill_broker(1)
+        await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
+        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+        before = w.states()
+        w.resume_controller(1)
+        assert not w.controllers[1].active  # at the very instant it wakes
+        assert await w.create("u", number=1) == [ErrorCode.NOT_CONTROLLER]
+        await w.clock.sleep(5.0)
+        assert not w.controllers[1].active
+        assert w.states() == before
+        assert {each.controller_epoch for each in (w.brokers[2], w.brokers[3])} == {2}
+        # And it can be elected again.
+        w.kill_controller(2)
+        await w.until(lambda: w.controllers[1].active, "it acts again")
+        assert await w.create("u", factor=2, number=1) == [ErrorCode.NONE]
+
+    story(tell)
+
+
+def test_a_store_that_is_away_stops_all_acts_and_none_is_lost() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=1)
+        w.zookeeper.stop()
+        await w.clock.sleep(SESSION_S)
+        assert not w.controllers[1].active
+        assert await w.create("u") == [ErrorCode.NOT_CONTROLLER]
+        w.zookeeper.start()
+        await w.until(lambda: w.controllers[1].active, "it acts again")
+        assert await w.create("u") == [ErrorCode.NONE]
+
+    story(tell)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_hole_13_a_lost_answer_of_the_store_is_looked_up(applied: bool) -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=1)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        leader = w.brokers[1].states[T0].leader
+        w.metas[1].lose_next_answer(applied=applied)
+        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+        assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.NONE]
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        assert len(w.brokers[leader].states[T0].isr) == 1
+
+    story(tell)
+
+
+def test_hole_33_a_slow_broker_delays_nobody_else_and_hears_the_newest() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.brokers[3].gate.clear()
+        for name in ("t", "u", "v"):
+            assert await w.create(name, partitions=2) == [ErrorCode.NONE]
+        await w.delete("u")
+        await w.until(lambda: w.everybody_knows(alive={1, 2}), "the others know")
+        w.brokers[3].gate.set()
+        await w.until(lambda: w.everybody_knows(alive={3}), "so does the slow one")
+        assert "u" not in {tp.topic for tp in w.brokers[3].states}
+
+    story(tell)
+
+
+def test_hole_37_a_request_is_repeated_until_the_broker_has_answered() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.brokers[2].refusing = ErrorCode.STALE_BROKER_EPOCH  # as one that does not know yet that it is registered
+        w.network.cut("controller-1", "broker-3")
+        await w.create("t", partitions=3)
+        await w.clock.sleep(10.0)  # longer than a request and a connection last
+        assert w.brokers[2].states == w.brokers[3].states == {}
+        w.brokers[2].refusing = ErrorCode.NONE
+        w.network.heal("controller-1", "broker-3")
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+
+    story(tell)
+
+
+def test_hole_11_a_broker_that_knows_a_newer_controller_makes_the_old_one_resign() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.brokers[2].controller_epoch = 7
+        await w.create("t", partitions=1, timeout_ms=1000)
+        await w.until(lambda: w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2", "another term")
+        await w.until(lambda: not w.controllers[1].active, "that one ends as well", 5.0)
+
+    story(tell)
+
+
+def test_a_damaged_znode_keeps_every_controller_from_acting_until_it_is_repaired() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=1)
+        w.kill_controller(1)
+        path = znodes.state_path("t", 0)
+        good = w.zookeeper.dump()[path].data
+        client = w.zookeeper.client()
+        await client.start()
+        await client.multi([SetData(path, b"junk")])
+        controller = await w.controller(2)
+        await w.clock.sleep(SESSION_S * 2)
+        assert not controller.active
+        await client.multi([SetData(path, good)])
+        await w.until(lambda: controller.active, "it acts")
+
+    story(tell)
+
+
+def test_requests_are_checked_where_they_enter() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        channel = w.channel(1)
+        many = tuple(m.NewTopic(name=f"t{i}", num_partitions=1, replication_factor=1) for i in range(1001))
+        answer = await channel.call(
+            services.ADMIN_SERVICE_CREATE_TOPICS, m.CreateTopicsRequest(topics=many, timeout_ms=0), 5.0
+        )
+        assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_REQUEST}
+        assert "1001 topics" in answer.topics[0].error_message
+        deleted = await channel.call(
+            services.ADMIN_SERVICE_DELETE_TOPICS, m.DeleteTopicsRequest(names=("t",), timeout_ms=-1), 5.0
+        )
+        assert [(each.error_code, each.error_message) for each in deleted.topics] == [
+            (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
+        ]
+        refused = await w.create("a/b", "x" * 250, "..")
+        assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
+        # A standby says what it is.
+        standby = w.channel(2)
+        isr = await standby.call(
+            services.CONTROLLER_SERVICE_ALTER_ISR, m.AlterIsrRequest(broker_id=1, broker_epoch=1), 5.0
+        )
+        topics = await standby.call(services.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), 5.0)
+        cluster_ = await standby.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
+        assert {isr.error_code, topics.error_code, cluster_.error_code} == {ErrorCode.NOT_CONTROLLER}
+        assert await w.create("t", number=2) == [ErrorCode.NOT_CONTROLLER]
+        # And the active one describes.
+        await w.create("t", partitions=2)
+        described = await channel.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
+        assert (described.controller_id, described.topics, described.partitions) == (1, 1, 2)
+        assert [each.broker.broker_id for each in described.brokers] == [1, 2, 3]
+        assert described.cluster_id == znodes.decode_cluster_id(w.zookeeper.dump()[znodes.CLUSTER_ID].data)
+
+    story(tell)
+
+
+def test_a_request_that_takes_too_long_is_answered_and_goes_on() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.zookeeper.stop()
+        assert await w.create("t", timeout_ms=500) == [ErrorCode.REQUEST_TIMED_OUT]
+        w.zookeeper.start()
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}) and w.brokers[1].states, "it was created after all")
+
+    story(tell)
+
+
+def test_create_1000_partitions_are_led_within_2_s() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        began_at = w.clock.now()
+        assert await w.create("t", partitions=1000) == [ErrorCode.NONE]
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        assert w.clock.now() - began_at < 2.0
+
+    story(tell)
+
+
+def test_a_controller_that_stops_in_order_gives_way_at_once() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        began_at = w.clock.now()
+        await w.controllers[1].stop()
+        await w.until(lambda: w.controllers[2].active, "the standby acts")
+        assert w.clock.now() - began_at < 1.0
+
+    story(tell)
+
+
+def test_without_its_lease_a_controller_tells_nobody_anything() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.brokers[3].refusing = ErrorCode.STALE_BROKER_EPOCH
+        await w.create("t", partitions=3)
+        w.zookeeper.stop()
+        await w.clock.sleep(SESSION_S)
+        said = [len(each.said) for each in w.brokers.values()]
+        w.brokers[3].refusing = ErrorCode.NONE
+        w.kill_broker(1)
+        await w.clock.sleep(SESSION_S)
+        assert [len(each.said) for each in w.brokers.values()] == said
+        w.zookeeper.start()
+        await w.until(lambda: w.everybody_knows(alive={2, 3}) and w.in_sync(1) == 0, "it goes on")
+
+    story(tell)
+
+
+def test_a_controller_whose_znode_is_taken_away_serves_a_new_term() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        client = w.zookeeper.client()
+        await client.start()
+        await client.multi([Delete(znodes.CONTROLLER)])
+        await w.until(lambda: not w.controllers[1].active, "the term is over", SESSION_S / 2)
+        await w.until(lambda: w.controllers[1].active, "it is elected again")
+        assert w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2"
+
+    story(tell)
+
+
+def test_an_expired_session_ends_the_term_at_once() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+
+        def beat() -> int:
+            return w.zookeeper.dump()[znodes.CONTROLLER].stat.version
+
+        last = beat()
+        await w.until(lambda: beat() > last, "a beat of the lease")
+        w.zookeeper.expire(w.metas[1].session_id)
+        took_s = await w.until(lambda: not w.controllers[1].active, "the term is over")
+        assert took_s < 0.5  # and not only at the next beat, 1.5 s later
+
+    story(tell)
+
+
+def test_a_process_that_listens_without_being_registered_stays_a_suspect() -> None:
+    async def tell(w: World) -> None:
+        await w.active(suspect_hold_ms=500)
+        for number in (1, 2, 3):
+            await w.broker(number)
+        await w.create("t", partitions=3)
+        w.kill_broker(1)
+        await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
+        await w.listen_unregistered(1)
+        await w.clock.sleep(3.0)
+        assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 1
+
+    story(tell)
+
+
+def test_a_link_ends_with_the_life_of_its_broker() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w)
+        w.kill_broker(1)
+        await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="alive") == 2, "its session has ended")
+        await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="suspected") == 0, "and its suspicion")
+        await w.clock.sleep(1.0)
+        lines: list[str] = []
+        w.network.trace = lines.append
+        await w.clock.sleep(5.0)
+        assert [line for line in lines if "broker-1" in line] == []
+
+    story(tell)

@@ -1,0 +1,332 @@
+"""The leader's half of the partition machine: high watermark, ISR, fencing (C4, HOLE-04 to 24, reliability 3.3, 3.5)."""
+
+import pytest
+
+from helpers.replica import LAG_MAX_S, ReplicaHarness, leader, life, members
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.replica import effects as fx
+from tidelog.replica import events as ev
+from tidelog.replica.isr import Committed, Member, PendingExpand, PendingShrink
+from tidelog.replica.partition import Role
+
+
+def expand(*ids: int, version: int = 50) -> fx.ProposeIsr:
+    return fx.ProposeIsr(5, version, members(*ids))
+
+
+def test_becoming_leader_records_the_epoch_before_anything_else_kafka_7415() -> None:
+    harness = ReplicaHarness(1, leo=10, hw=7)
+    effects = harness.told(1)
+    assert effects == [fx.StartEpoch(5, 10)]
+    assert harness.replica.role is Role.LEADER
+
+
+def test_hole_36_a_new_leader_keeps_its_own_high_watermark() -> None:
+    harness = ReplicaHarness(1, leo=10, hw=7)
+    harness.told(1)
+    assert harness.replica.high_watermark == 7
+    assert harness.fetched(2, 10) == []
+    assert harness.fetched(3, 10) == [fx.AdvanceHighWatermark(10)]
+
+
+def test_hl6_04_a_record_is_committed_when_every_member_has_it() -> None:
+    harness = leader()
+    assert harness.appended(12) == []
+    assert harness.fetched(2, 12) == []
+    assert harness.fetched(3, 12) == [fx.AdvanceHighWatermark(12)]
+
+
+def test_c4_03_a_pending_member_counts_at_once() -> None:
+    harness = leader(members(1, 2))
+    assert harness.fetched(3, 10, at=1.1) == [expand(1, 2, 3)]
+    harness.appended(12)
+    assert harness.fetched(2, 12, at=1.2) == []
+    assert harness.fetched(3, 12, at=1.3) == [fx.AdvanceHighWatermark(12)]
+
+
+def test_mut_06_hole_52_an_accepted_but_unanswered_expansion_still_counts() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.appended(12)
+    assert harness.fetched(2, 12) == []
+    # The answer was lost: the controller may have stored member 3, so member 2 alone commits nothing.
+    assert harness.answered(expand(1, 2, 3), ErrorCode.REQUEST_TIMED_OUT) == [expand(1, 2, 3)]
+    assert isinstance(harness.replica.isr, PendingExpand)
+    assert harness.replica.high_watermark == 10
+
+
+def test_mut_07_hole_16_a_shrink_counts_only_when_confirmed() -> None:
+    harness = leader()
+    harness.appended(12, at=1.0)
+    harness.fetched(2, 12, at=1.1)
+    proposal = fx.ProposeIsr(5, 50, members(1, 2))
+    assert harness.tick(1.0 + LAG_MAX_S + 0.1) == [proposal]
+    assert isinstance(harness.replica.isr, PendingShrink)
+    assert harness.replica.high_watermark == 10
+    assert harness.answered(proposal, at=12.0) == [fx.AdvanceHighWatermark(12)]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_mut_08_an_unknown_outcome_is_asked_again_and_never_rolled_back(code: ErrorCode) -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    assert harness.answered(expand(1, 2, 3), code) == [expand(1, 2, 3)]
+    assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_c3_05_to_08_these_answers_leave_it_pending_until_a_newer_state(code: ErrorCode) -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    assert harness.answered(expand(1, 2, 3), code) == []
+    assert isinstance(harness.replica.isr, PendingExpand)
+    harness.told(1, partition_epoch=51, isr=members(1, 2, 3))
+    assert harness.replica.isr == Committed(members(1, 2, 3))
+
+
+def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, at=2.0) == []
+    assert harness.replica.isr == Committed(members(1, 2))
+    assert harness.fetched(3, 10, at=2.1) == []
+    assert harness.fetched(3, 10, at=3.5) == [expand(1, 2, 3)]
+
+
+def test_hole_20_a_replica_that_is_not_live_here_is_not_proposed() -> None:
+    harness = leader(members(1, 2))
+    harness.step(ev.LiveBrokers({1: life(1), 2: life(2)}, 0.5))
+    assert harness.fetched(3, 10) == []
+    assert harness.step(ev.LiveBrokers({1: life(1), 2: life(2), 3: life(3)}, 1.0)) == [expand(1, 2, 3)]
+
+
+def test_hole_21_only_the_life_that_fetched_is_proposed() -> None:
+    harness = leader(members(1, 2))
+    # Broker 3 came back as life 2 while our metadata still name life 1: neither may be proposed yet.
+    assert harness.fetched(3, 10, epoch=2) == []
+    harness.live[3] = life(3, 2)
+    wanted = members(1, 2) | {Member(3, life(3, 2))}
+    assert harness.step(ev.LiveBrokers(dict(harness.live), 1.0)) == [fx.ProposeIsr(5, 50, wanted)]
+
+
+def test_hole_21_positions_of_another_life_commit_nothing() -> None:
+    harness = leader()
+    harness.appended(12)
+    harness.fetched(2, 12)
+    assert harness.fetched(3, 12, epoch=2) == []
+    assert harness.replica.high_watermark == 10
+
+
+def test_mut_12_an_older_life_is_refused() -> None:
+    harness = leader()
+    harness.fetched(3, 10, epoch=2)
+    assert harness.fetched(3, 10, epoch=1) == [fx.RefusePosition(3, ErrorCode.STALE_BROKER_EPOCH)]
+
+
+def test_mut_02_hole_05_joining_needs_the_start_of_this_epoch() -> None:
+    # HW 7 lags the truth: everything below 10 may be committed, so a follower at 8 lacks records.
+    harness = ReplicaHarness(1, leo=10, hw=7)
+    harness.told(1, isr=members(1, 2))
+    assert harness.fetched(3, 8) == []
+    assert harness.fetched(3, 10) == [expand(1, 2, 3)]
+
+
+def test_mut_04_hole_04_positions_of_another_epoch_are_refused() -> None:
+    harness = leader()
+    harness.appended(12)
+    assert harness.fetched(2, 12, leader_epoch=4) == [fx.RefusePosition(2, ErrorCode.FENCED_LEADER_EPOCH)]
+    assert harness.fetched(2, 12, leader_epoch=6) == [fx.RefusePosition(2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+    assert harness.replica.high_watermark == 10
+
+
+def test_mut_01_mut_03_a_new_epoch_forgets_all_progress() -> None:
+    harness = leader()
+    harness.appended(12)
+    harness.fetched(2, 12)
+    harness.told(1, leader_epoch=6, partition_epoch=51)
+    assert harness.fetched(3, 12, leader_epoch=6) == []
+    assert harness.replica.high_watermark == 10
+    assert harness.fetched(2, 12, leader_epoch=6) == [fx.AdvanceHighWatermark(12)]
+
+
+def test_f15_4_a_diverged_position_is_answered_and_not_counted() -> None:
+    harness = leader()
+    harness.appended(12)
+    harness.fetched(2, 12)
+    diverged = harness.fetched(3, 12, last_epoch=4, found=(3, 9))
+    assert diverged == [fx.SendDivergence(3, 12, 3, 9)]
+    assert harness.replica.high_watermark == 10
+
+
+def test_hole_03_an_epoch_that_ended_earlier_here_diverges_too() -> None:
+    harness = leader()
+    assert harness.fetched(3, 11, last_epoch=4, found=(4, 10)) == [fx.SendDivergence(3, 11, 4, 10)]
+
+
+def test_hole_24_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
+    harness = leader(members(1), min_isr=2)
+    assert harness.appended(12) == []
+    assert harness.replica.high_watermark == 10
+
+
+def test_hole_23_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
+    harness = leader(members(1), min_isr=2)
+    with pytest.raises(TidelogError) as refused:
+        harness.replica.check_produce(-1, -1)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "min.insync.replicas is 2" in refused.value.message
+    harness.replica.check_produce(-1, 1)
+
+
+def test_hole_23_min_isr_is_capped_at_the_replication_factor() -> None:
+    harness = ReplicaHarness(1)
+    harness.told(1, isr=members(1), replicas=(1,), min_isr=2)
+    harness.replica.check_produce(-1, -1)
+    assert harness.appended(12) == [fx.AdvanceHighWatermark(12)]
+
+
+def test_hole_23_a_confirmed_shrink_below_min_isr_fails_what_is_parked() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12, at=1.0)
+    proposal = fx.ProposeIsr(5, 50, members(1))
+    assert harness.tick(1.0 + LAG_MAX_S + 0.1) == [proposal]
+    assert harness.answered(proposal, at=12.0) == [fx.FailPending(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    assert harness.replica.high_watermark == 10
+
+
+def test_hole_31_an_idle_partition_never_shrinks() -> None:
+    harness = leader()
+    assert harness.tick(1_000_000.0) == []
+
+
+def test_hole_31_lag_starts_at_the_first_unacknowledged_append() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12, at=100.0)
+    assert harness.tick(100.0 + LAG_MAX_S - 0.1) == []
+    assert harness.tick(100.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
+
+
+def test_l13_a_follower_that_keeps_up_under_constant_load_stays() -> None:
+    harness = leader(members(1, 2))
+    for second in range(60):
+        harness.appended(10 + second * 5 + 5, at=float(second))
+        harness.fetched(2, 10 + second * 5, at=second + 0.5)  # always one append behind, never at the end
+        assert harness.tick(second + 0.9) == []
+
+
+def test_row_9_after_an_own_pause_lag_is_measured_anew() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12, at=1.0)
+    harness.step(ev.Resumed(61.0))
+    assert harness.tick(61.1) == []
+    assert harness.tick(61.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
+
+
+def test_i11_one_change_is_pending_at_a_time() -> None:
+    harness = leader(members(1))
+    assert harness.fetched(2, 10) == [expand(1, 2)]
+    assert harness.fetched(3, 10) == []
+    # The confirmed expansion lets the next one out.
+    assert harness.answered(expand(1, 2)) == [expand(1, 2, 3, version=51)]
+
+
+def test_c4_05_everything_that_came_into_sync_goes_into_one_proposal() -> None:
+    harness = leader(members(1))
+    proposal = harness.fetched(2, 10)[0]
+    assert proposal == expand(1, 2)
+    harness.fetched(3, 10)
+    harness.told(1, partition_epoch=51, isr=members(1))
+    assert harness.replica.isr == PendingExpand(Committed(members(1)), members(2, 3))
+
+
+def test_f05_6_the_high_watermark_waits_for_a_follower_about_to_join() -> None:
+    harness = leader(members(1, 2))
+    harness.step(ev.LiveBrokers({1: life(1), 2: life(2)}, 0.0))
+    harness.fetched(3, 10)  # caught up, but not known to be alive: cannot join yet
+    harness.appended(12, at=1.0)
+    assert harness.fetched(2, 12, at=1.1) == [fx.AdvanceHighWatermark(12)]  # not eligible, not waited for
+    harness.fetched(3, 12, at=1.2)
+    harness.step(ev.LiveBrokers(dict(harness.live), 1.3))
+    harness.appended(14, at=1.4)
+    assert harness.fetched(2, 14, at=1.5) == []
+    assert harness.fetched(3, 14, at=1.6) == [fx.AdvanceHighWatermark(14)]
+
+
+def test_kafka_13837_a_position_of_a_stranger_is_an_error() -> None:
+    harness = leader()
+    assert harness.fetched(9, 10) == [fx.RefusePosition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_hole_17_an_equal_version_in_a_success_ends_the_pending_state() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.answered(expand(1, 2, 3), partition_epoch=50)
+    assert harness.replica.isr == Committed(members(1, 2, 3))
+
+
+def test_hole_19_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.told(1, leader_epoch=6, partition_epoch=52, isr=members(1, 2))
+    assert harness.answered(expand(1, 2, 3), partition_epoch=51) == []
+    assert harness.replica.isr == Committed(members(1, 2))
+    assert harness.replica.partition_epoch == 52
+
+
+def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_adopted() -> None:
+    harness = leader(members(1, 2))
+    harness.told(1, partition_epoch=51, isr=members(1, 2, 3))
+    assert harness.replica.isr == Committed(members(1, 2, 3))
+    harness.told(1, partition_epoch=50, isr=members(1, 2))
+    assert harness.replica.isr == Committed(members(1, 2, 3))
+
+
+def test_l33_a_deposed_leader_fails_what_is_parked_and_answers_no_more() -> None:
+    harness = leader()
+    harness.appended(12)
+    assert harness.step(ev.Deposed(6)) == [fx.FailPending(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    with pytest.raises(TidelogError) as refused:
+        harness.replica.check_produce(-1, 1)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # The decision that follows still applies.
+    assert harness.told(2, leader_epoch=6) == [fx.StartFetching(2, 6)]
+
+
+def test_deposed_by_an_older_or_equal_epoch_means_nothing() -> None:
+    harness = leader()
+    assert harness.step(ev.Deposed(5)) == []
+    assert harness.replica.role is Role.LEADER
+
+
+@pytest.mark.parametrize(("claimed", "code"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_requests_of_another_epoch_are_fenced(claimed: int, code: ErrorCode) -> None:
+    harness = leader()
+    with pytest.raises(TidelogError) as refused:
+        harness.replica.check_epoch(claimed)
+    assert refused.value.code is code
+    assert str(claimed) in refused.value.message
+
+
+def test_l25_high_watermark_above_the_log_is_refused_at_the_door() -> None:
+    with pytest.raises(ValueError, match="high watermark 11"):
+        ReplicaHarness(1, leo=10, hw=11)
+
+
+def test_kafka_7415_an_empty_log_that_began_an_epoch_is_compared_too() -> None:
+    """Broker 3 led epoch 4 from offset 0 and wrote nothing; this log has records of epoch 3 there, which it never saw. Sent
+    as they are, it would refuse them as older than its own history, for ever."""
+    harness = leader()
+    assert harness.fetched(3, 0, last_epoch=4, found=(3, 7)) == [fx.SendDivergence(3, 0, 3, 7)]
+    assert harness.fetched(3, 0, last_epoch=-1, found=(-1, -1)) == []

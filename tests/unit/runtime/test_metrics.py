@@ -1,0 +1,226 @@
+"""Families by name, the cap, and that a scrape on another thread asks the event loop."""
+
+import asyncio
+import threading
+import urllib.request
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import NO_LEADER, Address, BrokerId, TopicPartition
+from tidelog.ports.meta import SessionState
+from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics, Phase, RequestMetrics, TopicMetrics, serve_metrics
+from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionCollector, PartitionSnapshot
+
+# ecosystem 2.5: what this code can feed so far. Groups, probe, chaos and reassignment come with their code.
+DOCUMENTED = {
+    "broker": """
+        tidelog_zk_session_state tidelog_zk_session_expirations tidelog_zk_request_duration_seconds
+        tidelog_broker_partitions tidelog_broker_leaders tidelog_broker_under_replicated_partitions
+        tidelog_broker_under_min_isr_partitions tidelog_broker_at_min_isr_partitions tidelog_broker_offline_replicas
+        tidelog_isr_shrinks tidelog_isr_expands tidelog_isr_update_failures
+        tidelog_partition_log_start_offset tidelog_partition_high_watermark tidelog_partition_log_end_offset
+        tidelog_partition_leader tidelog_partition_leader_epoch tidelog_partition_isr_size tidelog_partition_replicas
+        tidelog_partition_under_replicated
+        tidelog_replica_lag_records tidelog_replica_lag_seconds tidelog_replica_fetcher_max_lag_records
+        tidelog_replica_truncations tidelog_replica_truncated_records tidelog_replication_bytes
+        tidelog_requests tidelog_request_duration_seconds tidelog_purgatory_size tidelog_purgatory_expirations
+        tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
+        tidelog_log_size_bytes tidelog_log_segments tidelog_log_flush_duration_seconds
+        tidelog_log_recovery_duration_seconds tidelog_build_info process_cpu_seconds process_resident_memory_bytes
+    """,
+    "controller": """
+        tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers
+        tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
+        tidelog_controller_leader_elections tidelog_controller_unclean_leader_elections
+        tidelog_controller_leader_election_duration_seconds tidelog_controller_failovers
+        tidelog_controller_failover_duration_seconds tidelog_controller_event_queue_size
+        tidelog_controller_event_queue_wait_seconds tidelog_controller_event_processing_seconds
+        tidelog_zk_session_state tidelog_requests tidelog_build_info process_cpu_seconds
+    """,
+}
+
+
+def snapshot(partition: int = 0, *, broker: int = 1, leader: int = 1, isr: int = 3) -> PartitionSnapshot:
+    followers = (
+        (FollowerSnapshot(BrokerId(2), 4, 0.5), FollowerSnapshot(BrokerId(3), 0, 0.0)) if leader == broker else ()
+    )
+    return PartitionSnapshot(
+        TopicPartition("events", partition),
+        broker_id=BrokerId(broker),
+        leader=BrokerId(leader),
+        leader_epoch=7,
+        replicas=3,
+        isr_size=isr,
+        min_isr=2,
+        log_start_offset=5,
+        high_watermark=96,
+        log_end_offset=100,
+        size_bytes=4096,
+        segments=2,
+        behind_leader_records=0 if leader == broker else 11,
+        followers=followers,
+    )
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
+
+
+@pytest.mark.parametrize("process", sorted(DOCUMENTED))
+def test_every_documented_family_is_registered_under_its_name(process: str) -> None:
+    registry = CollectorRegistry()
+    if process == "broker":
+        BrokerMetrics(registry).watch_partitions(lambda: [snapshot()], 10)
+    else:
+        ControllerMetrics(registry)
+    names = {family.name for family in text_string_to_metric_families(generate_latest(registry).decode())}
+    assert set(DOCUMENTED[process].split()) - names == set()
+
+
+def test_the_totals_of_a_broker_follow_its_partitions() -> None:
+    registry = CollectorRegistry()
+    replicas = [
+        snapshot(0, isr=3),
+        snapshot(1, isr=2),
+        snapshot(2, isr=1),
+        snapshot(3, leader=2),
+        snapshot(4, leader=NO_LEADER),
+        snapshot(5)._replace(offline=True, followers=()),
+    ]
+    BrokerMetrics(registry).watch_partitions(lambda: replicas, 10)
+    expected = {
+        "partitions": 6,
+        "leaders": 3,
+        "under_replicated_partitions": 2,
+        "under_min_isr_partitions": 1,
+        "at_min_isr_partitions": 1,
+        "offline_replicas": 1,
+    }
+    assert {name: value(registry, f"tidelog_broker_{name}") for name in expected} == expected
+    assert value(registry, "tidelog_replica_fetcher_max_lag_records") == 11
+
+
+def test_leadership_is_told_by_the_leader_alone_and_offsets_by_every_replica() -> None:
+    registry = CollectorRegistry()
+    registry.register(PartitionCollector(lambda: [snapshot(0), snapshot(1, leader=2)], 10))
+    led, followed = {"topic": "events", "partition": "0"}, {"topic": "events", "partition": "1"}
+    assert value(registry, "tidelog_partition_leader", **led) == 1
+    assert value(registry, "tidelog_partition_leader", **followed) is None
+    assert value(registry, "tidelog_partition_high_watermark", **followed) == 96
+    assert value(registry, "tidelog_replica_lag_records", **led, follower="2") == 4
+    assert value(registry, "tidelog_replica_lag_seconds", **led, follower="2") == 0.5
+
+
+def test_series_by_partition_are_capped_and_what_is_left_out_is_counted() -> None:
+    registry = CollectorRegistry()
+    registry.register(PartitionCollector(lambda: [snapshot(p) for p in range(30)], 8))
+    series = next(m for m in registry.collect() if m.name == "tidelog_partition_high_watermark").samples
+    assert [s.labels["partition"] for s in series] == [str(p) for p in range(8)]
+    assert value(registry, "tidelog_metrics_partitions_left_out") == 22
+    assert value(registry, "tidelog_broker_partitions") == 30, "totals cover every partition"
+
+
+def test_a_scrape_takes_its_snapshot_on_the_event_loop() -> None:
+    threads: list[int] = []
+
+    def snapshots() -> Sequence[PartitionSnapshot]:
+        threads.append(threading.get_ident())
+        return [snapshot()]
+
+    async def scenario() -> str:
+        registry = CollectorRegistry()
+        registry.register(PartitionCollector(snapshots, 10, asyncio.get_running_loop()))
+        server = serve_metrics(Address("127.0.0.1", 0), registry)
+        try:
+            url = f"http://{server.address}/metrics"
+            return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
+        finally:
+            server.close()
+
+    text = asyncio.run(scenario())
+    assert 'tidelog_partition_log_end_offset{partition="0",topic="events"} 100.0' in text
+    assert threads == [threading.get_ident()], "the loop's thread, once a scrape"
+
+
+def test_an_address_in_use_is_an_os_error() -> None:
+    first = serve_metrics(Address("127.0.0.1", 0), CollectorRegistry())
+    try:
+        with pytest.raises(OSError):
+            serve_metrics(first.address, CollectorRegistry())
+    finally:
+        first.close()
+
+
+def test_requests_are_counted_by_code_and_timed_by_phase() -> None:
+    registry = CollectorRegistry()
+    requests = RequestMetrics(registry)
+    parked = [1, 2]
+    requests.watch_parked("produce", lambda: len(parked))
+    for _ in range(2):
+        requests.answered("Produce", ErrorCode.NONE, 0.003)
+    requests.answered("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.001)
+    requests.spent("Produce", Phase.REMOTE, 0.002)
+    requests.parked_expired("produce")
+    assert value(registry, "tidelog_requests_total", api="Produce", code="NONE") == 2
+    assert value(registry, "tidelog_requests_total", api="Produce", code="NOT_LEADER_OR_FOLLOWER") == 1
+    assert value(registry, "tidelog_request_duration_seconds_count", api="Produce", phase="total") == 3
+    assert value(registry, "tidelog_request_duration_seconds_sum", api="Produce", phase="remote") == 0.002
+    assert value(registry, "tidelog_purgatory_size", op="produce") == 2
+    assert value(registry, "tidelog_purgatory_expirations_total", op="produce") == 1
+
+
+def test_topics_beyond_the_cap_share_one_label_and_a_deleted_topic_leaves() -> None:
+    registry = CollectorRegistry()
+    topics = TopicMetrics(registry, topics_max=2)
+    for name in ("a", "b", "c", "d"):
+        topics.produced(name, records=10, size_bytes=100)
+    assert value(registry, "tidelog_records_in_total", topic="a") == 10
+    assert value(registry, "tidelog_bytes_in_total", topic="__other__") == 200
+    topics.deleted("a")
+    assert value(registry, "tidelog_records_in_total", topic="a") is None
+    topics.produced("e", records=1, size_bytes=1)
+    assert value(registry, "tidelog_records_in_total", topic="e") == 1
+
+
+def test_one_state_of_the_session_is_set_and_losses_are_counted() -> None:
+    registry = CollectorRegistry()
+    zk = BrokerMetrics(registry).zk
+    for state in (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED):
+        zk.session(state)
+    states = {s.value: value(registry, "tidelog_zk_session_state", state=s.value) for s in SessionState}
+    assert states == {"connected": 1, "suspended": 0, "lost": 0}
+    assert value(registry, "tidelog_zk_session_expirations_total") == 1
+
+
+def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
+    registry = CollectorRegistry()
+    controller = ControllerMetrics(registry)
+    controller.became_active(4, took_s=0.2)
+    controller.cluster(alive=3, suspected=0, topics=1, partitions=12, offline=2, not_preferred=1)
+    controller.elected("suspected", leaders=4, took_s=0.05, unclean=0)
+    assert value(registry, "tidelog_controller_brokers", state="alive") == 3
+    assert value(registry, "tidelog_controller_leader_elections_total", reason="suspected") == 4
+    controller.standing_by()
+    assert value(registry, "tidelog_controller_active") == 0
+    assert value(registry, "tidelog_controller_offline_partitions") == 0
+    assert value(registry, "tidelog_controller_failovers_total") == 1, "counters go on"
+
+
+def test_the_worst_loop_lag_since_the_last_scrape_is_shown_once() -> None:
+    registry = CollectorRegistry()
+    process = BrokerMetrics(registry).process
+    process.loop_was_late(0.3)
+    process.loop_was_late(0.1)
+    assert value(registry, "tidelog_event_loop_lag_seconds") == 0.3
+    assert value(registry, "tidelog_event_loop_lag_seconds") == 0
+
+
+@pytest.mark.parametrize("name", ["fetch:2", "fetch-17", "fetch"])
+def test_failed_tasks_are_counted_by_kind(name: str) -> None:
+    registry = CollectorRegistry()
+    BrokerMetrics(registry).process.task_failed(name)
+    assert value(registry, "tidelog_task_failures_total", task="fetch") == 1

@@ -1,0 +1,255 @@
+"""Both disks keep the same promises; what only the simulated one can show, power loss, follows below."""
+
+import errno
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.ports.disk import Disk, EntryKind
+from tidelog.runtime.os_disk import OsDisk, os_disk
+from tidelog.testing.disk import Crash, PowerCut, SimDisk
+
+
+@pytest.fixture(params=["os", "sim"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk, str]]:
+    if request.param == "os":
+        yield os_disk(), str(tmp_path)
+    else:
+        disk = SimDisk()
+        disk.make_dir("/data")
+        yield disk, "/data"
+
+
+def test_append_read_truncate(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    file.append([b"hello ", memoryview(b"wide world")[4:], b""])
+    assert file.pread(100, 0) == b"hello  world"
+    assert (file.size(), file.pread(3, 7), file.pread(5, 50)) == (12, b"wor", b"")
+    file.truncate(6)
+    file.append([b"again"])
+    assert file.pread(100, 0) == b"hello again"
+    file.sync()
+    file.close()
+    file.close()
+    with pytest.raises(OSError):
+        file.pread(1, 0)
+    assert disk.read(f"{root}/a") == b"hello again"
+
+
+def test_more_buffers_than_one_call_takes(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    parts = [bytes([i % 251]) * (i % 7) for i in range(5_000)]
+    file.append(parts)
+    assert file.pread(1 << 20, 0) == b"".join(parts)
+    file.close()
+
+
+def test_open_modes(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{root}/a")
+    disk.open(f"{root}/a", create=True).close()
+    with pytest.raises(FileExistsError):
+        disk.open(f"{root}/a", create=True)
+    reader = disk.open(f"{root}/a", read_only=True)
+    with pytest.raises(OSError) as caught:
+        reader.append([b"x"])
+    assert caught.value.errno == errno.EBADF
+    reader.close()
+    with pytest.raises(FileNotFoundError):
+        disk.read(f"{root}/nothing")
+
+
+def test_names(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    disk.make_dir(f"{root}/b")
+    with pytest.raises(FileExistsError):
+        disk.make_dir(f"{root}/b")
+    file = disk.open(f"{root}/b/x", create=True)
+    file.append([b"x"])
+    disk.open(f"{root}/a", create=True).close()
+    assert [(e.name, e.kind) for e in disk.list_dir(root)] == [("a", EntryKind.FILE), ("b", EntryKind.DIRECTORY)]
+    assert [disk.kind(f"{root}/{n}") for n in ("a", "b", "c", "a/b")] == [
+        EntryKind.FILE,
+        EntryKind.DIRECTORY,
+        None,
+        None,
+    ]
+    with pytest.raises(OSError) as caught:
+        disk.remove_dir(f"{root}/b")
+    assert caught.value.errno == errno.ENOTEMPTY
+    disk.rename(f"{root}/b", f"{root}/c")
+    disk.rename(f"{root}/c/x", f"{root}/c/y")
+    file.append([b"y"])  # an open file follows its name
+    assert disk.read(f"{root}/c/y") == b"xy"
+    disk.sync_dir(f"{root}/c")
+    disk.remove(f"{root}/c/y")
+    with pytest.raises(FileNotFoundError):
+        disk.remove(f"{root}/c/y")
+    disk.remove_dir(f"{root}/c")
+    assert [e.name for e in disk.list_dir(root)] == ["a"]
+    with pytest.raises(FileNotFoundError):
+        disk.list_dir(f"{root}/c")
+    with pytest.raises(OSError) as caught:
+        disk.make_dir(f"{root}/{'n' * 256}")
+    assert caught.value.errno == errno.ENAMETOOLONG
+    file.close()
+
+
+def test_rename_replaces(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    for name, data in (("a", b"old"), ("b", b"new")):
+        file = disk.open(f"{root}/{name}", create=True)
+        file.append([data])
+        file.close()
+    disk.rename(f"{root}/b", f"{root}/a")
+    assert disk.read(f"{root}/a") == b"new"
+    assert disk.kind(f"{root}/b") is None
+
+
+def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    lock = disk.lock(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        disk.lock(f"{root}/.lock")
+    lock.release()
+    lock.release()
+    disk.lock(f"{root}/.lock").release()
+
+
+def test_boot_and_space(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    assert disk.boot_id() and disk.boot_id() == disk.boot_id()
+    assert disk.free_bytes(root) > 0
+
+
+def test_a_symbolic_link_is_never_followed(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"secret")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    disk = OsDisk()
+    assert disk.kind(str(tmp_path / "link")) is EntryKind.OTHER
+    assert [e.kind for e in disk.list_dir(str(tmp_path))] == [EntryKind.OTHER, EntryKind.FILE]
+    with pytest.raises(OSError):
+        disk.open(str(tmp_path / "link"))
+    with pytest.raises(OSError):
+        disk.read(str(tmp_path / "link"))
+
+
+# --- the simulated disk alone -----------------------------------------------------------------------------------------
+
+
+def sim(*parts: bytes, synced: int = 0, names_synced: bool = True) -> SimDisk:
+    """A disk with file /a, made of appends of which the first `synced` were synced."""
+    disk = SimDisk()
+    file = disk.open("/a", create=True)
+    for i, part in enumerate(parts):
+        file.append([part])
+        if i + 1 == synced:
+            file.sync()
+    if names_synced:
+        disk.sync_dir("/")
+    return disk
+
+
+def test_a_killed_process_loses_nothing_but_its_handles_and_locks() -> None:
+    disk = sim(b"abc", names_synced=False)
+    file, boot = disk.open("/a"), disk.boot_id()
+    disk.lock("/l")
+    disk.crash(Crash.PROCESS)
+    with pytest.raises(OSError):
+        file.append([b"from the grave"])
+    disk.lock("/l").release()
+    assert (disk.read("/a"), disk.boot_id()) == (b"abc", boot)
+
+
+def test_power_loss_takes_unsynced_bytes_and_names() -> None:
+    disk = sim(b"abc", b"def", synced=1)
+    boot = disk.boot_id()
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert disk.read("/a") == b"abc" and disk.boot_id() != boot
+    disk = sim(b"abc", synced=1, names_synced=False)
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert disk.kind("/a") is None, "the bytes were synced, the name was not"
+
+
+def test_power_loss_may_keep_any_torn_prefix() -> None:
+    seen = set()
+    for seed in range(200):
+        disk = sim(b"ab", b"cde", b"fg", synced=1)
+        disk.crash(Crash.KEEP_SOME, random.Random(seed))
+        seen.add(disk.read("/a"))
+    assert seen >= {b"ab", b"abc", b"abcd", b"abcde", b"abcdef"}
+    exhaustive = {sim_after.read("/a") for sim_after in _all_after(sim(b"ab", b"cde", b"fg", synced=1))}
+    assert exhaustive == {b"abcdefg"[:n] for n in range(2, 8)}
+
+
+def _all_after(disk: SimDisk) -> list[SimDisk]:
+    return [disk.after(loss) for loss in disk.losses(range)]
+
+
+def test_power_loss_keeps_names_one_by_one() -> None:
+    disk = SimDisk()
+    disk.make_dir("/d")
+    disk.sync_dir("/")
+    disk.open("/d/a", create=True).close()
+    disk.rename("/d/a", "/d/b")
+    outcomes = {tuple(e.name for e in other.list_dir("/d")) for other in _all_after(disk)}
+    assert outcomes == {(), ("a",), ("b",)}
+    assert disk.kind("/d/b") is EntryKind.FILE, "looking at outcomes changes nothing"
+
+
+def test_after_a_failed_sync_the_bytes_are_gone_and_a_second_sync_does_not_help() -> None:
+    disk = sim(b"abc")
+    disk.fail("sync", errno.EIO)
+    file = disk.open("/a")
+    with pytest.raises(OSError):
+        file.sync()
+    file.sync()
+    assert disk.read("/a") == b"abc"
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert disk.read("/a") == b""
+
+
+def test_full_disk_writes_a_part() -> None:
+    disk = sim(b"abc")
+    disk.capacity_bytes = 5
+    with pytest.raises(OSError) as caught:
+        disk.open("/a").append([b"defgh"])
+    assert caught.value.errno == errno.ENOSPC
+    assert disk.read("/a") == b"abcde"
+    assert disk.free_bytes("/") == 0
+
+
+def test_injected_faults_hit_what_they_name() -> None:
+    disk = sim(b"abc")
+    disk.fail("pread", errno.EIO, path="b")
+    assert disk.open("/a").pread(3, 0) == b"abc"
+    disk.fail("append", errno.EIO, path="a", kept_bytes=2)
+    with pytest.raises(OSError):
+        disk.open("/a").append([b"def"])
+    assert disk.read("/a") == b"abcde"
+
+
+def test_flipped_bit_survives() -> None:
+    disk = sim(b"abc", b"def", synced=1)
+    disk.flip_bit("/a", 1)
+    disk.flip_bit("/a", 4, bit=5)
+    assert disk.read("/a") == b"accdEf"
+    assert b"accdEf" in {other.read("/a") for other in _all_after(disk)}
+
+
+def test_power_cut_stops_at_a_call() -> None:
+    disk = sim(b"abc")
+    disk.stop_after = len(disk.trace) + 1
+    file = disk.open("/a")
+    file.append([b"d"])
+    with pytest.raises(PowerCut):
+        file.sync()
+    with pytest.raises(PowerCut):
+        file.append([b"e"])
+    assert disk.read("/a") == b"abcd"
+    assert [op.name for op in disk.trace] == ["create", "append", "sync_dir", "append"]

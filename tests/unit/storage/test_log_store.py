@@ -1,0 +1,525 @@
+"""The data directory: whose it is, what it lost, and its small files (reliability 8.1, design section 3 "Restart")."""
+
+import errno
+import random
+
+import pytest
+
+from helpers.batches import batch, offsets, placed
+from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, replace_file, write_lines
+from tidelog.storage.data_dir import intact_since_after_start
+from tidelog.storage.epoch_journal import EpochJournal
+from tidelog.storage.log_store import LogStore
+from tidelog.testing.disk import Crash, PowerCut, SimDisk
+
+A, B = batch(b"a" * 20), batch(b"b" * 20)
+KEY = LogKey(TP.topic, TP.partition, TOPIC_ID)
+OTHER = TopicPartition("events", 1)
+HW_FILE = f"{ROOT}/replication-offset-checkpoint"
+RP_FILE = f"{ROOT}/recovery-point-offset-checkpoint"
+JOURNAL = f"{ROOT}/leader-epoch-journal"
+
+
+def started(disk: SimDisk, *, epoch: int = 5, count: int = 2) -> LogStore:
+    store = open_store(disk)
+    store.registered(epoch)
+    log = store.create(TP, TOPIC_ID)
+    for _ in range(count):
+        lead(log, A, 1)
+    return store
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+def test_foreign_directories_are_refused_by_name() -> None:
+    disk = SimDisk()
+    started(disk).close({}, 5)
+    for ids in ({"broker_id": 2}, {"cluster_id": "c2"}):
+        with pytest.raises(TidelogError, match=r"belongs to broker 1 of cluster 'c1'.*move this one away") as caught:
+            open_store(disk, **ids)  # type: ignore[arg-type]
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert contents(open_store(disk).logs[TP]), "the refused ones let go of the lock and changed nothing"
+
+
+def test_two_processes_on_one_directory() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    with pytest.raises(TidelogError, match="in use by another process"):
+        open_store(disk)
+    store.abandon()
+    open_store(disk)
+
+
+def test_damaged_identity_is_named() -> None:
+    disk = SimDisk()
+    started(disk).close({}, 5)
+    disk.flip_bit(f"{ROOT}/identity", 8)
+    with pytest.raises(TidelogError, match=f"{ROOT}/identity is damaged") as caught:
+        open_store(disk)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.remove(f"{ROOT}/identity")
+    with pytest.raises(TidelogError, match="has no identity file but holds 'events-0'"):
+        open_store(disk)
+
+
+def test_directory_id_is_new_when_the_directory_is() -> None:
+    disk = SimDisk()
+    first = open_store(disk).data_dir.identity
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).data_dir.identity == first
+    assert len(first.directory_id) == 16
+
+
+def test_a_file_in_place_of_the_directory() -> None:
+    disk = SimDisk()
+    disk.open("/data", create=True).close()
+    with pytest.raises(TidelogError, match="/data is not a directory"):
+        open_store(disk)
+
+
+# --- intact_since -----------------------------------------------------------------------------------------------------
+
+
+def test_intact_since_rule() -> None:
+    def rule(previous: int | None, clean: bool, boot: bool, damaged: bool = False) -> int | None:
+        return intact_since_after_start(previous, was_clean=clean, same_boot=boot, damaged=damaged)
+
+    assert rule(7, clean=True, boot=True) == rule(7, clean=True, boot=False) == rule(7, clean=False, boot=True) == 7
+    assert rule(7, clean=False, boot=False) is None
+    assert rule(7, clean=True, boot=True, damaged=True) is None
+    assert rule(None, clean=True, boot=True) is None
+
+
+@pytest.mark.parametrize(
+    ("clean", "crash", "kept"),
+    [
+        (True, Crash.PROCESS, 5),
+        (True, Crash.DROP_UNSYNCED, 5),
+        (False, Crash.PROCESS, 5),
+        (False, Crash.DROP_UNSYNCED, None),
+    ],
+)
+def test_intact_since_over_a_restart(clean: bool, crash: Crash, kept: int | None) -> None:
+    disk = SimDisk()
+    store = started(disk, epoch=5)
+    if clean:
+        assert store.close({TP: 2}, 5)
+    disk.crash(crash)
+    store = open_store(disk)
+    assert (store.data_dir.was_clean, store.data_dir.same_boot) == (clean, crash is Crash.PROCESS)
+    assert store.intact_since == kept
+    store.registered(9)
+    assert store.intact_since == (kept or 9)
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).intact_since == (kept or 9)
+
+
+def test_a_wiped_directory_is_intact_since_its_registration() -> None:
+    store = open_store(SimDisk())
+    assert (store.data_dir.fresh, store.intact_since) == (True, None)
+
+
+def test_mut_22_kafka_10471_the_marker_is_gone_before_anything_is_loaded() -> None:
+    disk = SimDisk()
+    assert started(disk).close({TP: 2}, 5)
+    begin = len(disk.trace)
+    disk.fail("pread", errno.EIO, path=".log")
+    store = open_store(disk)
+    assert TP in store.failed
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert not open_store(disk).data_dir.was_clean
+    removed = next(i for i, op in enumerate(disk.trace[begin:]) if op == ("remove", f"{ROOT}/.clean-shutdown"))
+    assert disk.trace[begin + removed + 1] == ("sync_dir", ROOT)
+
+
+def test_mut_22_a_power_cut_at_any_call_of_the_start_never_passes_for_a_clean_stop_later() -> None:
+    base = SimDisk()
+    assert started(base).close({TP: 2}, 5)
+    base.crash(Crash.PROCESS)
+    calls = len(base.trace)
+    open_store(base)
+    for cut in range(len(base.trace) - calls + 1):
+        disk = SimDisk()
+        assert started(disk).close({TP: 2}, 5)
+        disk.crash(Crash.PROCESS)
+        disk.stop_after = len(disk.trace) + cut
+        try:
+            store = open_store(disk)
+            lead(store.logs[TP], B, 2)  # one more batch than the marker knows of
+        except PowerCut:
+            continue
+        disk.crash(Crash.DROP_UNSYNCED)
+        assert not open_store(disk).data_dir.was_clean
+
+
+def test_kafka_13773_no_marker_when_the_stop_failed() -> None:
+    for op, path in (("sync", ".log"), ("append", "replication-offset"), ("sync", "leader-epoch"), ("append", "clean")):
+        disk = SimDisk()
+        store = started(disk)
+        disk.fail(op, errno.ENOSPC, path=path)
+        assert not store.close({TP: 2}, 5), (op, path)
+        disk.crash(Crash.PROCESS)
+        assert not open_store(disk).data_dir.was_clean
+        disk.crash(Crash.PROCESS)
+        assert contents(open_store(disk).logs[TP]) == placed(A + A, 0, 1)
+
+
+def test_marker_names_the_broker_epoch() -> None:
+    disk = SimDisk()
+    assert started(disk).close({TP: 2}, 41)
+    assert open_store(disk).data_dir.clean_broker_epoch == 41
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_hole_08_entries_that_are_not_named_are_carried_over() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    lead(store.create(OTHER, TOPIC_ID), A, 1)
+    store.checkpoint({TP: 2, OTHER: 1})
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    store.checkpoint({TP: 1})
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    assert (store.logs[TP].recorded_high_watermark, store.logs[OTHER].recorded_high_watermark) == (1, 1)
+
+
+def test_hole_35_a_missing_high_watermark_is_zero() -> None:
+    disk = SimDisk()
+    started(disk)
+    disk.crash(Crash.PROCESS)
+    log = open_store(disk).logs[TP]
+    assert (log.log_end_offset, log.recorded_high_watermark) == (2, 0)
+
+
+BAD_CHECKPOINTS = {
+    "empty": b"",
+    "no checksum": b"1\n0\n",
+    "garbage": b"\xff\xfe\x00" * 10,
+}
+
+
+def checkpoint_file(*lines: str, version: str = "1", count: int | None = None) -> bytes:
+    from crc32c import crc32c
+
+    body = "".join(f"{x}\n" for x in (version, str(len(lines) if count is None else count), *lines)).encode()
+    return body + f"{crc32c(body):08x}\n".encode()
+
+
+LINE = f"events 0 {TOPIC_ID.hex()} 2"
+BAD_CHECKPOINTS |= {
+    "count lies": checkpoint_file(LINE, count=2),
+    "negative": checkpoint_file(f"events 0 {TOPIC_ID.hex()} -1"),
+    "too large": checkpoint_file(f"events 0 {TOPIC_ID.hex()} {2**63}"),
+    "many digits": checkpoint_file(f"events 0 {TOPIC_ID.hex()} {'9' * 5000}"),
+    "not a number": checkpoint_file(f"events 0 {TOPIC_ID.hex()} ²"),
+    "duplicate": checkpoint_file(LINE, LINE),
+    "bad topic id": checkpoint_file("events 0 zz 2"),
+    "three fields": checkpoint_file("events 0 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CHECKPOINTS)
+def test_a_bad_checkpoint_reads_as_empty_and_is_named(name: str) -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.checkpoint({TP: 2})
+    disk.crash(Crash.PROCESS)
+    disk.overwrite(HW_FILE, BAD_CHECKPOINTS[name])
+    store = open_store(disk)
+    log = store.logs[TP]
+    assert (log.recorded_high_watermark, log.log_end_offset, log.failure) == (0, 2, None)
+    assert any(HW_FILE in note and "read as empty" in note for note in store.notes)
+
+
+def test_an_unknown_version_is_refused_by_name() -> None:
+    disk = SimDisk()
+    started(disk).checkpoint({TP: 2})
+    disk.crash(Crash.PROCESS)
+    disk.overwrite(HW_FILE, checkpoint_file(LINE, version="2"))
+    with pytest.raises(TidelogError, match=f"{HW_FILE}: version 2 is not known"):
+        open_store(disk)
+    disk.overwrite(HW_FILE, checkpoint_file(LINE))
+    assert open_store(disk).logs[TP].recorded_high_watermark == 2
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_seen() -> None:
+    disk = SimDisk()
+    write_lines(disk, "/c", [LINE])
+    good = disk.read("/c")
+    for at in range(len(good) - 1):
+        disk.overwrite("/c", good)
+        disk.flip_bit("/c", at, bit=at % 8)
+        assert read_lines(disk, "/c").problem, at
+
+
+def test_mut_21_a_checkpoint_is_the_old_one_or_the_new_one() -> None:
+    def written(calls: int | None) -> tuple[SimDisk, int]:
+        disk = SimDisk()
+        replace_file(disk, "/c", b"old")
+        before = len(disk.trace)
+        disk.stop_after = None if calls is None else before + calls
+        try:
+            replace_file(disk, "/c", b"new content")
+        except PowerCut:
+            pass
+        return disk, len(disk.trace) - before
+
+    calls = written(None)[1]
+    for cut in range(calls + 1):
+        disk, _ = written(cut)
+        seen = {disk.after(loss).read("/c") for loss in disk.losses(range)}
+        assert seen <= {b"old", b"new content"}
+        assert cut < calls or seen == {b"new content"}, "durable when it returns"
+
+
+def test_mut_21_background_checkpoints_too() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.logs[TP].flush()
+    store.checkpoint({TP: 1})
+    for hw in (1, 2):
+        disk.sync_dir(ROOT)
+        before = {path: disk.read(path) for path in (HW_FILE, RP_FILE)}
+        store.checkpoint({TP: hw})
+        after = {path: disk.read(path) for path in (HW_FILE, RP_FILE)}
+        for loss in disk.losses(range):
+            lost = disk.after(loss)
+            for path in before:
+                assert lost.read(path) in (before[path], after[path])
+
+
+def test_a_cut_during_a_checkpoint_wins() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    log = store.logs[TP]
+    log.flush()
+    store.checkpoint({TP: 1})
+    checkpoint = store.begin_checkpoint({TP: 2})
+    checkpoint.run()
+    log.truncate_to(1)
+    follow(log, B, 3)
+    store.end_checkpoint(checkpoint)
+    disk.crash(Crash.DROP_UNSYNCED)
+    log = open_store(disk).logs[TP]
+    assert log.failure is None, "a recovery point above the end would have been damage"
+    assert log.log_end_offset in (1, 2)
+
+
+def test_lowered_marks_are_written_even_if_they_equal_an_older_file() -> None:
+    disk = SimDisk()
+    checkpoint = OffsetCheckpoint(disk, "/c")
+    checkpoint.update({KEY: 50})
+    checkpoint.write()
+    checkpoint.update({KEY: 100})
+    data = checkpoint.next_file()
+    assert data is not None
+    replace_file(disk, "/c", data)
+    checkpoint.installed()
+    checkpoint.update({KEY: 50})
+    checkpoint.write()
+    assert OffsetCheckpoint(disk, "/c").get(KEY) == 50
+
+
+# --- the epoch journal ------------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_epochs_costs_one_write_and_one_sync() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    logs = [store.create(TopicPartition("t", p), TOPIC_ID) for p in range(300)]
+    begin = len(disk.trace)
+    for log in logs:
+        log.assign_epoch(3, 0)
+    store.commit_epochs()
+    assert [op.name for op in disk.trace[begin:]] == ["append", "sync"]
+    disk.crash(Crash.PROCESS)
+    assert all(log.latest_epoch == 3 for log in open_store(disk).logs.values())
+
+
+def test_journal_replays_every_change() -> None:
+    disk = SimDisk()
+    other = KEY._replace(partition=1)
+    journal = EpochJournal(disk, "")
+    for epoch, start in ((1, 0), (4, 10), (6, 20)):
+        journal.assign(KEY, epoch, start)
+    journal.truncate_from(KEY, 20)
+    journal.assign(other, 2, 5)
+    journal.forget(other)
+    journal.commit()
+    again = EpochJournal(disk, "")
+    assert again.history(KEY).entries == ((1, 0), (4, 10))
+    assert again.logs() == [KEY]
+
+
+def test_a_torn_journal_line_is_cut_and_the_next_one_holds() -> None:
+    disk = SimDisk()
+    journal = EpochJournal(disk, "")
+    journal.assign(KEY, 1, 0)
+    journal.assign(KEY, 2, 10)
+    journal.commit()
+    whole = disk.read("/leader-epoch-journal")
+    for size in range(whole.index(b"\n") + 1, len(whole)):
+        disk.overwrite("/leader-epoch-journal", whole[:size])
+        journal = EpochJournal(disk, "")
+        assert (journal.problem, journal.history(KEY).entries) == (None, ((1, 0),))
+        journal.assign(KEY, 3, 10)
+        journal.settle()
+        assert EpochJournal(disk, "").history(KEY).entries == ((1, 0), (3, 10))
+
+
+def test_row_32_a_bad_line_in_the_middle_makes_every_log_be_read_from_its_start() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    log = store.logs[TP]
+    lead(log, A, 3)
+    lead(log, A, 4)
+    assert store.close({TP: 4}, 5)
+    disk.flip_bit(JOURNAL, 12)
+    begin = len(disk.trace)
+    store = open_store(disk)
+    assert any("line 1 is damaged" in note for note in store.notes)
+    assert store.logs[TP].epochs.entries == ((1, 0), (3, 2), (4, 3))
+    assert store.intact_since == 5, "the batches told everything"
+    assert ("rename", f"{JOURNAL}.tmp") in disk.trace[begin:]
+    disk.crash(Crash.PROCESS)
+    assert EpochJournal(disk, ROOT).problem is None
+
+
+def test_after_a_failed_write_the_journal_is_closed_for_good() -> None:
+    disk = SimDisk()
+    journal = EpochJournal(disk, "")
+    journal.assign(KEY, 1, 0)
+    disk.fail("append", errno.EIO, kept_bytes=3)
+    with pytest.raises(OSError):
+        journal.commit()
+    journal.assign(KEY, 2, 5)
+    with pytest.raises(OSError, match="earlier"):
+        journal.commit()
+    assert len(disk.read("/leader-epoch-journal")) == 3
+
+
+def test_a_long_journal_is_compacted_at_start() -> None:
+    disk = SimDisk()
+    journal = EpochJournal(disk, "")
+    for n in range(1200):
+        journal.assign(KEY, n, 0)
+    journal.commit()
+    journal = EpochJournal(disk, "")
+    journal.settle()
+    assert disk.read("/leader-epoch-journal").count(b"\n") == 1
+    journal.assign(KEY, 5000, 7)
+    journal.commit()
+    assert EpochJournal(disk, "").history(KEY).entries == ((1199, 0), (5000, 7))
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def test_hole_10_a_recreated_topic_does_not_get_the_old_records() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.checkpoint({TP: 2})
+    new_id = bytes(16)
+    with pytest.raises(TidelogError) as caught:
+        store.create(TP, new_id)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert store.create(TP, TOPIC_ID) is store.logs[TP]
+    store.delete(TP)
+    log = store.create(TP, new_id)
+    assert (log.log_end_offset, log.latest_epoch) == (0, -1)
+    lead(log, B, 0)
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    assert (store.logs[TP].key.topic_id, contents(store.logs[TP])) == (new_id, placed(B, 0, 0))
+    assert store.intact_since == 5, "the deleted log is no loss"
+
+
+def test_delete_renames_and_purge_removes_what_a_checkpoint_no_longer_names() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.delete(TP)
+    store.delete(OTHER)
+    gone = f"{ROOT}/events-0.{TOPIC_ID.hex()}-delete"
+    store.purge()
+    assert disk.kind(gone) is not None, "its marks are still on disk"
+    store.checkpoint({})
+    store.purge()
+    assert disk.kind(gone) is None and disk.kind(f"{ROOT}/events-0") is None
+    assert store.get(TP) is None
+
+
+def test_leftovers_of_a_deletion_are_removed_at_start() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.delete(TP)
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    assert (dict(store.logs), store.intact_since) == ({}, 5)
+    store.purge()
+    assert not [e for e in disk.list_dir(ROOT) if e.name.endswith("-delete")]
+
+
+def test_longest_topic_name_can_be_made_and_deleted() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    tp = TopicPartition("n" * 249, 99_999)
+    lead(store.create(tp, TOPIC_ID), A, 0)
+    store.delete(tp)
+    with pytest.raises(TidelogError, match="too long"):
+        store.create(tp._replace(partition=1_000_000), TOPIC_ID)
+
+
+def test_what_is_not_ours_is_left_alone_and_named() -> None:
+    disk = SimDisk()
+    started(disk).close({TP: 2}, 5)
+    for name in ("notes.txt", "events-0x"):
+        disk.overwrite(f"{ROOT}/{name}", b"mine")
+    for name in ("lost+found", "photos-2024", "events-1"):
+        disk.make_dir(f"{ROOT}/{name}")
+        disk.overwrite(f"{ROOT}/{name}/x", b"mine")
+    disk.overwrite(f"{ROOT}/events-0/notes", b"mine")
+    store = open_store(disk)
+    assert list(store.logs) == [TP]
+    assert len(store.notes) == 5
+    with pytest.raises(TidelogError, match="events-1 is in the way and not ours"):
+        store.create(OTHER, TOPIC_ID)
+    assert disk.read(f"{ROOT}/photos-2024/x") == b"mine"
+
+
+def test_folder_whose_topic_id_was_lost_with_the_power_is_started_anew() -> None:
+    disk = SimDisk()
+    started(disk)
+    disk.crash(Crash.PROCESS)
+    disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
+    store = open_store(disk)
+    assert TP not in store.logs
+    assert store.create(TP, TOPIC_ID).log_end_offset == 0
+
+
+def test_stale_index_longer_than_the_log_is_ignored() -> None:
+    disk = SimDisk()
+    store = started(disk, count=10)
+    assert store.close({TP: 10}, 5)
+    for entry in disk.list_dir(f"{ROOT}/events-0"):
+        if entry.name.endswith(".index"):
+            disk.overwrite(f"{ROOT}/events-0/{entry.name}", random.Random(1).randbytes(5_000))
+    log = open_store(disk).logs[TP]
+    assert offsets(contents(log, 1)) == list(range(10))
+
+
+def test_thousand_partitions_cost_few_calls_each() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    begin = len(disk.trace)
+    for p in range(1000):
+        store.create(TopicPartition("t", p), TOPIC_ID)
+    assert {op.name for op in disk.trace[begin:]} == {"make_dir", "create"}
+    assert len(disk.trace) - begin == 2000
+    assert store.close({}, 5)

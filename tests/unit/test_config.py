@@ -1,0 +1,146 @@
+"""Settings: where they come from, and what is said of wrong ones."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.config import BrokerSettings, ClientSettings, ConfigError, ControllerSettings, Settings, explain, load
+from tidelog.ids import Address
+
+BROKER = {
+    "TIDELOG_BROKER_ID": "1",
+    "TIDELOG_ZOOKEEPER": "zk-1:2181, zk-2:2181",
+    "TIDELOG_LISTENERS": "INTERNAL://127.0.0.1:9092,EXTERNAL://127.0.0.1:19092",
+    "TIDELOG_DATA_DIR": "/data",
+}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    for name in [n for n in os.environ if n.startswith("TIDELOG_")]:
+        monkeypatch.delenv(name)
+    for name, value in BROKER.items():
+        monkeypatch.setenv(name, value)
+    yield monkeypatch
+
+
+def problems(kind: type[Settings] = BrokerSettings, **arguments: object) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(kind, **arguments)  # type: ignore[arg-type]
+    return caught.value.message.split("\n")
+
+
+def test_the_environment_alone_is_enough() -> None:
+    settings = load(BrokerSettings)
+    assert settings.broker_id == 1 and settings.data_dir == Path("/data")
+    assert settings.zookeeper == (Address("zk-1", 2181), Address("zk-2", 2181))
+    assert settings.listeners == {"INTERNAL": Address("127.0.0.1", 9092), "EXTERNAL": Address("127.0.0.1", 19092)}
+    assert settings.advertised_addresses == settings.listeners
+    assert settings.metrics_address is None and settings.link_map == {}
+
+
+def test_variables_win_over_the_file_and_the_command_line_over_both(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('rack = "file"\nsegment_bytes = 2048\ncluster_id = "file"\n')
+    environment.setenv("TIDELOG_CONFIG_FILE", str(file))
+    environment.setenv("TIDELOG_RACK", "variable")
+    settings = load(BrokerSettings, overrides={"cluster_id": "flag"})
+    assert (settings.rack, settings.segment_bytes, settings.cluster_id) == ("variable", 2048, "flag")
+    rows = {row.key: row for row in explain(settings)}
+    assert [rows[key][1:] for key in ("rack", "segment_bytes", "cluster_id", "broker_id", "max_open_segments")] == [
+        ("variable", "TIDELOG_RACK"),
+        ("2048", str(file)),
+        ("flag", "command line"),
+        ("1", "TIDELOG_BROKER_ID"),
+        ("2000", "default"),
+    ]
+    assert list(rows) == list(BrokerSettings.model_fields)
+
+
+def test_what_explain_shows_can_be_set_again(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TIDELOG_LINK_MAP", "a:1=b:2,c:3=d:4")
+    environment.setenv("TIDELOG_METRICS_ADDRESS", "127.0.0.1:9101")
+    settings = load(BrokerSettings)
+    for key, value, _ in explain(settings):
+        environment.setenv(f"TIDELOG_{key.upper()}", value)
+    assert [row[:2] for row in explain(load(BrokerSettings))] == [row[:2] for row in explain(settings)]
+    assert settings.link_map == {Address("a", 1): Address("b", 2), Address("c", 3): Address("d", 4)}
+
+
+def test_every_problem_is_told_at_once_one_line_each(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('segmentbytes = 1\nrack = "r"\nlog_level = "loud"\n')
+    environment.delenv("TIDELOG_DATA_DIR")
+    environment.setenv("TIDELOG_BROKER_ID", "-3")
+    environment.setenv("TIDELOG_ZOOKEPER", "x:1")
+    environment.setenv("TIDELOG_LISTENERS", "INTERNAL:127.0.0.1:1")
+    environment.setenv("TIDELOG_REQUEST_TIMEOUT_MS", "soon")
+    found = problems(config_file=file)
+    assert sorted(found) == [
+        "TIDELOG_ZOOKEPER: unknown setting; did you mean 'TIDELOG_ZOOKEEPER'?",
+        "broker_id: should be greater than or equal to 0, not '-3' (TIDELOG_BROKER_ID)",
+        "data_dir: required; set TIDELOG_DATA_DIR, or data_dir in the file",
+        "listeners: 'INTERNAL:127.0.0.1:1' is not INTERNAL://host:port or EXTERNAL://host:port (TIDELOG_LISTENERS)",
+        f"log_level: should be 'debug', 'info', 'warning' or 'error', not 'loud' ({file})",
+        "request_timeout_ms: should be a valid integer, unable to parse string as an integer, not 'soon' "
+        "(TIDELOG_REQUEST_TIMEOUT_MS)",
+        f"segmentbytes: unknown setting in {file}; did you mean 'segment_bytes'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "line"),
+    [
+        ("LISTENERS", "EXTERNAL://h:1", "listeners: there is no INTERNAL listener, which brokers and controllers use"),
+        (
+            "LISTENERS",
+            "INTERNAL://0.0.0.0:9092",
+            "advertised_listeners: nobody can reach INTERNAL at 0.0.0.0:9092; advertise a host name",
+        ),
+        ("MESSAGE_MAX_BYTES", "9000000", "message_max_bytes: 9000000 is over request_max_bytes=4194304"),
+        ("LISTENERS", "INTERNAL://h:1,EXTERNAL://h:1", "listeners: two of them listen at h:1; each needs a port of its own"),
+        ("DATA_DIR", "", "data_dir: must not be empty (TIDELOG_DATA_DIR)"),
+        ("ZOOKEEPER", "", "zookeeper: must not be empty (TIDELOG_ZOOKEEPER)"),
+        ("LISTENERS", "INTERNAL://h:1,INTERNAL://h:2", "listeners: INTERNAL is given twice (TIDELOG_LISTENERS)"),
+        ("ZOOKEEPER", "zk:99999", "zookeeper: 'zk:99999' is not host:port with a port from 0 to 65535 (TIDELOG_ZOOKEEPER)"),
+        ("LINK_MAP", "a:1", "link_map: '' is not host:port with a port from 0 to 65535 (TIDELOG_LINK_MAP)"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, variable: str, value: str, line: str) -> None:
+    environment.setenv(f"TIDELOG_{variable}", value)
+    assert problems() == [line]
+
+
+def test_a_wildcard_listener_needs_an_advertised_address(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TIDELOG_LISTENERS", "INTERNAL://0.0.0.0:9092,EXTERNAL://h:1")
+    environment.setenv("TIDELOG_ADVERTISED_LISTENERS", "INTERNAL://broker-1:9092")
+    assert load(BrokerSettings).advertised_addresses == {
+        "INTERNAL": Address("broker-1", 9092),
+        "EXTERNAL": Address("h", 1),
+    }
+
+
+def test_settings_of_other_processes_and_of_scripts_are_no_mistake(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TIDELOG_CONTROLLER_ID", "1")
+    environment.setenv("TIDELOG_LISTEN", "0.0.0.0:9093")
+    environment.setenv("TIDELOG_BASE", "debian")
+    assert load(BrokerSettings).broker_id == 1
+    assert problems(ControllerSettings) == ["advertised: nobody can reach 0.0.0.0:9093; advertise a host name"]
+    assert load(ClientSettings).bootstrap_servers == (Address("localhost", 19092),)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert problems(config_file=tmp_path / "none") == [f"{tmp_path / 'none'}: No such file or directory"]
+    (tmp_path / "bad").write_text("a = [")
+    assert problems(config_file=tmp_path / "bad")[0].startswith(f"{tmp_path / 'bad'}: not TOML")
+
+
+def test_building_settings_directly_reads_no_environment() -> None:
+    settings = ClientSettings(client_id="direct")
+    assert settings.client_id == "direct"
+    with pytest.raises(ValueError, match="broker_id"):
+        BrokerSettings()  # type: ignore[call-arg]

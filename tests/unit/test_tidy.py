@@ -1,0 +1,83 @@
+"""The rest of scripts/check.py: sizes, calls with one home, leftovers."""
+
+from pathlib import Path
+
+import pytest
+
+from helpers.scripts import ROOT, load_script
+
+check = load_script("check")
+
+
+def problems_of(tmp_path: Path, path: str, text: str) -> list[str]:
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+    return [str(problem) for problem in check.check_tree(tmp_path)]
+
+
+def test_this_tree_is_tidy() -> None:
+    problems = [p for p in check.check_tree(ROOT) if "import" not in p.text]
+    assert not problems, "\n".join(map(str, problems))
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "complaint"),
+    [
+        ("broker/app.py", "time.monotonic()", "use the Clock port"),
+        ("broker/app.py", "await asyncio.sleep(1)", "use the Clock port"),
+        ("broker/app.py", "random.choice([1])", "use the Rand port"),
+        ("broker/app.py", "open('x')", "use the Disk port"),
+        ("broker/app.py", "print('x')", "use the log"),
+        ("broker/__main__.py", "print('x')", "use the log"),
+        ("broker/app.py", "asyncio.create_task(f())", "has no owner"),
+        ("broker/app.py", "loop.create_task(f())", "has no owner"),
+        ("runtime/loop.py", "asyncio.ensure_future(f())", "has no owner"),
+    ],
+)
+def test_a_call_outside_its_home_is_found(tmp_path: Path, path: str, line: str, complaint: str) -> None:
+    (problem,) = problems_of(tmp_path, f"services/tidelog/{path}", f"async def f():\n    {line}\n")
+    assert complaint in problem and f"{path}:2:" in problem
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("runtime/clock.py", "time.monotonic()"),
+        ("broker/__main__.py", "random.Random()"),
+        ("cli/main.py", "print('x')"),
+        ("runtime/tasks.py", "asyncio.create_task(f())"),
+        ("broker/app.py", "async with asyncio.TaskGroup() as group: group.create_task(f())"),
+        ("broker/app.py", "self.clock.time.monotonic()"),
+    ],
+)
+def test_a_call_in_its_home_is_fine(tmp_path: Path, path: str, line: str) -> None:
+    assert problems_of(tmp_path, f"services/tidelog/{path}", f"async def f():\n    {line}\n") == []
+
+
+@pytest.mark.parametrize("clause", ["except:", "except Exception:", "except (OSError, BaseException):"])
+def test_catching_everything_is_for_the_supervisor_alone(tmp_path: Path, clause: str) -> None:
+    text = f"try:\n    f()\n{clause}\n    pass\n"
+    assert "catches everything" in problems_of(tmp_path, "services/tidelog/broker/app.py", text)[0]
+    (tmp_path / "services/tidelog/broker/app.py").unlink()
+    assert problems_of(tmp_path, "services/tidelog/runtime/tasks.py", text) == []
+
+
+def test_sizes_are_bounded(tmp_path: Path) -> None:
+    body = "    x = 1\n" * 69
+    assert problems_of(tmp_path, "tests/unit/test_x.py", f"def f():\n{body}") == []
+    assert "f has 71 lines" in problems_of(tmp_path, "tests/unit/test_x.py", f"def f():\n{body}    x = 1\n")[0]
+    assert "601 lines in a file" in problems_of(tmp_path, "tests/unit/test_x.py", "x = 1\n" * 601)[0]
+
+
+def test_leftovers_are_found_in_code_scripts_and_protos(tmp_path: Path) -> None:
+    marker = "TO" + "DO"
+    for path, text in (
+        ("scripts/x.py", f"# {marker}: later\n"),
+        ("scripts/x.sh", f"# {marker}\n"),
+        ("proto/a.proto", f"// {marker}\n"),
+    ):
+        assert f"leftover marker {marker}" in problems_of(tmp_path, path, text)[-1]
+
+
+def test_generated_code_is_left_alone(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, "services/tidelog/wire/pb/common_pb2.py", "x = 1\n" * 700) == []

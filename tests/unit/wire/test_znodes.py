@@ -1,0 +1,112 @@
+"""Znode codecs: what is written is read back, unknown fields are ignored, garbage is named."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.ids import BrokerId
+from tidelog.wire import znodes
+from tidelog.wire.messages import IsrMember, Listener
+
+members = st.builds(IsrMember, broker_id=st.integers(0, 2**31), broker_epoch=st.integers(0, 2**62))
+states = st.builds(
+    znodes.StoredState,
+    leader=st.integers(-1, 2**31).map(BrokerId),
+    leader_epoch=st.integers(0, 2**31),
+    isr=st.lists(members, min_size=1, max_size=5).map(tuple),
+    controller_epoch=st.integers(0, 2**31),
+)
+
+
+@given(states)
+def test_hole_39_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> None:
+    data = znodes.encode_state(state)
+    assert znodes.decode_state("t", 0, data) == state
+    # Hand-made JSON is JSON: what json.dumps would have written.
+    assert json.loads(data)["isr"] == [[m.broker_id, m.broker_epoch] for m in state.isr]
+
+
+def test_a_registration_comes_back() -> None:
+    registration = znodes.BrokerRegistration(
+        broker_id=BrokerId(3),
+        listeners=(Listener(name="INTERNAL", host="b3", port=9092), Listener(name="EXTERNAL", host="::1", port=1)),
+        rack="r1",
+        intact_since=znodes.INTACT_SINCE_NOW,
+        attempt="abc",
+        software="0.1.0",
+    )
+    assert znodes.decode_broker(3, znodes.encode_broker(registration)) == registration
+
+
+def test_a_controller_registration_comes_back_and_names_its_address() -> None:
+    registration = znodes.ControllerRegistration(controller_id=1, host="c1", port=9090, attempt="x")
+    back = znodes.decode_controller(znodes.encode_controller(registration))
+    assert back == registration
+    assert str(back.address) == "c1:9090"
+
+
+def test_a_topic_comes_back_in_partition_order() -> None:
+    replicas = tuple((BrokerId(p % 3), BrokerId((p + 1) % 3)) for p in range(12))
+    assignment = znodes.TopicAssignment(topic_id=b"0123456789abcdef", partitions=replicas)
+    assert znodes.decode_topic("t", znodes.encode_topic(assignment)) == assignment
+
+
+def test_small_ones_come_back() -> None:
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("c-1")) == "c-1"
+    assert znodes.decode_controller_epoch(znodes.encode_controller_epoch(7)) == 7
+    assert znodes.decode_topic_config("t", znodes.encode_topic_config({"a.b": "c"})) == {"a.b": "c"}
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    data = b'{"version":9,"leader":1,"leader_epoch":2,"isr":[[1,5]],"controller_epoch":3,"recovering":true}'
+    assert znodes.decode_state("t", 0, data).leader_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "not a JSON object"),
+        (b'{"\xff', "decode"),
+        (b'{"leader":1}', "'leader_epoch' is missing"),
+        (b'{"leader":"1"}', "'leader' is not an integer"),
+        (b'{"leader":true}', "'leader' is not an integer"),
+        (b'{"leader":1,"leader_epoch":2,"isr":[],"controller_epoch":3}', "'isr' is empty"),
+        (b'{"leader":1,"leader_epoch":2,"isr":[1],"controller_epoch":3}', "unpack"),
+        (b'{"leader":1,"leader_epoch":2,"isr":7,"controller_epoch":3}', "'isr' is not a list"),
+        (b"[" * 100_000, "recursion"),
+    ],
+)
+def test_garbage_is_named_with_its_path(data: bytes, problem: str) -> None:
+    with pytest.raises(znodes.BadZnode, match=problem) as caught:
+        znodes.decode_state("t", 4, data)
+    assert caught.value.path == "/brokers/topics/t/partitions/4/state"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"topic_id":"zz","partitions":{"0":[1]}}',
+        b'{"topic_id":"00","partitions":{}}',
+        b'{"topic_id":"00","partitions":{"0":[]}}',
+        b'{"topic_id":"00","partitions":{"1":[1]}}',
+        b'{"topic_id":"00","partitions":[1]}',
+    ],
+)
+def test_a_damaged_topic_is_named(data: bytes) -> None:
+    with pytest.raises(znodes.BadZnode, match="/brokers/topics/t"):
+        znodes.decode_topic("t", data)
+
+
+def test_a_damaged_epoch_is_named() -> None:
+    with pytest.raises(znodes.BadZnode, match="/controller_epoch"):
+        znodes.decode_controller_epoch(b"seven")
+
+
+def test_parents_come_before_children() -> None:
+    seen = {""}
+    for path in znodes.PERSISTENT_PARENTS:
+        assert path.rpartition("/")[0] in seen
+        seen.add(path)
