@@ -33,12 +33,9 @@ def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: Fak
         *("--header", "all=x", "--compression", "zstd", "--acks", "1", "--format", "json"),
     )
     assert json.loads(sent.text) == {"read": 2, "acked": 2, "refused": 0, "failed": 0, "outcomeUnknown": 0}
-    rows = [
-        json.loads(line)
-        for line in tidelog(
-            "consume", "t", "--from-beginning", "--max-messages", "2", "--format", "json"
-        ).text.splitlines()
-    ]
+    got = tidelog("consume", "t", "--from-beginning", "--max-messages", "2", "--format", "json")
+    assert (got.exit_code, got.err) == (0, "Processed a total of 2 messages\n")
+    rows = [json.loads(line) for line in got.text.splitlines()]
     assert [(r["key"], r["value"], r["offset"]) for r in rows] == [("k1", "v1", 0), ("k2", "v:2", 1)]
     assert [h["name"] for h in rows[0]["headers"]] == ["all", "h1", "h2"]
     assert cluster.of("Produce")[0].request.acks == 1

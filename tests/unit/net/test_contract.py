@@ -60,7 +60,8 @@ def test_a_call_is_answered(world: World) -> None:
         assert server.address.port > 0
         channel = world.caller.channel(server.address, purpose="test")
         assert await channel.call(ECHO, ask("hello"), 5.0) == answer("hello")
-        assert contexts[0].peer and 0 < (contexts[0].remaining_s or 0) <= 5.0
+        # gRPC counts the deadline in coarse monotonic time and tells it in wall time: it may come out some ms late.
+        assert contexts[0].peer and 0 < (contexts[0].remaining_s or 0) <= 5.1
         many = await asyncio.gather(*(channel.call(ECHO, ask(str(i)), 5.0) for i in range(200)))
         assert [a.cluster_id for a in many] == [str(i) for i in range(200)]
         await channel.close()
