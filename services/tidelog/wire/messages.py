@@ -119,6 +119,8 @@ class PartitionDescription:
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
     partition_epoch: int
+    vetoed: bool = False
+    recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,75 @@ class DescribeClusterResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    name: str = ""
+    total_count: int
+    assignments: tuple[PartitionAssignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsRequest:
+    topics: tuple[NewPartitions, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsCreated:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsResponse:
+    topics: tuple[PartitionsCreated, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic: str = ""
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersRequest:
+    unclean: bool = False
+    topics: tuple[TopicPartitions, ...] = ()
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionResult:
+    """What became of one partition."""
+
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    results: tuple[ElectionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseVetoRequest:
+    topics: tuple[TopicPartitions, ...] = ()
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseVetoResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    results: tuple[ElectionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     topic: str = ""
     topic_id: bytes = b""
@@ -177,6 +248,7 @@ class PartitionState:
     is_new: bool = False
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +274,7 @@ class PartitionResult:
     topic: str = ""
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +400,19 @@ class RemainingPartition:
 class ControlledShutdownResponse:
     error_code: ErrorCode = ErrorCode.NONE
     partitions_remaining: tuple[RemainingPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsRequest:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    producer_id_start: int
+    producer_id_len: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -642,3 +728,18 @@ class ReplicaFetchResponse:
 
     chunk: int
     partitions: tuple[ReplicaChunk, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdRequest:
+    client_id: str = ""
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    producer_id: int
+    producer_epoch: int

@@ -19,6 +19,13 @@ ADMIN_SERVICE_DESCRIBE_TOPICS = Unary(
 ADMIN_SERVICE_DESCRIBE_CLUSTER = Unary(
     "/tidelog.v1.AdminService/DescribeCluster", m.DescribeClusterRequest, m.DescribeClusterResponse
 )
+ADMIN_SERVICE_CREATE_PARTITIONS = Unary(
+    "/tidelog.v1.AdminService/CreatePartitions", m.CreatePartitionsRequest, m.CreatePartitionsResponse
+)
+ADMIN_SERVICE_ELECT_LEADERS = Unary(
+    "/tidelog.v1.AdminService/ElectLeaders", m.ElectLeadersRequest, m.ElectLeadersResponse
+)
+ADMIN_SERVICE_RELEASE_VETO = Unary("/tidelog.v1.AdminService/ReleaseVeto", m.ReleaseVetoRequest, m.ReleaseVetoResponse)
 # tidelog.v1.BrokerControl
 BROKER_CONTROL_LEADER_AND_ISR = Unary(
     "/tidelog.v1.BrokerControl/LeaderAndIsr", m.LeaderAndIsrRequest, m.LeaderAndIsrResponse
@@ -32,6 +39,12 @@ BROKER_CONTROL_UPDATE_METADATA = Unary(
 BROKER_CONTROL_LIVENESS = Bidi("/tidelog.v1.BrokerControl/Liveness", m.LivenessPing, m.LivenessPong)
 # tidelog.v1.ControllerService
 CONTROLLER_SERVICE_ALTER_ISR = Unary("/tidelog.v1.ControllerService/AlterIsr", m.AlterIsrRequest, m.AlterIsrResponse)
+CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN = Unary(
+    "/tidelog.v1.ControllerService/ControlledShutdown", m.ControlledShutdownRequest, m.ControlledShutdownResponse
+)
+CONTROLLER_SERVICE_ALLOCATE_PRODUCER_IDS = Unary(
+    "/tidelog.v1.ControllerService/AllocateProducerIds", m.AllocateProducerIdsRequest, m.AllocateProducerIdsResponse
+)
 # tidelog.v1.CoordinatorService
 COORDINATOR_SERVICE_CLUSTER_METADATA = Unary(
     "/tidelog.v1.CoordinatorService/ClusterMetadata", m.ClusterMetadataRequest, m.ClusterMetadataResponse
@@ -44,6 +57,9 @@ REPLICA_SERVICE_LIST_OFFSETS = Unary(
 )
 REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH = Unary(
     "/tidelog.v1.ReplicaService/OffsetForLeaderEpoch", m.OffsetForLeaderEpochRequest, m.OffsetForLeaderEpochResponse
+)
+REPLICA_SERVICE_INIT_PRODUCER_ID = Unary(
+    "/tidelog.v1.ReplicaService/InitProducerId", m.InitProducerIdRequest, m.InitProducerIdResponse
 )
 REPLICA_SERVICE_REPLICA_FETCH = Bidi(
     "/tidelog.v1.ReplicaService/ReplicaFetch", m.ReplicaFetchRequest, m.ReplicaFetchResponse

