@@ -131,6 +131,11 @@ class FakeCluster:
         self.topics[name] = topic
         return topic
 
+    def grow(self, name: str, total: int) -> None:
+        ids = list(self.addresses)
+        partitions = self.topics[name].partitions
+        partitions.extend(FakePartition(ids[p % len(ids)]) for p in range(len(partitions), total))
+
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
         return self.topics[topic].partitions[partition]
 
@@ -355,6 +360,25 @@ class FakeCluster:
             created = replace(created, topic_id=topic.topic_id)
         return created
 
+    async def _create_partitions(
+        self, broker_id: int, request: m.CreatePartitionsRequest
+    ) -> m.CreatePartitionsResponse:
+        return m.CreatePartitionsResponse(topics=tuple(self._grow(t, request.validate_only) for t in request.topics))
+
+    def _grow(self, wanted: m.NewPartitions, validate_only: bool) -> m.PartitionsCreated:
+        topic = self.topics.get(wanted.name)
+        if topic is None:
+            return m.PartitionsCreated(name=wanted.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if wanted.total_count <= len(topic.partitions):
+            return m.PartitionsCreated(
+                name=wanted.name,
+                error_code=ErrorCode.INVALID_PARTITIONS,
+                error_message=f"total_count {wanted.total_count} is not above {len(topic.partitions)}",
+            )
+        if not validate_only:
+            self.grow(wanted.name, wanted.total_count)
+        return m.PartitionsCreated(name=wanted.name)
+
     async def _delete_topics(self, broker_id: int, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
         deleted = []
         for name in request.names:
@@ -422,6 +446,7 @@ _METHODS = (
     s.REPLICA_SERVICE_LIST_OFFSETS,
     s.ADMIN_SERVICE_CREATE_TOPICS,
     s.ADMIN_SERVICE_DELETE_TOPICS,
+    s.ADMIN_SERVICE_CREATE_PARTITIONS,
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
     s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )

@@ -67,6 +67,8 @@ def test_a_bad_topic_name_is_refused_wherever_it_comes_in(bed: Bed, name: str) -
                 s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=(topic,)), TIMEOUT_S
             )
             assert [t.error_code for t in described.topics] == [bad]
+            (grown,) = (await channel.call(s.ADMIN_SERVICE_CREATE_PARTITIONS, growth(topic, 2), TIMEOUT_S)).topics
+            said(grown, bad)
             metadata = await channel.call(
                 s.COORDINATOR_SERVICE_CLUSTER_METADATA, m.ClusterMetadataRequest(topics=(topic,)), TIMEOUT_S
             )
@@ -180,6 +182,70 @@ def test_a_topic_that_cannot_be_is_not_created(
                 s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=(topic,)), TIMEOUT_S
             )
             assert [t.error_code for t in found.topics] == [E.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(story())
+
+
+def growth(name: str, total: int, *assigned: tuple[int, tuple[int, ...]]) -> m.CreatePartitionsRequest:
+    new = m.NewPartitions(name=name, total_count=total, **rows(*assigned))
+    return m.CreatePartitionsRequest(topics=(new,), timeout_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("total", "assigned", "code", "words"),
+    [
+        (0, (), E.INVALID_PARTITIONS, ("total_count 0", "from 2", "10000")),
+        (1, (), E.INVALID_PARTITIONS, ("total_count 1", "from 2", "10000")),
+        (-1, (), E.INVALID_PARTITIONS, ("total_count -1",)),
+        (10_001, (), E.INVALID_PARTITIONS, ("total_count 10001", "10000")),
+        (INT32_MAX, (), E.INVALID_PARTITIONS, ("total_count 2147483647", "10000")),
+        (2, ((1, (0, 0, 1)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "twice", "[0, 0, 1]")),
+        (2, ((1, (0, 1, 7)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "brokers [7]")),
+        (2, ((1, (0, 1, -1)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "brokers [-1]")),
+        (2, ((1, ()),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "no replica")),
+        (2, ((1, (0,)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "partition 1 has 1 replicas")),
+        (2, ((0, (0, 1, 2)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "1 to 1")),
+        (2, ((1, (0, 1, 2)), (1, (0, 1, 2))), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "once")),
+        (3, ((1, (0, 1, 2)),), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "1 to 2")),
+        (2, tuple((p, (0, 1, 2)) for p in range(10_001)), E.INVALID_REPLICA_ASSIGNMENT, ("assignments", "1 to 1")),
+    ],
+)
+def test_a_topic_does_not_grow_by_what_cannot_be(
+    bed: Bed, total: int, assigned: tuple[tuple[int, tuple[int, ...]], ...], code: ErrorCode, words: tuple[str, ...]
+) -> None:
+    async def story() -> None:
+        async with bed.unharmed() as channel:
+            request = growth(bed.topic, total, *assigned)
+            (grown,) = (await channel.call(s.ADMIN_SERVICE_CREATE_PARTITIONS, request, TIMEOUT_S)).topics
+            said(grown, code, *words)
+            found = await channel.call(
+                s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=(bed.topic,)), TIMEOUT_S
+            )
+            assert [len(t.partitions) for t in found.topics] == [1]
+
+    run(story())
+
+
+def test_a_growth_of_nothing_and_of_a_topic_twice(bed: Bed) -> None:
+    async def story() -> None:
+        async with bed.unharmed() as channel:
+            nobody = growth(unique_topic(), 2)
+            (grown,) = (await channel.call(s.ADMIN_SERVICE_CREATE_PARTITIONS, nobody, TIMEOUT_S)).topics
+            said(grown, E.UNKNOWN_TOPIC_OR_PARTITION, "no topic")
+            (new,) = growth(bed.topic, 2).topics
+            for topics, timeout_ms, words in (
+                ((new, new), 0, ("more than once",)),
+                ((new,) * 1001, 0, ("1001 topics", "1000")),
+                ((new,), -1, ("timeout_ms -1",)),
+            ):
+                request = m.CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms)
+                answer = await channel.call(s.ADMIN_SERVICE_CREATE_PARTITIONS, request, TIMEOUT_S)
+                for grown in answer.topics:
+                    said(grown, E.INVALID_REQUEST, *words)
+            empty = await channel.call(
+                s.ADMIN_SERVICE_CREATE_PARTITIONS, m.CreatePartitionsRequest(timeout_ms=0), TIMEOUT_S
+            )
+            assert empty.topics == ()
 
     run(story())
 

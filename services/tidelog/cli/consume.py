@@ -125,8 +125,11 @@ def consume(
             client_id=settings.client_id,
             ports=common.ports(),
         ) as consumer:
-            tps = [TopicPartition(topic_name, p) for p in partition or ()] or await consumer.partitions_of(topic_name)
-            await _place(consumer, tps, start)
+            if partition:
+                await consumer.assign([TopicPartition(topic_name, p) for p in partition])
+            else:
+                await consumer.assign_topics(topic_name)
+            await _place(consumer, start)
             await run.until_done(consumer)
 
     try:
@@ -178,10 +181,9 @@ class _Run:
         self.count += len(records)
 
 
-async def _place(consumer: "Consumer", tps: list[TopicPartition], start: str | int) -> None:
-    await consumer.assign(tps)
+async def _place(consumer: "Consumer", start: str | int) -> None:
     if isinstance(start, int):
-        for tp in tps:
+        for tp in consumer.assignment:
             consumer.seek(tp, start)
     elif start == "earliest":
         await consumer.seek_to_beginning()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
     from tidelog.wire.messages import PartitionDescription, TopicDescription
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_args_is_help=True)
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, as kafka-topics spells it.")]
@@ -192,6 +192,66 @@ def describe(
         if not overrides:
             for p in ps:
                 print(_partition_line(t, p))
+
+
+@app.command()
+def alter(
+    name: TopicArgument = None,
+    topic: TopicOption = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", help="How many there are to be in the end; more than now.")
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="ID:ID,ID:ID",
+            help="Replicas of all partitions, as kafka-topics has it; those that exist stay where they are.",
+        ),
+    ] = None,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Add partitions to a topic. Records stay where they are; from then on keys go to other partitions than before.
+
+    Example: tidelog topics alter --topic events --partitions 24
+    """
+    topic_name = common.one_topic(name, topic)
+    if partitions is None:
+        raise CommandError("--partitions is missing: how many partitions the topic is to have", 2)
+    _check_positive("--partitions", partitions)
+    assignment = _parse_assignment(replica_assignment)
+    if assignment and len(assignment) != partitions:
+        raise CommandError(f"--replica-assignment names {len(assignment)} partitions, --partitions is {partitions}", 2)
+
+    async def main() -> bool:
+        from tidelog.errors import TidelogError
+
+        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+            try:
+                present = len((await admin.describe_topic(topic_name)).partitions)
+                await admin.create_partitions(
+                    topic_name, partitions, assignment=assignment[present:], validate_only=dry_run
+                )
+            except TidelogError as error:
+                if if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return False
+                raise
+        return True
+
+    altered = common.run(main())
+    if output is Format.JSON:
+        common.print_json({"topic": topic_name, "partitions": partitions, "altered": altered and not dry_run})
+    elif altered:
+        common.note(
+            "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
+            "messages will be affected"
+        )
+        print("Adding partitions would succeed." if dry_run else "Adding partitions succeeded!")
 
 
 @app.command()

@@ -94,6 +94,24 @@ class AdminClient:
         request = m.DeleteTopicsRequest(names=tuple(names), timeout_ms=self._timeout_ms)
         return list((await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics)
 
+    async def create_partitions(
+        self, name: str, total: int, *, assignment: Sequence[Sequence[int]] = (), validate_only: bool = False
+    ) -> None:
+        """More partitions for a topic, `total` in the end; `assignment` are the replicas of each new one, in order.
+
+        INVALID_PARTITIONS unless `total` is above the present number. Records stay where they are; keys move.
+        """
+        rows = tuple(tuple(row) for row in assignment)
+        first = total - len(rows)
+        new = m.NewPartitions(
+            name=validate_topic_name(name),
+            total_count=total,
+            assignments=tuple(m.PartitionAssignment(partition=p, replicas=row) for p, row in enumerate(rows, first)),
+        )
+        request = m.CreatePartitionsRequest(topics=(new,), timeout_ms=self._timeout_ms, validate_only=validate_only)
+        (grown,) = (await self._write(s.ADMIN_SERVICE_CREATE_PARTITIONS, request)).topics
+        _raise_for(f"topic {name!r}", grown.error_code, grown.error_message)
+
     async def list_topics(self) -> list[str]:
         return sorted(topic.name for topic in await self.describe_topics())
 

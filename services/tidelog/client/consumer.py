@@ -8,7 +8,7 @@ from typing import Final
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.fetch_state import Ask, FetchState
-from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetFinder
 from tidelog.client.range_reader import RangeReader
 from tidelog.client.records import ConsumerRecord
@@ -44,6 +44,7 @@ class Consumer:
         partition_bytes: int = 1024 * 1024,
         request_timeout_ms: int = 15_000,
         client_id: str = "tidelog-consumer",
+        metadata_max_age_ms: int = MAX_AGE_MS,
         ports: ClientPorts | None = None,
     ) -> None:
         self._max_wait_ms = max_wait_ms
@@ -55,7 +56,9 @@ class Consumer:
         self._reset = auto_offset_reset
         self._ports = ports or real_ports()
         self._connections = Connections(self._ports.net)
-        self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
+        self._metadata = ClusterMetadata(
+            self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s, metadata_max_age_ms
+        )
         self._offsets = OffsetFinder(self._ports, self._connections, self._metadata, self._limit_s)
         self._state = FetchState(partition_bytes=partition_bytes, reset=auto_offset_reset)
         self._supervisor = Supervisor("consumer", on_failure=lambda _: self._arrived.set())
@@ -64,6 +67,7 @@ class Consumer:
         self._arrived = asyncio.Event()
         self._refresh = asyncio.Event()
         self._unknown_since: dict[str, float] = {}
+        self._whole_topics: set[str] = set()
         self._running = False
 
     async def start(self) -> None:
@@ -96,14 +100,37 @@ class Consumer:
         tps = [TopicPartition(*tp) for tp in partitions]
         for tp in tps:
             info = await self._metadata.topic(tp.topic)
+            if tp.partition >= len(info.partitions):  # it may be one that was added since
+                await self._metadata.refresh(self._metadata.version)
+                info = await self._metadata.topic(tp.topic)
             if not 0 <= tp.partition < len(info.partitions):
                 raise TidelogError(
                     f"topic {tp.topic!r} has partitions 0 to {len(info.partitions) - 1}, "
                     f"partition {tp.partition} does not exist",
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 )
+        self._whole_topics.clear()
         self._state.assign(tps)
         self._wake.set()
+
+    async def assign_topics(self, *topics: str) -> None:
+        """Reads every partition of these, also those that will be added: they are read from their first record."""
+        await self.assign([tp for topic in topics for tp in await self.partitions_of(topic)])
+        self._whole_topics.update(topics)
+
+    def _assign_added(self) -> None:
+        assigned = dict.fromkeys(self.assignment)
+        known = {topic: self._metadata.snapshot.topics.get(topic) for topic in self._whole_topics}
+        added = [
+            tp
+            for topic, info in known.items()
+            for tp in (TopicPartition(topic, p) for p in range(len(info.partitions) if info else 0))
+            if tp not in assigned
+        ]
+        if added:
+            self._state.assign([*assigned, *added])
+            for tp in added:
+                self._state.seek(tp, 0)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         info = await self._metadata.topic(topic)
@@ -309,8 +336,7 @@ class Consumer:
     async def _refresh_metadata(self) -> None:
         fruitless = 0
         while True:
-            await self._refresh.wait()
-            self._refresh.clear()
+            await self._metadata.due(self._refresh)
             before = self._metadata.snapshot
             try:
                 await self._metadata.refresh(self._metadata.version)
@@ -318,6 +344,7 @@ class Consumer:
                 pass  # nobody answers: the fetches go on trying, as a reader waits for a cluster to come back
             after = self._metadata.snapshot
             self._give_up_on_deleted()
+            self._assign_added()
             news = any(before.leadership(tp) != after.leadership(tp) for tp in self._state.assigned)
             if news:
                 self._state.hurry()

@@ -21,12 +21,20 @@ Res = TypeVar("Res")
 _ONE_BROKER_S = 2.0
 """A broker that is paused must not hold up the round: the next one is asked after this."""
 
+MAX_AGE_MS = 300_000
+"""Kafka's metadata.max.age.ms: after so long a client asks again without a reason, and finds partitions that were added."""
+
 
 class ClusterMetadata:
     """Bootstrap round robin, cache and refresh. One per client; `snapshot` is replaced, never changed."""
 
     def __init__(
-        self, ports: ClientPorts, connections: Connections, bootstrap: Sequence[Address], limit_s: float
+        self,
+        ports: ClientPorts,
+        connections: Connections,
+        bootstrap: Sequence[Address],
+        limit_s: float,
+        max_age_ms: int = MAX_AGE_MS,
     ) -> None:
         if not bootstrap:
             raise ValueError("bootstrap is empty: name at least one broker as host:port")
@@ -34,6 +42,7 @@ class ClusterMetadata:
         self._connections = connections
         self._bootstrap = tuple(bootstrap)
         self._limit_s = limit_s
+        self._max_age_s = max_age_ms / 1000
         self._turn = ports.rand.randrange(len(bootstrap))
         self._refreshing = asyncio.Lock()
         self._wanted: set[str] = set()
@@ -90,6 +99,15 @@ class ClusterMetadata:
             answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, limit)
             self.snapshot = self.snapshot.updated(answer)
             self.version += 1
+
+    async def due(self, wanted: asyncio.Event) -> None:
+        """Returns when somebody wants a refresh, or the picture has become too old; clears `wanted`."""
+        try:
+            async with asyncio.timeout(self._max_age_s):
+                await wanted.wait()
+        except TimeoutError:
+            pass  # growth of a topic breaks nothing that would make somebody ask
+        wanted.clear()
 
     async def call_any(self, method: Unary[Req, Res], request: Req, timeout_s: float, limit_s: float) -> Res:
         """The answer of the first broker that gives one, asked in turn; for reads, which may be repeated at will."""

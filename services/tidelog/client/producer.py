@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tidelog.client.accumulator import Accumulator, Batch, halves
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for_sure
-from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.partitioner import next_sticky, partition_for_key
 from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
@@ -61,6 +61,7 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         max_block_ms: int = 15_000,
         client_id: str = "tidelog-producer",
+        metadata_max_age_ms: int = MAX_AGE_MS,
         ports: ClientPorts | None = None,
     ) -> None:
         if str(acks) not in ACKS:
@@ -76,7 +77,9 @@ class Producer:
         self._client_id = client_id
         self._ports = ports or real_ports()
         self._connections = Connections(self._ports.net)
-        self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._max_block_s)
+        self._metadata = ClusterMetadata(
+            self._ports, self._connections, parse_bootstrap(bootstrap), self._max_block_s, metadata_max_age_ms
+        )
         self._accumulator: Accumulator[Ack] = Accumulator(
             batch_bytes=batch_bytes,
             linger_s=linger_ms / 1000,
@@ -375,8 +378,7 @@ class Producer:
         """One refresh at a time, at a growing distance while nothing changes; new leaders get their batches at once."""
         fruitless = 0
         while True:
-            await self._refresh.wait()
-            self._refresh.clear()
+            await self._metadata.due(self._refresh)
             before = self._metadata.snapshot
             try:
                 await self._metadata.refresh(self._metadata.version)

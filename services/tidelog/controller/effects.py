@@ -32,6 +32,18 @@ class TopicWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsWrite:
+    """A topic's assignment with more partitions, on condition that the version below is in force. From here on they exist."""
+
+    name: str
+    topic_id: bytes
+    replicas: tuple[tuple[BrokerId, ...], ...]
+    """Of all partitions, the old ones as they were."""
+    version: int
+    """Of the topic's znode, once it is written."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionMark:
     """From here on the topic is going to be deleted, whoever is controller."""
 
@@ -54,8 +66,11 @@ class TopicRemoval:
     has_config_node: bool = True
 
 
-WriteGroup: TypeAlias = StateWrite | TopicWrite | DeletionMark | PartitionRemoval | TopicRemoval
+WriteGroup: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | DeletionMark | PartitionRemoval | TopicRemoval
 """Operations that are applied together or not at all; the shell puts many groups into one fenced multi."""
+
+Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite
+"""Groups of which one znode's content tells whether they were applied."""
 
 
 class Outcome(Enum):
@@ -86,7 +101,7 @@ class Write:
 class Examine:
     """Sync, then read what these groups were to write: the state znode or the topic znode."""
 
-    groups: tuple[StateWrite | TopicWrite, ...]
+    groups: tuple[Examinable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +134,7 @@ class Reply:
         m.AlterIsrResponse
         | m.CreateTopicsResponse
         | m.DeleteTopicsResponse
+        | m.CreatePartitionsResponse
         | m.DescribeTopicsResponse
         | m.DescribeClusterResponse
     )

@@ -25,6 +25,8 @@ class StoredTopic:
     """None where there is no state znode: the controller before this one died while it created or deleted the topic."""
     configs: Mapping[str, str]
     has_config_node: bool = True
+    version: int = 0
+    """Of the topic's znode; grows when partitions are added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,12 @@ class TopicsDeleteRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsCreateRequested:
+    request: m.CreatePartitionsRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeRequested:
     request: m.DescribeTopicsRequest | m.DescribeClusterRequest
     token: Token
@@ -148,6 +156,7 @@ Event = (
     | IsrProposed
     | TopicsCreateRequested
     | TopicsDeleteRequested
+    | PartitionsCreateRequested
     | DescribeRequested
     | WritesDone
     | Examined

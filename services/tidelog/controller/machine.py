@@ -16,6 +16,7 @@ from tidelog.controller.effects import (
     Effect,
     Outcome,
     PartitionRemoval,
+    PartitionsWrite,
     Reply,
     StateWrite,
     TopicRemoval,
@@ -29,6 +30,7 @@ from tidelog.controller.events import (
     Event,
     Examined,
     IsrProposed,
+    PartitionsCreateRequested,
     StreamBroken,
     StreamOpened,
     Suspected,
@@ -39,6 +41,7 @@ from tidelog.controller.events import (
     WritesDone,
 )
 from tidelog.controller.gather import Gather
+from tidelog.controller.growth import ForeignAssignment, GrowthDesk
 from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.controller.topics import ParseConfig, TopicDesk
@@ -86,6 +89,7 @@ class ControllerMachine:
             settings.default_partitions,
             settings.default_replication_factor,
         )
+        self._growth = GrowthDesk(self.state, self._out, self._settle, self._topics.is_deleting)
 
     @property
     def suspects(self) -> frozenset[BrokerId]:
@@ -117,6 +121,9 @@ class ControllerMachine:
             case TopicsDeleteRequested():
                 self._out.because("topics")
                 self._topics.delete(event)
+            case PartitionsCreateRequested():
+                self._out.because("topics")
+                self._growth.create(event)
             case DescribeRequested():
                 self._out.reply(Reply(event.token, self._describe(event.request)))
             case WritesDone():
@@ -145,6 +152,7 @@ class ControllerMachine:
                 stored.configs,
                 self._min_insync_replicas(stored.configs),
                 has_config_node=stored.has_config_node,
+                version=stored.version,
             )
             self.state.add_topic(topic, stored.replicas)
             for partition, state in zip(topic.partitions, stored.states, strict=True):
@@ -264,6 +272,7 @@ class ControllerMachine:
         self._unblock(partition)
         if is_new:
             self._topics.settled(partition.tp)
+            self._growth.settled(partition.tp)
 
     def _unblock(self, partition: Partition) -> None:
         """Its write is over, one way or another."""
@@ -376,6 +385,8 @@ class ControllerMachine:
                     self._on_state_write(group, tp, state, outcome)
                 case TopicWrite(name):
                     self._on_topic_write(group, name, outcome)
+                case PartitionsWrite():
+                    self._on_partitions_write(group, outcome)
                 case DeletionMark(name) | TopicRemoval(name):
                     self._on_deletion_write(group, name, outcome)
                 case PartitionRemoval(tp):
@@ -399,6 +410,15 @@ class ControllerMachine:
         else:
             self._out.examine(group)
 
+    def _on_partitions_write(self, group: PartitionsWrite, outcome: Outcome) -> None:
+        if outcome is Outcome.WRITTEN:
+            self._growth.stored(group)
+        elif outcome is Outcome.REFUSED:
+            message = f"the store refuses the partitions of topic {group.name!r}: too many"
+            self._growth.not_stored(group, ErrorCode.INVALID_PARTITIONS, message)
+        else:
+            self._out.examine(group)
+
     def _on_deletion_write(
         self, group: DeletionMark | PartitionRemoval | TopicRemoval, name: str, outcome: Outcome
     ) -> None:
@@ -414,6 +434,7 @@ class ControllerMachine:
                     self._topics.removed(tp)
                 case TopicRemoval():
                     self._topics.gone(name)
+                    self._growth.gone(name)
 
     def _on_examined(self, event: Examined) -> None:
         self._out.because("again")
@@ -424,9 +445,11 @@ class ControllerMachine:
                         self._on_state_examined(tp, state, found)
                     case TopicWrite():
                         self._on_topic_examined(group, found)
+                    case PartitionsWrite():
+                        self._growth.examined(group, found)
                     case _:
                         raise AssertionError(f"nobody asked for {group}")
-            except znodes.BadZnode as error:
+            except (znodes.BadZnode, ForeignAssignment) as error:
                 self._resign(str(error))
                 return
 

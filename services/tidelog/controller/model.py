@@ -58,6 +58,8 @@ class Topic:
     min_insync_replicas: int
     partitions: "list[Partition]" = field(default_factory=list)
     has_config_node: bool = True
+    version: int = 0
+    """Of its znode: a growth is written on condition of it."""
     deleting: bool = False
     """Its deletion is stored: nobody elects, writes or publishes for it any more."""
 
@@ -178,13 +180,19 @@ class ClusterState:
     def add_topic(self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]]) -> None:
         assert topic.name not in self.topics, topic.name
         self.topics[topic.name] = topic
-        for index, assigned in enumerate(replicas):
+        self.add_partitions(topic, replicas)
+
+    def add_partitions(self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]]) -> Sequence[Partition]:
+        """Appends partitions without a state, and returns them."""
+        old = len(topic.partitions)
+        for index, assigned in enumerate(replicas, old):
             partition = Partition(TopicPartition(topic.name, index), topic, assigned)
             topic.partitions.append(partition)
             for broker_id in assigned:
                 self._by_broker.setdefault(broker_id, {})[partition.tp] = partition
             self.partition_count += 1
             self._count(partition, 1)
+        return topic.partitions[old:]
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)

@@ -4,7 +4,9 @@ from typing import assert_never
 
 from tidelog.controller.effects import (
     DeletionMark,
+    Examinable,
     PartitionRemoval,
+    PartitionsWrite,
     StateWrite,
     TopicRemoval,
     TopicWrite,
@@ -26,6 +28,9 @@ def operations(group: WriteGroup) -> list[Op]:
                 Create(znodes.partitions_path(name)),
                 Create(znodes.topic_config_path(name), znodes.encode_topic_config(configs)),
             ]
+        case PartitionsWrite(name, topic_id, replicas, version):
+            grown = znodes.TopicAssignment(topic_id, replicas)
+            return [SetData(znodes.topic_path(name), znodes.encode_topic(grown), version - 1)]
         case DeletionMark(name):
             return [Create(znodes.delete_topic_path(name))]
         case PartitionRemoval(tp):
@@ -41,12 +46,12 @@ def operations(group: WriteGroup) -> list[Op]:
             assert_never(group)
 
 
-def examined_path(group: StateWrite | TopicWrite) -> str:
+def examined_path(group: Examinable) -> str:
     """The znode whose content tells whether `group` was applied."""
     match group:
         case StateWrite(tp):
             return znodes.state_path(*tp)
-        case TopicWrite(name):
+        case TopicWrite(name) | PartitionsWrite(name):
             return znodes.topic_path(name)
 
 

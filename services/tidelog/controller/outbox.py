@@ -6,12 +6,11 @@ from tidelog.controller.effects import (
     Connect,
     Disconnect,
     Effect,
+    Examinable,
     Examine,
     Reply,
     Resign,
     Send,
-    StateWrite,
-    TopicWrite,
     Write,
     WriteGroup,
 )
@@ -35,7 +34,7 @@ class Outbox:
         self._cause = ""
         self._elections = 0
         self._groups: list[WriteGroup] = []
-        self._examine: list[StateWrite | TopicWrite] = []
+        self._examine: list[Examinable] = []
         self._links: list[Connect | Disconnect] = []
         self._came: set[BrokerId] = set()
         self._brokers_changed = False
@@ -52,7 +51,7 @@ class Outbox:
         self._groups.append(group)
         self._elections += election
 
-    def examine(self, group: StateWrite | TopicWrite) -> None:
+    def examine(self, group: Examinable) -> None:
         self._examine.append(group)
 
     def connect(self, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of a new topic (HL2), and what an administrator may ask for."""
+"""Which brokers hold the replicas of a new partition (HL2), and what an administrator may ask for."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -14,21 +14,24 @@ PARTITIONS_MAX: Final = 10_000
 """Of one topic: its assignment is one znode, far below the 512 KiB of a multi."""
 
 
-def spread(brokers: Collection[BrokerId], partitions: int, factor: int, start: int = 0, shift: int = 0) -> Assignment:
+def spread(
+    brokers: Collection[BrokerId], partitions: int, factor: int, start: int = 0, shift: int = 0, first: int = 0
+) -> Assignment:
     """Round robin over the sorted brokers, the other replicas so that a dead broker's load goes to all others.
 
     Partition i goes to broker (start + i) mod n. Its j-th further replica lies 1 + (k + j) mod (n - 1) brokers on, where k
     grows with each full round: HL2.07's formula can put two replicas on one broker, the wrapped shift of F09.1 cannot.
+    `first` is the index of the first partition that is wanted: the rows are those that it would have had from the start.
     """
     ring = sorted(brokers)
     n = len(ring)
     assert 0 < factor <= n and partitions > 0, (n, partitions, factor)
     rows = []
-    for index in range(partitions):
-        first = (start + index) % n
+    for index in range(first, first + partitions):
+        head = (start + index) % n
         turn = shift + index // n
-        others = (ring[(first + 1 + (turn + j) % (n - 1)) % n] for j in range(factor - 1))
-        rows.append((ring[first], *others))
+        others = (ring[(head + 1 + (turn + j) % (n - 1)) % n] for j in range(factor - 1))
+        rows.append((ring[head], *others))
     return tuple(rows)
 
 
@@ -52,6 +55,39 @@ def plan(
         )
     rounds = max(len(live) - 1, 1)
     return spread(live, partitions, factor, start=start % len(live), shift=start // len(live) % rounds)
+
+
+def grow(wanted: m.NewPartitions, present: Sequence[Sequence[BrokerId]], live: Collection[BrokerId]) -> Assignment:
+    """Replicas of the partitions that `wanted` adds to `present`. TidelogError names the field and the limit it breaks."""
+    old, total, factor = len(present), wanted.total_count, len(present[0])
+    if not old < total <= PARTITIONS_MAX:
+        raise TidelogError(
+            f"total_count {total} is not from {old + 1}, one more than there are, to {PARTITIONS_MAX}",
+            ErrorCode.INVALID_PARTITIONS,
+        )
+    if wanted.assignments:
+        by_index = {each.partition: each.replicas for each in wanted.assignments}
+        if len(by_index) != len(wanted.assignments) or sorted(by_index) != list(range(old, total)):
+            raise _bad_assignment(f"partitions {old} to {total - 1} are not each named once")
+        rows = {index: tuple(map(BrokerId, by_index[index])) for index in range(old, total)}
+        for index, row in rows.items():
+            _check_row(index, row, factor, live)
+        return tuple(rows.values())
+    if factor > len(live):
+        raise TidelogError(
+            f"the topic's replication factor is {factor}, and {len(live)} brokers are alive",
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
+    return spread(live, total - old, factor, *_origin(present[0], sorted(live)), first=old)
+
+
+def _origin(row: Sequence[BrokerId], ring: Sequence[BrokerId]) -> tuple[int, int]:
+    """`start` and `shift` that gave partition 0 this row. On another set of brokers than then: the nearest one on."""
+    n = len(ring)
+    start = next((at for at, each in enumerate(ring) if each >= row[0]), 0)
+    if len(row) < 2 or row[1] not in ring or row[1] == ring[start]:
+        return start, 0
+    return start, (ring.index(row[1]) - start - 1) % n
 
 
 def _explicit(topic: m.NewTopic, live: Collection[BrokerId]) -> Assignment:

@@ -9,6 +9,7 @@ from tidelog.controller.events import (
     Draw,
     Event,
     IsrProposed,
+    PartitionsCreateRequested,
     Token,
     TopicsCreateRequested,
     TopicsDeleteRequested,
@@ -24,7 +25,7 @@ from tidelog.wire import messages as m
 from tidelog.wire import services
 
 TOPICS_MAX: Final = 1_000
-"""Of one create or delete request."""
+"""Of one request that creates, deletes or grows."""
 
 _START_RANGE: Final = 1 << 16
 
@@ -54,6 +55,7 @@ class ControllerRoutes:
             Route(services.CONTROLLER_SERVICE_ALTER_ISR, self.alter_isr),
             Route(services.ADMIN_SERVICE_CREATE_TOPICS, self.create_topics),
             Route(services.ADMIN_SERVICE_DELETE_TOPICS, self.delete_topics),
+            Route(services.ADMIN_SERVICE_CREATE_PARTITIONS, self.create_partitions),
             Route(services.ADMIN_SERVICE_DESCRIBE_TOPICS, self.describe_topics),
             Route(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, self.describe_cluster),
         ]
@@ -107,6 +109,25 @@ class ControllerRoutes:
             return refuse(error)
         return await self._answer(
             "DeleteTopics", lambda token: TopicsDeleteRequested(request, token), refuse, _first_code, timeout_s
+        )
+
+    async def create_partitions(
+        self, request: m.CreatePartitionsRequest, context: CallContext
+    ) -> m.CreatePartitionsResponse:
+        def refuse(error: TidelogError) -> m.CreatePartitionsResponse:
+            return m.CreatePartitionsResponse(
+                topics=tuple(
+                    m.PartitionsCreated(name=topic.name, error_code=error.code, error_message=error.message)
+                    for topic in request.topics
+                )
+            )
+
+        try:
+            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
+        except TidelogError as error:
+            return refuse(error)
+        return await self._answer(
+            "CreatePartitions", lambda token: PartitionsCreateRequested(request, token), refuse, _first_code, timeout_s
         )
 
     async def describe_topics(self, request: m.DescribeTopicsRequest, _: CallContext) -> m.DescribeTopicsResponse:
@@ -178,5 +199,5 @@ class ControllerRoutes:
         return answer
 
 
-def _first_code(answer: m.CreateTopicsResponse | m.DeleteTopicsResponse) -> ErrorCode:
+def _first_code(answer: m.CreateTopicsResponse | m.DeleteTopicsResponse | m.CreatePartitionsResponse) -> ErrorCode:
     return next((each.error_code for each in answer.topics if each.error_code is not ErrorCode.NONE), ErrorCode.NONE)

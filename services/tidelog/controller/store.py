@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
-from tidelog.controller.effects import Outcome, StateWrite, TopicWrite, WriteGroup
+from tidelog.controller.effects import Examinable, Outcome, WriteGroup
 from tidelog.controller.events import Snapshot, StoredTopic
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
@@ -133,7 +133,7 @@ class FencedStore:
             self._report([(group, Outcome.WRITTEN) for group in groups])
         return []
 
-    async def examine(self, groups: Sequence[StateWrite | TopicWrite]) -> Found:
+    async def examine(self, groups: Sequence[Examinable]) -> Found:
         """What is stored now where these groups were to write."""
         while True:
             try:
@@ -182,9 +182,9 @@ async def read_snapshot(meta: Meta) -> Snapshot:
         )
     )
     stored = []
-    for name, node in zip(names, configs, strict=True):
+    for name, topic, node in zip(names, topics, configs, strict=True):
         assignment = assignments.get(name)
-        if assignment is None:
+        if topic is None or assignment is None:
             continue
         stored.append(
             StoredTopic(
@@ -194,6 +194,7 @@ async def read_snapshot(meta: Meta) -> Snapshot:
                 states=tuple(_state(name, index, next(states)) for index in range(len(assignment.partitions))),
                 configs={} if node is None else znodes.decode_topic_config(name, node[0]),
                 has_config_node=node is not None,
+                version=topic[1].version,
             )
         )
     alive = zip((each for each in brokers if each.isdecimal()), registrations, strict=True)

@@ -18,12 +18,11 @@ from tidelog.controller.effects import (
     Connect,
     Disconnect,
     Effect,
+    Examinable,
     Examine,
     Reply,
     Resign,
     Send,
-    StateWrite,
-    TopicWrite,
     Write,
 )
 from tidelog.controller.events import (
@@ -304,7 +303,7 @@ class Term:
             del self._links[broker_id]
             link.task.cancel()
 
-    async def _examine(self, groups: tuple[StateWrite | TopicWrite, ...]) -> None:
+    async def _examine(self, groups: tuple[Examinable, ...]) -> None:
         self._put(Examined(tuple(await self._store.examine(groups))))
 
     async def _may_act(self) -> None:

@@ -150,6 +150,10 @@ class TopicDesk:
 
     # deletion
 
+    def is_deleting(self, name: str) -> bool:
+        """Whether somebody has asked for it, stored or not yet."""
+        return name in self._deletions
+
     def delete(self, event: TopicsDeleteRequested) -> None:
         names, token = event.request.names, event.token
         self._deleted[token] = Gather(len(names))

@@ -67,6 +67,23 @@ def test_filters_show_partitions_in_trouble(tidelog: Tidelog, cluster: FakeClust
     assert tidelog("topics", "describe", "--topics-with-overrides").text == ""
 
 
+def test_alter_adds_partitions(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=2)
+    dry = tidelog("topics", "alter", "--topic", "t", "--partitions", "4", "--dry-run")
+    assert (dry.text, len(cluster.topics["t"].partitions)) == ("Adding partitions would succeed.\n", 2)
+    grown = tidelog("topics", "alter", "t", "--partitions", "4", "--replica-assignment", "9:9,9:9,1:2,2:3")
+    assert grown.text == "Adding partitions succeeded!\n"
+    assert "the partition logic or ordering of the messages will be affected" in grown.err
+    (wanted,) = cluster.of("CreatePartitions")[-1].request.topics
+    assert [(a.partition, a.replicas) for a in wanted.assignments] == [(2, (1, 2)), (3, (2, 3))]
+    assert len(cluster.topics["t"].partitions) == 4
+    refused = tidelog("topics", "alter", "t", "--partitions", "4")
+    assert refused.exit_code == 1 and "total_count 4 is not above 4" in refused.error
+    assert tidelog("topics", "alter", "nope", "--partitions", "4", "--if-exists").exit_code == 0
+    rows = json.loads(tidelog("topics", "alter", "t", "--partitions", "5", "--format", "json").text)
+    assert rows == {"topic": "t", "partitions": 5, "altered": True}
+
+
 def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=3)
     healthy = tidelog("cluster", "health")
@@ -106,6 +123,11 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         (("topics", "create", "t", "--replica-assignment", "1:x"), 2, "not broker ids"),
         (("topics", "create", "t", "--replica-assignment", "1:2", "--partitions", "3"), 2, "excludes"),
         (("topics", "create", "old"), 1, "topic 'old' already exists"),
+        (("topics", "alter", "old"), 2, "--partitions is missing"),
+        (("topics", "alter", "old", "--partitions", "-1"), 2, "--partitions is -1"),
+        (("topics", "alter", "old", "--partitions", "3", "--replica-assignment", "1:2"), 2, "names 1 partitions"),
+        (("topics", "alter", "old", "--partitions", "1"), 1, "topic 'old': total_count 1 is not above 1"),
+        (("topics", "alter", "nope", "--partitions", "3"), 1, "topic 'nope' does not exist"),
         (("topics", "describe", "nope"), 1, "topic 'nope' does not exist"),
         (("topics", "describe", "--topic", "[x"), 2, "no regular expression"),
         (("topics", "delete", "nope"), 1, "topic 'nope' does not exist"),

@@ -12,6 +12,7 @@ from tidelog.controller.events import (
     Event,
     Examined,
     IsrProposed,
+    PartitionsCreateRequested,
     Snapshot,
     StoredTopic,
     Suspected,
@@ -196,6 +197,10 @@ class Harness:
     def delete(self, *names: str) -> tuple[int, list[Effect]]:
         request = m.DeleteTopicsRequest(names=names, timeout_ms=1000)
         return self._asked(lambda token: TopicsDeleteRequested(request, token))
+
+    def grow(self, *topics: m.NewPartitions, validate_only: bool = False) -> tuple[int, list[Effect]]:
+        request = m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=validate_only)
+        return self._asked(lambda token: PartitionsCreateRequested(request, token))
 
     def _asked(self, event: Callable[[Token], Event]) -> tuple[int, list[Effect]]:
         self._token += 1

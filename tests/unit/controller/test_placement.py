@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.controller.placement import PARTITIONS_MAX, plan, spread
+from tidelog.controller.placement import PARTITIONS_MAX, grow, plan, spread
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
@@ -103,3 +103,66 @@ def test_without_brokers_nothing_is_placed() -> None:
     with pytest.raises(TidelogError, match="live brokers") as caught:
         plan(new(1, 1), [], default_partitions=1, default_factor=1, start=0)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def more(total: int, *rows: tuple[int, ...], first: int = 2) -> m.NewPartitions:
+    assignments = tuple(m.PartitionAssignment(partition=first + i, replicas=row) for i, row in enumerate(rows))
+    return m.NewPartitions(name="t", total_count=total, assignments=assignments)
+
+
+@given(n=st.integers(1, 9), old=st.integers(1, 30), added=st.integers(1, 30), start=st.integers(0, 80), data=st.data())
+def test_hl2_07_added_partitions_lie_where_they_would_have_lain_from_the_start(
+    n: int, old: int, added: int, start: int, data: st.DataObject
+) -> None:
+    live = ids(n)
+    factor = data.draw(st.integers(1, n))
+
+    def made(partitions: int) -> tuple[tuple[BrokerId, ...], ...]:
+        return plan(new(partitions, factor), live, default_partitions=1, default_factor=1, start=start)
+
+    assert made(old) + grow(more(old + added), made(old), live) == made(old + added)
+
+
+def test_hl2_07_on_other_brokers_than_then_the_rows_are_sound() -> None:
+    present = ((BrokerId(2), BrokerId(0), BrokerId(1)), (BrokerId(0), BrokerId(1), BrokerId(2)))
+    live = [BrokerId(each) for each in (0, 3, 4, 7)]
+    assert grow(more(4), present, live) == ((7, 4, 0), (0, 7, 3))
+
+
+PRESENT = ((BrokerId(0), BrokerId(1)), (BrokerId(1), BrokerId(2)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "message"),
+    [
+        (more(2), ErrorCode.INVALID_PARTITIONS, "total_count 2 is not from 3"),
+        (more(1), ErrorCode.INVALID_PARTITIONS, "total_count 1"),
+        (more(0), ErrorCode.INVALID_PARTITIONS, "total_count 0"),
+        (more(-1), ErrorCode.INVALID_PARTITIONS, "total_count -1"),
+        (more(-(2**31)), ErrorCode.INVALID_PARTITIONS, "total_count -2147483648"),
+        (more(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, "to 10000"),
+        (more(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "to 10000"),
+        (more(4, (0, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 3 are not each named once"),
+        (more(3, (0, 1), (1, 2)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 2"),
+        (more(3, (0, 1), first=0), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 2"),
+        (more(3, (0,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 has 1 replicas and partition 0 has 2"),
+        (more(3, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 has no replica"),
+        (more(3, (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 names a broker twice"),
+        (more(3, (1, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "names brokers [9], which are not alive"),
+    ],
+)
+def test_bad_growths_are_named(wanted: m.NewPartitions, code: ErrorCode, message: str) -> None:
+    with pytest.raises(TidelogError) as caught:
+        grow(wanted, PRESENT, ids(3))
+    assert caught.value.code is code
+    assert message in caught.value.message
+
+
+def test_a_growth_needs_as_many_live_brokers_as_replicas() -> None:
+    with pytest.raises(TidelogError, match="replication factor is 2, and 1 brokers are alive") as caught:
+        grow(more(3), PRESENT, ids(1))
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_growth_may_be_placed_by_hand() -> None:
+    assert grow(more(4, (2, 0), (0, 2)), PRESENT, ids(3)) == ((2, 0), (0, 2))
