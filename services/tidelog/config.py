@@ -140,6 +140,9 @@ class BrokerSettings(ServerSettings):
     data_dir: Directory
     rack: Annotated[str, Field(max_length=249)] = ""
     replica_lag_time_max_ms: Milliseconds = 10_000
+    isr_expand_linger_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """The longest that an ISR expansion waits for others to share its request to the controller; 0: none does. It adapts: one
+    alone waits a quarter. What shrinks an ISR, or brings one back to min.insync.replicas, never waits."""
     message_max_bytes: Bytes = 1_048_588
     fetch_max_bytes: Bytes = 50 << 20
     replica_fetch_chunk_bytes: Bytes = 1 << 20

@@ -85,9 +85,13 @@ def test_an_unknown_method_is_unimplemented(bed: Bed) -> None:
 
 def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
     """Reliability D9: whoever reaches the EXTERNAL listener must not be able to make itself controller or replica."""
-    told = m.LeaderAndIsrRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, full=True)
-    stop = m.StopReplicaRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX)
-    update = m.UpdateMetadataRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, full=True)
+    told = m.LeaderAndIsrRequest(
+        controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
+    )
+    stop = m.StopReplicaRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX)
+    update = m.UpdateMetadataRequest(
+        controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
+    )
     isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1)
 
     async def story() -> None:
@@ -137,7 +141,9 @@ def test_commands_of_an_old_controller_and_for_another_life_change_nothing(bed: 
                 (INT32_MAX, -1, E.STALE_BROKER_EPOCH),
                 (INT32_MAX, INT64_MAX, E.STALE_BROKER_EPOCH),
             ):
-                who: dict[str, Any] = dict(controller_id=9, controller_epoch=controller_epoch, broker_epoch=epoch)
+                who: dict[str, Any] = dict(
+                    controller_id=9, controller_epoch=controller_epoch, broker_epoch=epoch, sequence=INT64_MAX
+                )
                 told = m.LeaderAndIsrRequest(**who, full=True, partition_states=(state,))
                 assert (await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)).error_code is code
                 stop = m.StopReplicaRequest(**who, partitions=(gone,))

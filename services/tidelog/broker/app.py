@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from tidelog import topic_config
-from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
+from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane, AlterIsrSettings
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
@@ -109,13 +109,17 @@ class Broker:
             lambda epoch: self._on_registered(epoch, control, fetchers),
         )
         plane = AlterIsrControlPlane(
-            settings.broker_id,
+            AlterIsrSettings(
+                broker_id=settings.broker_id,
+                timeout_s=settings.request_timeout_ms / 1000,
+                expand_linger_s=settings.isr_expand_linger_ms / 1000,
+            ),
             lambda: registration.broker_epoch,
             link,
             manager,
             ports.clock,
             ports.rand,
-            settings.request_timeout_ms / 1000,
+            self._metrics.replication.alter_isr_answered,
         )
         fetchers = LeaderFetchers(
             settings.broker_id,

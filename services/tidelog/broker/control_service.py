@@ -3,6 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from typing import Generic, TypeVar
 
 from tidelog.broker.control_plane.port import Decision, Replicas
 from tidelog.broker.metadata_cache import MetadataCache
@@ -17,6 +20,37 @@ _log = logging.getLogger(__name__)
 ControlRequest = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest
 ParseConfig = Callable[[tuple[m.ConfigEntry, ...]], TopicConfig]
 Strays = Callable[[frozenset[tuple[TopicPartition, bytes]]], None]
+T = TypeVar("T")
+
+
+class _FullList(Generic[T]):
+    """What the controller lists in full, in one request or in several (`continued`, `more`)."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, tuple[T, ...]] | None = None
+        """By sequence; None while no list is open."""
+        self._closed_by = -1
+
+    def forget(self) -> None:
+        self._parts, self._closed_by = None, -1
+
+    def accepts(self, request: m.LeaderAndIsrRequest | m.UpdateMetadataRequest) -> bool:
+        return not request.continued or self._parts is not None or request.sequence == self._closed_by
+
+    def add(
+        self, request: m.LeaderAndIsrRequest | m.UpdateMetadataRequest, items: tuple[T, ...]
+    ) -> tuple[T, ...] | None:
+        """The whole list with its last part; None before that, and when the last part comes once more."""
+        if not request.continued:
+            self._parts = {}
+        if self._parts is None:
+            return None
+        self._parts[request.sequence] = items
+        if request.more:
+            return None
+        whole = tuple(chain.from_iterable(self._parts.values()))
+        self._parts, self._closed_by = None, request.sequence
+        return whole
 
 
 class ControlService:
@@ -44,6 +78,10 @@ class ControlService:
         self._disk_news: list[asyncio.Event] = []
         """One of each liveness stream."""
         self.controller_epoch = -1
+        self._sequence = 0
+        """The highest of that controller epoch."""
+        self._roles: _FullList[tuple[TopicPartition, bytes]] = _FullList()
+        self._news: _FullList[m.PartitionState] = _FullList()
         self._has_metadata = False
         self.ready = False
         """True once a full LeaderAndIsr of an active controller has been applied in this life."""
@@ -51,6 +89,8 @@ class ControlService:
     def registered_again(self) -> None:
         """A new broker epoch: the controller must state everything anew."""
         self.ready = self._has_metadata = False
+        self._roles.forget()
+        self._news.forget()
         self._on_ready(False)
 
     def _fence(self, request: ControlRequest) -> ErrorCode:
@@ -63,7 +103,14 @@ class ControlService:
             return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        self.controller_epoch = request.controller_epoch
+        if request.controller_epoch > self.controller_epoch:
+            self.controller_epoch, self._sequence = request.controller_epoch, request.sequence
+            self._roles.forget()
+            self._news.forget()
+        if request.sequence < self._sequence:
+            # Delayed or sent twice, and read after what came later: an old full list would remove a newer partition.
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self._sequence = request.sequence
         return ErrorCode.NONE
 
     async def leader_and_isr(self, request: m.LeaderAndIsrRequest, _: CallContext) -> m.LeaderAndIsrResponse:
@@ -73,6 +120,8 @@ class ControlService:
         if not request.full and not self.ready:
             # The first one after registration must be full: a partial picture would look complete (HOLE-08).
             return m.LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        if not self._roles.accepts(request):
+            return m.LeaderAndIsrResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         self._metadata.set_live(request.live_brokers)
         for topic in request.topic_states:
             self._configs[topic.topic] = self._parse_config(topic.configs)
@@ -80,10 +129,12 @@ class ControlService:
         decisions = [Decision(s, self._configs.get(s.topic, default)) for s in request.partition_states]
         results = self._replicas.become(decisions, self._metadata.live)
         if request.full:
-            listed = frozenset((TopicPartition(s.topic, s.partition), s.topic_id) for s in request.partition_states)
-            self._remove_strays(listed)
-            self.ready = True
-            self._on_ready(self._has_metadata)
+            here = tuple((TopicPartition(s.topic, s.partition), s.topic_id) for s in request.partition_states)
+            listed = self._roles.add(request, here)
+            if listed is not None:
+                self._remove_strays(frozenset(listed))
+                self.ready = True
+                self._on_ready(self._has_metadata)
         return m.LeaderAndIsrResponse(partitions=tuple(results))
 
     async def stop_replica(self, request: m.StopReplicaRequest, _: CallContext) -> m.StopReplicaResponse:
@@ -94,6 +145,7 @@ class ControlService:
             partitions=tuple(
                 m.PartitionResult(
                     topic=p.topic,
+                    topic_id=p.topic_id,
                     partition=p.partition,
                     error_code=self._replicas.stop(
                         TopicPartition(p.topic, p.partition), p.topic_id, p.leader_epoch, p.delete_partition
@@ -105,16 +157,24 @@ class ControlService:
 
     async def update_metadata(self, request: m.UpdateMetadataRequest, _: CallContext) -> m.UpdateMetadataResponse:
         code = self._fence(request)
-        if code is ErrorCode.NONE:
-            self._metadata.update(request)
-            if request.full:
-                # Only now can a client be told where its partitions are: healthy means that it can be served.
-                self._has_metadata = True
-                self._on_ready(self.ready)
-            if self._metadata.live != self._told_live:
-                self._told_live = self._metadata.live
-                self._live_changed(self._told_live)
-        return m.UpdateMetadataResponse(error_code=code)
+        if code is ErrorCode.NONE and not self._news.accepts(request):
+            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if code is not ErrorCode.NONE:
+            return m.UpdateMetadataResponse(error_code=code)
+        if request.full:
+            states = self._news.add(request, request.partition_states)
+            if states is None:
+                return m.UpdateMetadataResponse()
+            request = replace(request, partition_states=states)
+        self._metadata.update(request)
+        if request.full:
+            # Only now can a client be told where its partitions are: healthy means that it can be served.
+            self._has_metadata = True
+            self._on_ready(self.ready)
+        if self._metadata.live != self._told_live:
+            self._told_live = self._metadata.live
+            self._live_changed(self._told_live)
+        return m.UpdateMetadataResponse()
 
     async def liveness(self, stream: Stream[m.LivenessPing, m.LivenessPong], _: CallContext) -> None:
         """Answers each ping, and tells unasked of a disk that fails. That the stream breaks is the controller's fastest

@@ -61,6 +61,10 @@ class ControllerLink:
         if old is not None:
             await old.close()
 
+    def look_again(self) -> None:
+        """Who was called says that it is no controller: read /controller, whatever its watch has said (section R)."""
+        self._changed.set()
+
     async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
         """One try. NOT_CONTROLLER while none is known; TransportError: the outcome is unknown."""
         if self._channel is None:

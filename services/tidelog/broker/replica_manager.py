@@ -95,7 +95,7 @@ class ReplicaManager:
             except TidelogError as error:
                 _log.warning("%s-%s: %s", state.topic, state.partition, error)
                 code = error.code
-            results.append(m.PartitionResult(topic=state.topic, partition=state.partition, error_code=code))
+            results.append(_result(state, code))
         # One sync for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
         self._logs.commit_epochs()
         return results
@@ -187,16 +187,18 @@ class ReplicaManager:
 
     def failed(self) -> tuple[m.PartitionResult, ...]:
         return tuple(
-            m.PartitionResult(topic=host.tp.topic, partition=host.tp.partition, error_code=host.offline.code)
+            m.PartitionResult(
+                topic=host.tp.topic, partition=host.tp.partition, error_code=host.offline.code, topic_id=host.topic_id
+            )
             for host in self._hosts.values()
             if host.offline is not None
         )
 
     def isr_answered(
-        self, tp: TopicPartition, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
+        self, tp: TopicPartition, topic_id: bytes, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
     ) -> None:
         host = self._hosts.get(tp)
-        if host is None:
+        if host is None or host.topic_id != topic_id:
             return
         before = host.replica.isr
         size_before = len(before.committed.isr) if before is not None else 0
@@ -238,11 +240,15 @@ class ReplicaManager:
             last = now
             if paused:
                 _log.warning("this process stood still; lag is measured anew")
+            pending_s = 0.0
             for host in list(self._hosts.values()):
                 if host.is_leader:
                     if paused:
                         host.step(ev.Resumed(now))
                     host.step(ev.Tick(now))
+                if host.replica.leading is not None:
+                    pending_s = max(pending_s, host.replica.leading.pending_s(now))
+            self._metrics.isr_change_pending.set(pending_s)
 
     async def run_checkpoints(self) -> None:
         while True:
@@ -266,3 +272,7 @@ class ReplicaManager:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {h.tp: h.replica.high_watermark for h in self._hosts.values()}
+
+
+def _result(state: m.PartitionState, code: ErrorCode) -> m.PartitionResult:
+    return m.PartitionResult(topic=state.topic, partition=state.partition, error_code=code, topic_id=state.topic_id)

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
-from tidelog.controller.events import BrokerAnswered
+from tidelog.controller.events import BrokerAnswered, FailedReplica
 from tidelog.controller.merge import Request, merge
 from tidelog.controller.model import Broker
+from tidelog.controller.parts import parts
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.clock import Clock
@@ -44,14 +46,16 @@ class BrokerChannel:
         request_timeout_s: float,
         may_act: Callable[[], Awaitable[None]],
         answered: Callable[[BrokerAnswered], None],
+        next_sequence: Callable[[], int],
     ) -> None:
-        """`may_act` returns while this controller's lease holds."""
+        """`may_act` returns while this controller's lease holds; `next_sequence` grows as long as its epoch lasts."""
         self._broker = broker
         self._channel = channel
         self._clock = clock
         self._request_timeout_s = request_timeout_s
         self._may_act = may_act
         self._answered = answered
+        self._next_sequence = next_sequence
         self._pending: list[Request] = []
         self._on_delivered: list[Callable[[], None]] = []
         self._news = asyncio.Event()
@@ -85,12 +89,22 @@ class BrokerChannel:
             delivered()
 
     async def _deliver(self, request: Request) -> bool:
+        """All of it or nothing: parts of an older list must not be mixed with those of a newer one."""
+        for index, part in enumerate(parts(request)):
+            if index > 0:
+                await self._may_act()
+            # Each try has a number of its own, so that an earlier one that is still on its way can do no harm.
+            if not await self._deliver_part(replace(part, sequence=self._next_sequence())):
+                return False
+        return True
+
+    async def _deliver_part(self, request: Request) -> bool:
         try:
             answer = await self._call(request)
         except TransportError as error:
             log.debug("broker %d, %s: %s; again", self._broker.broker_id, type(request).__name__, error)
             return False
-        failed: tuple[TopicPartition, ...] = ()
+        failed: tuple[FailedReplica, ...] = ()
         if not isinstance(answer, m.UpdateMetadataResponse):
             failed = self._failed(type(request).__name__, answer.partitions)
         self._answered(BrokerAnswered(self._broker.broker_id, self._broker.epoch, answer.error_code, failed))
@@ -104,14 +118,14 @@ class BrokerChannel:
             )
         return answer.error_code is ErrorCode.NONE
 
-    def _failed(self, request: str, results: tuple[m.PartitionResult, ...]) -> tuple[TopicPartition, ...]:
+    def _failed(self, request: str, results: tuple[m.PartitionResult, ...]) -> tuple[FailedReplica, ...]:
         failed = []
         for each in results:
             if each.error_code is not ErrorCode.NONE:
                 tp = TopicPartition(each.topic, each.partition)
                 log.warning("broker %d, %s of %s: %s", self._broker.broker_id, request, tp, each.error_code.name)
                 if each.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-                    failed.append(tp)
+                    failed.append(FailedReplica(tp, each.topic_id))
         return tuple(failed)
 
     async def _call(self, request: Request) -> Answer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from tidelog.controller.effects import Outcome, WriteGroup
 from tidelog.controller.model import Broker, PartitionState
@@ -131,6 +131,13 @@ class Examined:
     found: tuple[tuple[WriteGroup, tuple[bytes, int] | None], ...]
 
 
+class FailedReplica(NamedTuple):
+    """A partition whose disk has failed on one broker. Without an id it says nothing about which topic of that name."""
+
+    tp: TopicPartition
+    topic_id: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerAnswered:
     """A broker's top-level answer to a control request, or a pong of its own, and the partitions whose disk has failed
@@ -139,7 +146,7 @@ class BrokerAnswered:
     broker_id: BrokerId
     broker_epoch: int
     code: ErrorCode
-    failed: tuple[TopicPartition, ...] = ()
+    failed: tuple[FailedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

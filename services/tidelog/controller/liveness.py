@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tidelog.controller.channels import internal_address
-from tidelog.controller.events import BrokerAnswered, StreamBroken, StreamOpened, Suspected
+from tidelog.controller.events import BrokerAnswered, FailedReplica, StreamBroken, StreamOpened, Suspected
 from tidelog.controller.model import Broker
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, TopicPartition
@@ -98,7 +98,7 @@ class LivenessWatch:
             self._report(StreamBroken(self._broker.broker_id, self._broker.epoch), 0.0)
 
     def _failed(self, pong: m.LivenessPong) -> BrokerAnswered:
-        failed = tuple(TopicPartition(each.topic, each.partition) for each in pong.failed)
+        failed = tuple(FailedReplica(TopicPartition(each.topic, each.partition), each.topic_id) for each in pong.failed)
         return BrokerAnswered(self._broker.broker_id, self._broker.epoch, ErrorCode.NONE, failed)
 
     async def _refuses(self, address: Address) -> bool:

@@ -223,9 +223,10 @@ class ControllerMachine:
         if broker is None or broker.epoch != event.broker_epoch:
             return
         self._out.because("disk")
-        for tp in event.failed:
+        for tp, topic_id in event.failed:
             partition = self.state.partitions_on(event.broker_id).get(tp)
-            if partition is not None:
+            # A late answer may be about an earlier topic of the name, whose files are gone (HOLE-10).
+            if partition is not None and topic_id == partition.topic.topic_id:
                 partition.failed_on |= {event.broker_id}
                 self._settle(partition)
 

@@ -1,6 +1,7 @@
 """The effects of one step, merged: one write, at most one request of each kind for each broker, in a fixed order."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tidelog.controller.effects import (
     Connect,
@@ -17,6 +18,9 @@ from tidelog.controller.effects import (
 from tidelog.controller.model import Broker, ClusterState, Partition, Topic
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, BrokerId
 from tidelog.wire import messages as m
+
+UNNUMBERED: Final = 0
+"""The sequence of a control request until it is sent: only then is its order known."""
 
 
 class Outbox:
@@ -128,6 +132,7 @@ class Outbox:
                     controller_id=self._controller_id,
                     controller_epoch=self.controller_epoch,
                     broker_epoch=broker.epoch,
+                    sequence=UNNUMBERED,
                     partitions=doomed,
                 ),
             )
@@ -150,6 +155,7 @@ class Outbox:
                 controller_id=self._controller_id,
                 controller_epoch=self.controller_epoch,
                 broker_epoch=broker.epoch,
+                sequence=UNNUMBERED,
                 full=full,
                 partition_states=tuple(self._published(partition) for partition in here),
                 live_brokers=live,
@@ -191,6 +197,7 @@ class Outbox:
                 controller_id=self._controller_id,
                 controller_epoch=self.controller_epoch,
                 broker_epoch=broker.epoch,
+                sequence=UNNUMBERED,
                 full=full,
                 partition_states=told,
                 live_brokers=live,

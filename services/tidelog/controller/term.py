@@ -98,6 +98,8 @@ class Term:
         self._links: dict[BrokerId, _Link] = {}
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._tokens = itertools.count(1)
+        self._sequences = itertools.count(1)
+        """Of control requests, whichever broker they go to: what grows over all of them grows for each (HOLE-09)."""
         self._rounds = Rounds(self._on_written, self._on_told)
         self._tasks = Supervisor(f"controller epoch {elected.epoch}", self._on_failure)
         self._keeper = LeaseKeeper(
@@ -272,7 +274,13 @@ class Term:
         log.info("broker %d with broker epoch %d at %s", broker.broker_id, broker.epoch, address)
         wire = self._ports.net.channel(address, purpose="control")
         channel = BrokerChannel(
-            broker, wire, self._clock, self._settings.request_timeout_ms / 1000, self._may_act, self._put
+            broker,
+            wire,
+            self._clock,
+            self._settings.request_timeout_ms / 1000,
+            self._may_act,
+            self._put,
+            lambda: next(self._sequences),
         )
         watch = LivenessWatch(
             broker,

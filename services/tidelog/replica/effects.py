@@ -1,6 +1,6 @@
 """What a partition's replica asks its host to do, in this order. The host decides nothing about the protocol."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.errors import ErrorCode
 from tidelog.replica.isr import Member
@@ -20,6 +20,8 @@ class ProposeIsr:
     leader_epoch: int
     partition_epoch: int
     isr: frozenset[Member]
+    may_wait: bool = field(default=False, compare=False)
+    """An expansion that nobody needs at once: it may wait for others to share its request (OPEN-19)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class LeaderState:
         "marks",
         "min_isr",
         "partition_epoch",
+        "pending_since",
         "progress",
         "replicas",
     )
@@ -86,6 +87,8 @@ class LeaderState:
         self.epoch_start = epoch_start
         self.partition_epoch = -1
         self.isr: IsrState = Committed(frozenset())
+        self.pending_since = at
+        """When the change that is pending was first asked for; means nothing while none is."""
         self.replicas: tuple[int, ...] = ()
         self.min_isr = 1
         self.live: Mapping[int, int] = {}
@@ -136,6 +139,10 @@ class LeaderState:
             and self.live.get(member.broker_id) == member.broker_epoch
             and self.ineligible_until.get(member, at) <= at
         )
+
+    def pending_s(self, at: float) -> float:
+        """For how long an ISR change has waited for its answer (HOLE-14: somebody should look when it never comes)."""
+        return 0.0 if isinstance(self.isr, Committed) else at - self.pending_since
 
     def lags(self, offset: int, log_end: int, at: float) -> bool:
         if offset >= log_end:

@@ -264,8 +264,10 @@ class PartitionReplica:
         out = self._advance(leading, at)
         change = leading.next_change(self.log_end_offset, self.high_watermark, at)
         if change is not None:
-            leading.isr = change
-            out.append(fx.ProposeIsr(leading.epoch, leading.partition_epoch, change.proposed))
+            leading.isr, leading.pending_since = change, at
+            # Below min ISR producers wait for the new member.
+            may_wait = isinstance(change, PendingExpand) and not leading.under_min_isr
+            out.append(fx.ProposeIsr(leading.epoch, leading.partition_epoch, change.proposed, may_wait))
         return out
 
     def _after_isr_change(self, at: float) -> list[fx.Effect]:
@@ -289,7 +291,14 @@ class PartitionReplica:
             leading.isr = Committed(event.isr)
             leading.partition_epoch = self.partition_epoch = event.partition_epoch
             return self._after_isr_change(event.at)
-        match _ON_REFUSED.get(event.code, _After.RESEND):
+        after = _ON_REFUSED.get(event.code, _After.RESEND)
+        if after is _After.RESET and (event.leader_epoch, event.partition_epoch) != (
+            leading.epoch,
+            leading.partition_epoch,
+        ):
+            # Not applied, but to another state than ours: only one of our own version lets us go back (HOLE-52).
+            after = _After.RESEND if event.partition_epoch < leading.partition_epoch else _After.WAIT
+        match after:
             case _After.RESET:
                 leading.isr = pending.committed
                 if isinstance(pending, PendingExpand):

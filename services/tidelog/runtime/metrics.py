@@ -195,6 +195,17 @@ class ReplicationMetrics:
         self.isr_update_failures = Counter(
             "tidelog_isr_update_failures_total", "AlterIsr proposals that were refused.", registry=registry
         )
+        self.isr_change_pending = Gauge(
+            "tidelog_isr_change_pending_seconds",
+            "How long the oldest ISR change that has no answer yet has waited for it, as leader.",
+            registry=registry,
+        )
+        self._alter_isr = Counter(
+            "tidelog_alter_isr_requests_total",
+            "AlterIsr requests by the error of the whole answer; NO_ANSWER: the call broke.",
+            ["error"],
+            registry=registry,
+        )
         self._truncations = Counter(
             "tidelog_replica_truncations_total", "Times that a log was cut to the leader's history.", registry=registry
         )
@@ -203,6 +214,9 @@ class ReplicationMetrics:
         )
         size = Counter("tidelog_replication_bytes_total", "Batches replicated.", ["direction"], registry=registry)
         self._bytes_in, self._bytes_out = size.labels("in"), size.labels("out")
+
+    def alter_isr_answered(self, error: str) -> None:
+        self._alter_isr.labels(error).inc()
 
     def truncated(self, records: int) -> None:
         self._truncations.inc()

@@ -102,3 +102,6 @@ ADMIN: Final = Policy(first_pause_s=0.1, ceiling_s=1.0, growth=1.6, retry=_on(is
 
 ALTER_ISR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=2.0, retry=_on(is_transient))
 """Resend after no answer or NOT_CONTROLLER; every other answer is the partition machine's business (HOLE-52)."""
+
+ALTER_ISR_UNAUTHORIZED: Final = Policy(first_pause_s=5.0, ceiling_s=60.0, growth=2.0, retry=_on(is_transient))
+"""After CLUSTER_AUTHORIZATION_FAILED: only an operator can help (section R), and must not have to restart the broker then."""

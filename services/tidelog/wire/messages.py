@@ -267,6 +267,9 @@ class LeaderAndIsrRequest:
     partition_states: tuple[PartitionState, ...] = ()
     live_brokers: tuple[LiveBroker, ...] = ()
     topic_states: tuple[TopicState, ...] = ()
+    sequence: int
+    continued: bool = False
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +301,7 @@ class StopReplicaRequest:
     controller_epoch: int
     broker_epoch: int
     partitions: tuple[StopReplicaPartition, ...] = ()
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +319,9 @@ class UpdateMetadataRequest:
     partition_states: tuple[PartitionState, ...] = ()
     live_brokers: tuple[LiveBroker, ...] = ()
     deleted_topics: tuple[str, ...] = ()
+    sequence: int
+    continued: bool = False
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,32 @@
 """The AlterIsr client: one request at a time, the newest proposal of each partition, and none is ever dropped."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from helpers.replication import until
-from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
+from tidelog.broker.control_plane.alter_isr import NO_ANSWER, REQUEST_BYTES, AlterIsrControlPlane, AlterIsrSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
-from tidelog.runtime.retry import ALTER_ISR
+from tidelog.runtime.retry import ALTER_ISR, ALTER_ISR_UNAUTHORIZED
 from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.rand import seeded
 from tidelog.wire import messages as m
+from tidelog.wire.codec import encode
 
 TOPIC_ID = bytes(16)
 TIMEOUT_S = 3.0
 P0, P1 = TopicPartition("events", 0), TopicPartition("events", 1)
 ROUND_TRIP_S = 0.001
+WIDE = frozenset(Member(2**31 - i, 2**62) for i in range(1, 4))
 
 
 def proposal(partition_epoch: int, *brokers: int) -> ProposeIsr:
@@ -58,6 +61,10 @@ class Controller:
     under_way: int = 0
     under_way_max: int = 0
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    looked: int = 0
+
+    def look_again(self) -> None:
+        self.looked += 1
 
     async def call(self, _: Any, request: m.AlterIsrRequest, timeout_s: float) -> m.AlterIsrResponse:
         assert timeout_s == TIMEOUT_S
@@ -91,24 +98,26 @@ class Replicas:
     answered: list[tuple[TopicPartition, ProposeIsr, ErrorCode, m.LeaderAndIsr | None]] = field(default_factory=list)
     on_answer: Callable[[TopicPartition, ProposeIsr, ErrorCode], None] = lambda tp, asked, code: None
 
-    def isr_answered(self, tp: TopicPartition, asked: ProposeIsr, code: ErrorCode, state: Any) -> None:
+    def isr_answered(self, tp: TopicPartition, topic_id: bytes, asked: ProposeIsr, code: ErrorCode, state: Any) -> None:
+        assert topic_id == TOPIC_ID
         self.answered.append((tp, asked, code, state))
         self.on_answer(tp, asked, code)
 
 
 class PlaneBench:
-    def __init__(self) -> None:
+    def __init__(self, linger_s: float = 0.1) -> None:
+        self.counted: list[str] = []
         self.controller, self.replicas = Controller(), Replicas()
         self.controller.may_answer.set()
         self.broker_epoch = 101
         self.plane = AlterIsrControlPlane(
-            1,
+            AlterIsrSettings(broker_id=1, timeout_s=TIMEOUT_S, expand_linger_s=linger_s),
             lambda: self.broker_epoch,
             self.controller,  # type: ignore[arg-type]
             self.replicas,  # type: ignore[arg-type]
             SimClock(),
             seeded(1, "plane"),
-            TIMEOUT_S,
+            self.counted.append,
         )
 
     def propose(self, tp: TopicPartition, asked: ProposeIsr) -> None:
@@ -118,9 +127,9 @@ class PlaneBench:
         await asyncio.sleep(30.0)
 
 
-def play(story: Callable[[PlaneBench], Awaitable[None]]) -> None:
+def play(story: Callable[[PlaneBench], Awaitable[None]], linger_s: float = 0.1) -> None:
     async def main() -> None:
-        bench = PlaneBench()
+        bench = PlaneBench(linger_s)
         process = SimProcess("plane")
         process.start("AlterIsr", bench.plane.run())
         await story(bench)
@@ -189,7 +198,6 @@ FAILURES = {
     "no controller known": TidelogError("none", ErrorCode.NOT_CONTROLLER),
     "not controller": m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER),
     "stale broker epoch": m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
-    "not authorized": m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     "a code of a later version": m.AlterIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
 }
 
@@ -208,6 +216,118 @@ def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_
         assert min(pauses) >= ALTER_ISR.first_pause_s / 2
         assert pauses[-1] >= ALTER_ISR.ceiling_s / 2 > pauses[0]
         assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
+
+    play(story)
+
+
+def test_r_31_without_permission_an_operator_is_called_and_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: PlaneBench) -> None:
+        refused = m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        bench.controller.answers = [refused] * 3
+        bench.propose(P0, proposal(7))
+        await asyncio.sleep(300.0)
+        assert bench.controller.asked() == [{0: 7}] * 4
+        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+        assert min(pauses) >= ALTER_ISR_UNAUTHORIZED.first_pause_s / 2 > ALTER_ISR.ceiling_s
+        assert bench.counted == ["CLUSTER_AUTHORIZATION_FAILED"] * 3 + ["NONE"]
+        alarms = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(alarms) == 3 and "until an operator permits it" in alarms[0].getMessage()
+        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
+
+    play(story)
+
+
+def test_r_41_who_is_no_controller_makes_us_look_for_the_one() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER), FAILURES["no answer"]]
+        bench.propose(P0, proposal(7))
+        await bench.settled()
+        assert bench.controller.looked == 1
+        assert bench.counted == ["NOT_CONTROLLER", NO_ANSWER, "NONE"]
+
+    play(story)
+
+
+def test_r_42_a_change_without_sense_is_a_bug_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [lambda request: granted(request, ErrorCode.INVALID_REQUEST)]
+        bench.propose(P0, proposal(7))
+        await bench.settled()
+        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.INVALID_REQUEST]
+        assert ["events-0" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [True]
+
+    play(story)
+
+
+def waiting(partition_epoch: int) -> ProposeIsr:
+    return replace(proposal(partition_epoch), may_wait=True)
+
+
+CATCH_UP = 200
+
+
+def catch_up(linger_s: float) -> int:
+    """A broker has returned: one partition after the other comes into sync, 2 ms apart. How many requests it takes."""
+    asked: list[int] = []
+
+    async def story(bench: PlaneBench) -> None:
+        came_at = []
+        for number in range(CATCH_UP):
+            came_at.append(asyncio.get_running_loop().time())
+            bench.propose(TopicPartition("events", number), waiting(7))
+            await asyncio.sleep(0.002)
+        await bench.settled()
+        for sent_at, request in zip(bench.controller.sent_at, bench.controller.asked(), strict=True):
+            for number in request:
+                assert sent_at - came_at[number] <= linger_s + 0.01, "an expansion waited for too long"
+        assert len(bench.replicas.answered) == CATCH_UP
+        asked.append(len(bench.controller.requests))
+
+    play(story, linger_s)
+    return asked[0]
+
+
+def test_open_19_a_rolling_catch_up_takes_few_requests() -> None:
+    with_linger, without = catch_up(0.1), catch_up(0.0)
+    assert with_linger <= CATCH_UP * 0.002 / 0.1 + 2
+    assert without > CATCH_UP / 2
+
+
+def test_open_19_a_shrink_never_waits_and_takes_the_waiting_ones_along() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.propose(P0, waiting(7))
+        await asyncio.sleep(0.01)
+        assert bench.controller.requests == []
+        bench.propose(P1, proposal(70))
+        await asyncio.sleep(0.0)
+        await asyncio.sleep(0.0)
+        assert bench.controller.asked() == [{0: 7, 1: 70}]
+
+    play(story)
+
+
+def test_open_19_what_has_failed_does_not_wait_once_more() -> None:
+    async def story(bench: PlaneBench) -> None:
+        bench.controller.answers = [FAILURES["no answer"]]
+        bench.propose(P0, waiting(7))
+        await bench.settled()
+        first, second = bench.controller.sent_at
+        assert second - first <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
+
+    play(story, linger_s=5.0)
+
+
+def test_c4_05_what_is_too_much_for_one_request_goes_with_the_next_one() -> None:
+    async def story(bench: PlaneBench) -> None:
+        name = "n" * 249
+        for number in range(20_000):
+            bench.propose(TopicPartition(f"{name[5:]}{number:05}", 2**30), ProposeIsr(2**30, 2**30, WIDE))
+        await bench.settled()
+        sizes = [len(encode(request)) for request in bench.controller.requests]
+        assert len(sizes) > 4 and max(sizes) <= REQUEST_BYTES
+        assert len(bench.replicas.answered) == 20_000
+        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+        assert max(pauses) <= 2 * ROUND_TRIP_S
 
     play(story)
 

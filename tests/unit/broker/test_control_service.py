@@ -109,6 +109,9 @@ def roles(
     controller_epoch: int = 5,
     broker_epoch: int = EPOCH,
     configs: Any = (),
+    sequence: int = 1,
+    continued: bool = False,
+    more: bool = False,
 ) -> m.LeaderAndIsrRequest:
     topics = tuple(m.TopicState(topic=s.topic, topic_id=s.topic_id, configs=configs) for s in states)
     return m.LeaderAndIsrRequest(
@@ -119,6 +122,9 @@ def roles(
         partition_states=states,
         live_brokers=LIVE,
         topic_states=topics,
+        sequence=sequence,
+        continued=continued,
+        more=more,
     )
 
 
@@ -128,12 +134,17 @@ def stop(
     topic_id: bytes = TOPIC_ID,
     controller_epoch: int = 5,
     broker_epoch: int = EPOCH,
+    sequence: int = 1,
 ) -> m.StopReplicaRequest:
     part = m.StopReplicaPartition(
         topic="events", topic_id=topic_id, partition=0, leader_epoch=leader_epoch, delete_partition=delete
     )
     return m.StopReplicaRequest(
-        controller_id=9, controller_epoch=controller_epoch, broker_epoch=broker_epoch, partitions=(part,)
+        controller_id=9,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        sequence=sequence,
+        partitions=(part,),
     )
 
 
@@ -143,6 +154,9 @@ def news(
     broker_epoch: int = EPOCH,
     live: tuple[m.LiveBroker, ...] = LIVE,
     full: bool = False,
+    sequence: int = 1,
+    continued: bool = False,
+    more: bool = False,
 ) -> m.UpdateMetadataRequest:
     return m.UpdateMetadataRequest(
         controller_id=9,
@@ -151,6 +165,9 @@ def news(
         full=full,
         partition_states=states,
         live_brokers=live,
+        sequence=sequence,
+        continued=continued,
+        more=more,
     )
 
 
@@ -378,3 +395,91 @@ def test_liveness_answers_each_ping_with_the_epoch_of_this_life() -> None:
     control, pings = ControlBench(), Pings()
     run_virtual(control.service.liveness(pings, CONTEXT))
     assert pings.pongs == [m.LivenessPong(broker_id=1, broker_epoch=EPOCH)] * 3
+
+
+def listed(bench: ControlBench) -> list[str]:
+    return sorted(host.tp.topic for host in bench.bench.manager)
+
+
+def test_n08_a_request_that_was_overtaken_changes_nothing() -> None:
+    bench = ControlBench()
+    assert bench.code(roles(state(), sequence=4)) is NONE
+    assert bench.code(roles(state(topic="new"), full=False, sequence=5)) is NONE
+    late = {
+        # The full list of before the partition was made would remove it; the others would undo what came after them.
+        "full list": roles(state(), sequence=4),
+        "roles": roles(state(leader=2, leader_epoch=9), full=False, sequence=3),
+        "stop": stop(-2, delete=True, sequence=4),
+        "metadata": news(full=True, sequence=0),
+    }
+    for what, request in late.items():
+        assert bench.code(request) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what
+    assert listed(bench) == ["events", "new"]
+    assert bench.bench.host.replica.leader_epoch == 3
+    assert bench.code(roles(state(topic="new"), full=False, sequence=6)) is NONE
+
+
+def test_n08_the_same_request_twice_is_applied_twice_and_harmless() -> None:
+    bench = ControlBench()
+    bench.send(roles(state(), sequence=4))
+    bench.append()
+    assert bench.results(roles(state(), sequence=4)) == [NONE]
+    assert (bench.bench.host.log.log_end_offset, listed(bench)) == (1, ["events"])
+
+
+def test_i7_a_new_controller_counts_from_where_it_likes_and_the_old_one_never_again() -> None:
+    bench = ControlBench()
+    bench.send(roles(state(), sequence=900))
+    assert bench.code(roles(state(), controller_epoch=6, sequence=2)) is NONE
+    assert bench.code(roles(controller_epoch=6, sequence=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert bench.code(roles(controller_epoch=5, sequence=901)) is STALE_CONTROLLER
+    assert listed(bench) == ["events"]
+
+
+def test_hole_10_of_a_list_in_parts_strays_go_with_the_last_part_only() -> None:
+    bench = ControlBench()
+    bench.send(roles(*(state(topic=name) for name in ("a", "b", "c", "gone")), sequence=1))
+    bench.became(201)
+    whole = {"broker_epoch": 201}
+    first = roles(state(topic="a"), sequence=2, more=True, **whole)
+    second = roles(state(topic="b"), sequence=3, continued=True, more=True, **whole)
+    third = roles(state(topic="c"), sequence=4, continued=True, **whole)
+    for part in (first, first, second, second):
+        assert bench.code(part) is NONE
+        assert listed(bench) == ["a", "b", "c", "gone"] and not bench.service.ready
+        # News must not come into the middle of a list by which a broker is not ready yet.
+        assert bench.code(roles(state(topic="x"), full=False, sequence=part.sequence, **whole)) is STALE_BROKER
+    assert bench.code(third) is NONE
+    assert listed(bench) == ["a", "b", "c"] and bench.service.ready
+    assert bench.code(third) is NONE, "the last part once more"
+    assert listed(bench) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("before", ["nothing", "another life", "another controller"])
+def test_hole_08_a_part_that_continues_nothing_is_refused(before: str) -> None:
+    bench = ControlBench()
+    bench.send(roles(state(topic="a"), sequence=1, more=before != "nothing"))
+    where: dict[str, Any] = {}
+    if before == "another life":
+        bench.became(201)
+        where = {"broker_epoch": 201}
+    elif before == "another controller":
+        where = {"controller_epoch": 6}
+    part = roles(state(topic="b"), sequence=2, continued=True, **where)
+    assert bench.code(part) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert listed(bench) == ["a"]
+    metadata = news(state(topic="b"), full=True, sequence=3, continued=True, **where)
+    assert bench.code(metadata) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert bench.code(roles(state(topic="b"), sequence=4, **where)) is NONE
+    assert listed(bench) == ["b"]
+
+
+def test_metadata_in_parts_replaces_nothing_before_the_last_one() -> None:
+    bench = ControlBench()
+    bench.send(news(state(topic="old"), full=True, sequence=1))
+    bench.send(news(state(topic="a"), full=True, sequence=2, more=True))
+    assert bench.metadata.leader_of(TopicPartition("old", 0)) is not None
+    for _ in range(2):
+        assert bench.code(news(state(topic="b"), full=True, sequence=3, continued=True)) is NONE
+        known = [name for name in ("old", "a", "b") if bench.metadata.leader_of(TopicPartition(name, 0))]
+        assert known == ["a", "b"]

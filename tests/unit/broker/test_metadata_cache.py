@@ -34,6 +34,7 @@ def told(cache: MetadataCache, *states: m.PartitionState, **fields: Any) -> None
         "controller_id": 9,
         "controller_epoch": 5,
         "broker_epoch": 101,
+        "sequence": 1,
         "live_brokers": (broker(2, "INTERNAL", "EXTERNAL"), broker(1, "INTERNAL", "EXTERNAL", rack="r1")),
     }
     cache.update(m.UpdateMetadataRequest(partition_states=states, **{**defaults, **fields}))

@@ -159,14 +159,43 @@ def test_a_proposal_and_its_answer_find_their_partition() -> None:
         current_zk_version=8,
         isr=tuple(m.IsrMember(broker_id=x.broker_id, broker_epoch=x.broker_epoch) for x in proposal.isr),
     )
-    bench.manager.isr_answered(where, proposal, ErrorCode.NONE, state)
+    bench.manager.isr_answered(where, TOPIC_ID, proposal, ErrorCode.NONE, state)
     assert host.replica.isr is not None and len(host.replica.isr.committed.isr) == 3
     assert host.replica.partition_epoch == 8
     assert bench.metrics.isr_expands._value.get() == 1
     # Answers for what is gone, or without a state, harm nobody.
-    bench.manager.isr_answered(tp("nowhere"), proposal, ErrorCode.NONE, state)
-    bench.manager.isr_answered(where, proposal, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    bench.manager.isr_answered(tp("nowhere"), TOPIC_ID, proposal, ErrorCode.NONE, state)
+    bench.manager.isr_answered(where, TOPIC_ID, proposal, ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert bench.metrics.isr_update_failures._value.get() == 1
+
+
+def test_hole_10_an_answer_for_an_earlier_topic_of_the_name_is_dropped() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE)
+    position = ev.FollowerPosition(3, member(3).broker_epoch, 3, 0, -1, -1, 0, bench.clock.now())
+    bench.host.step(position)
+    ((where, proposal),) = bench.plane.proposals
+    bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE, topic_id=b"\xbb" * 16)
+    bench.host.step(position)
+    before = bench.host.replica.isr
+    state = m.LeaderAndIsr(leader=1, leader_epoch=3, current_zk_version=8, isr=tuple(member(i) for i in (1, 2, 3)))
+    bench.manager.isr_answered(where, TOPIC_ID, proposal, ErrorCode.NONE, state)
+    assert bench.host.replica.isr == before and bench.host.replica.partition_epoch == 7
+    bench.manager.isr_answered(where, b"\xbb" * 16, proposal, ErrorCode.NONE, state)
+    assert bench.host.replica.partition_epoch == 8
+
+
+def test_hole_14_how_long_a_change_has_waited_for_its_answer_is_measured() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE)
+    leading = bench.host.replica.leading
+    assert leading is not None and leading.pending_s(100.0) == 0.0
+    bench.host.step(ev.FollowerPosition(3, member(3).broker_epoch, 3, 0, -1, -1, 0, at=40.0))
+    assert leading.pending_s(100.0) == 60.0
+    ((where, proposal),) = bench.plane.proposals
+    # An answer that settles nothing does not begin the wait anew.
+    bench.manager.isr_answered(where, TOPIC_ID, proposal, ErrorCode.REQUEST_TIMED_OUT, None)
+    assert leading.pending_s(100.0) == 60.0
 
 
 def test_who_is_no_longer_live_is_not_proposed() -> None:

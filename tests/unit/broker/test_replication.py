@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from helpers.batches import batch, headers, offsets, sized_batch
+from helpers.broker import TOPIC_ID, member
 from helpers.replication import CHUNK_BYTES, FLUSH_S, FakeFollower, Node, World, play, until
 from tidelog.broker.leader_fetcher import RETRY_S
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.replica import events as ev
 from tidelog.replica.isr import Member
 from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
 
 KEEPALIVE_S = 4.0
 OTHER_ID = b"\xbb" * 16
@@ -404,7 +406,8 @@ def test_who_has_left_is_not_proposed_for_the_isr() -> None:
         ((tp, proposal),) = one.proposals.proposals
         await follower.state(0, leaving=True)
         await until(lambda: not one.host.sinks)
-        one.manager.isr_answered(tp, proposal, ErrorCode.INELIGIBLE_REPLICA, None)
+        in_force = m.LeaderAndIsr(leader=1, leader_epoch=3, isr=(member(1),), current_zk_version=30)
+        one.manager.isr_answered(tp, TOPIC_ID, proposal, ErrorCode.INELIGIBLE_REPLICA, in_force)
         one.host.step(ev.Tick(one.clock.now() + 5.0))
         assert len(one.proposals.proposals) == 1
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from helpers.batches import batch
-from helpers.broker import BrokerBench
+from helpers.broker import TOPIC_ID, BrokerBench
 from helpers.virtual_time import run_virtual
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
@@ -16,7 +16,7 @@ from tidelog.wire import messages as m
 from tidelog.wire.batch import validate_produce
 
 CONTEXT = KnownCaller("test")
-FAILED = m.PartitionResult(topic="events", partition=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+FAILED = m.PartitionResult(topic="events", partition=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=TOPIC_ID)
 
 
 class HeldStream:

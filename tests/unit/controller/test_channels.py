@@ -1,13 +1,16 @@
 """A broker's queue of control requests: order, repetition, merging, and nothing without the lease."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tidelog.controller.channels import BrokerChannel
-from tidelog.controller.events import BrokerAnswered
+from tidelog.controller.events import BrokerAnswered, FailedReplica
 from tidelog.controller.merge import Request
 from tidelog.controller.model import Broker
+from tidelog.controller.parts import parts
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.runtime.tasks import Supervisor
@@ -15,6 +18,7 @@ from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.wire import messages as m
 from unit.controller.test_merge import metadata, partition, roles, stop
+from unit.controller.test_parts import MANY_STATES
 
 Script = Callable[[Request], Any]
 
@@ -25,9 +29,12 @@ class FakeWire:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.got: list[Request] = []
+        """As they were handed over: without their sequence numbers."""
+        self.sequences: list[int] = []
 
     async def call(self, method: Any, request: Any, timeout_s: float) -> Any:
-        self.got.append(request)
+        self.got.append(replace(request, sequence=0))
+        self.sequences.append(request.sequence)
         await SimClock().sleep(0.01)
         answer = self.script(request)
         if isinstance(answer, Exception):
@@ -47,8 +54,10 @@ class Bench:
         self.answers: list[BrokerAnswered] = []
         self.lease = asyncio.Event()
         self.lease.set()
-        broker = Broker(BrokerId(1), 11, 11)
-        self.channel = BrokerChannel(broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append)
+        broker, numbers = Broker(BrokerId(1), 11, 11), itertools.count(7)
+        self.channel = BrokerChannel(
+            broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append, lambda: next(numbers)
+        )
         self.tasks = Supervisor("test")
 
     async def _may_act(self) -> None:
@@ -139,14 +148,16 @@ def test_an_error_for_the_whole_request_is_reported_and_repeated() -> None:
 def test_l37_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
     async def tell() -> None:
         results = tuple(
-            m.PartitionResult(topic="t", partition=index, error_code=code)
+            m.PartitionResult(topic="t", partition=index, error_code=code, topic_id=b"id")
             for index, code in enumerate((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH))
         )
         bench = Bench(lambda _: m.LeaderAndIsrResponse(partitions=results))
         bench.channel.send(roles(partition("t", 0)))
         bench.start()
         await SimClock().sleep(1.0)
-        assert bench.answers == [BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (TopicPartition("t", 1),))]
+        assert bench.answers == [
+            BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 1), b"id"),))
+        ]
 
     told(tell)
 
@@ -162,5 +173,43 @@ def test_without_the_lease_nothing_goes_out() -> None:
         bench.lease.set()
         await SimClock().sleep(1.0)
         assert len(bench.wire.got) == 1
+
+    told(tell)
+
+
+def test_n08_every_try_has_a_number_of_its_own_that_grows() -> None:
+    async def tell() -> None:
+        bench = Bench(failing_first(3))
+        bench.channel.send(roles(partition("t", 0)))
+        bench.channel.send(metadata())
+        bench.start()
+        await SimClock().sleep(1.0)
+        assert bench.wire.sequences == [7, 8, 9, 10, 11]
+
+    told(tell)
+
+
+def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() -> None:
+    answers = [fine, lambda _: TransportError("UNAVAILABLE")]
+
+    async def tell() -> None:
+        bench = Bench(lambda request: (answers.pop(0) if answers else fine)(request))
+        delivered: list[str] = []
+        everything = roles(*MANY_STATES[:9_000], full=True)
+        bench.channel.send(everything, lambda: delivered.append("roles"))
+        bench.start()
+        await SimClock().sleep(0.005)
+        bench.channel.send(roles(partition("t", 0)))  # comes meanwhile: it belongs to the list that goes out next
+        await SimClock().sleep(2.0)
+        whole = len(parts(everything))
+        assert whole > 2 and delivered == ["roles"]
+        assert [(part.continued, part.more) for part in bench.wire.got] == [  # type: ignore[union-attr]
+            (False, True),
+            (True, True),
+            *((index > 0, index < whole - 1) for index in range(whole)),
+        ]
+        told = [state for part in bench.wire.got[2:] for state in part.partition_states]  # type: ignore[union-attr]
+        assert tuple(told) == (*MANY_STATES[:9_000], partition("t", 0))
+        assert bench.wire.sequences == sorted(set(bench.wire.sequences))
 
     told(tell)

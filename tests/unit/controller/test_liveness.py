@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.controller.events import BrokerAnswered, StreamBroken, StreamOpened, Suspected
+from tidelog.controller.events import BrokerAnswered, FailedReplica, StreamBroken, StreamOpened, Suspected
 from tidelog.controller.liveness import FRESH_S, LivenessWatch
 from tidelog.controller.model import Broker
 from tidelog.errors import ErrorCode, TransportError
@@ -173,7 +173,9 @@ def test_a_broker_without_an_internal_listener_is_left_to_its_session() -> None:
 
 
 def test_row_31_a_disk_that_failed_is_reported_as_the_broker_tells_it() -> None:
-    failed = (m.PartitionResult(topic="t", partition=3, error_code=ErrorCode.KAFKA_STORAGE_ERROR),)
+    failed = (m.PartitionResult(topic="t", partition=3, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=b"id"),)
     bench = after(lambda: Bench([Probe.OPEN], failed=failed), seconds=0.9)
-    assert bench.reports[1:] == [BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (TopicPartition("t", 3),))]
+    assert bench.reports[1:] == [
+        BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 3), b"id"),))
+    ]
     assert after(lambda: Bench([Probe.OPEN], epoch=-1, failed=failed), seconds=0.9).reports == []

@@ -6,6 +6,7 @@ from tidelog.controller.effects import Connect, Disconnect, Outcome, Resign, Sta
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
+    FailedReplica,
     StreamBroken,
     StreamOpened,
     Suspected,
@@ -285,10 +286,10 @@ def test_a_refused_state_ends_the_term(c: Harness) -> None:
 
 def test_l37_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_life(c: Harness) -> None:
     tp = TopicPartition("t", 0)
-    effects = c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(tp,)))
+    effects = c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(FailedReplica(tp, b"id-of-t"),)))
     assert writes(effects) == [StateWrite(tp, state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=2))]
     c.run()
-    assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(tp,))) == []
+    assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(FailedReplica(tp, b"id-of-t"),))) == []
     token, _ = c.proposed(2, want(2, 5, ALL, 8))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
     c.came(broker(1, 21))
@@ -300,4 +301,14 @@ def test_l37_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_l
 def test_an_answer_of_a_former_life_says_nothing_about_this_one(c: Harness) -> None:
     c.came(broker(3, 23))
     c.run()
-    assert c.step(BrokerAnswered(BrokerId(3), 13, ErrorCode.NONE, failed=(TopicPartition("t", 0),))) == []
+    assert (
+        c.step(
+            BrokerAnswered(BrokerId(3), 13, ErrorCode.NONE, failed=(FailedReplica(TopicPartition("t", 0), b"id-of-t"),))
+        )
+        == []
+    )
+
+
+def test_hole_10_a_disk_that_failed_an_earlier_topic_of_the_name_is_no_news(c: Harness) -> None:
+    failed = (FailedReplica(TopicPartition("t", 0), b"id-of-the-one-before"),)
+    assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=failed)) == []

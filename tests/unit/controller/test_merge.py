@@ -30,6 +30,7 @@ def roles(
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,
+        sequence=0,
         full=full,
         partition_states=states,
         live_brokers=live,
@@ -42,6 +43,7 @@ def stop(*partitions: tuple[str, int, bytes]) -> m.StopReplicaRequest:
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,
+        sequence=0,
         partitions=tuple(
             m.StopReplicaPartition(topic=t, partition=p, topic_id=i, leader_epoch=-2, delete_partition=True)
             for t, p, i in partitions
@@ -59,6 +61,7 @@ def metadata(
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,
+        sequence=0,
         full=full,
         partition_states=states,
         live_brokers=live,

@@ -1,5 +1,7 @@
 """The leader's half of the partition machine: high watermark, ISR, fencing (C4, HOLE-04 to 24, reliability 3.3, 3.5)."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from helpers.replica import LAG_MAX_S, ReplicaHarness, leader, life, members
@@ -99,10 +101,36 @@ def test_c3_05_to_08_these_answers_leave_it_pending_until_a_newer_state(code: Er
 def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
-    assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, at=2.0) == []
+    assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 50, at=2.0) == []
     assert harness.replica.isr == Committed(members(1, 2))
     assert harness.fetched(3, 10, at=2.1) == []
     assert harness.fetched(3, 10, at=3.5) == [expand(1, 2, 3)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+@pytest.mark.parametrize(("version", "after"), [(49, [expand(1, 2, 3)]), (-1, [expand(1, 2, 3)]), (51, [])])
+def test_hole_52_only_a_controller_that_knows_our_version_can_say_that_nothing_was_applied(
+    code: ErrorCode, version: int, after: list[fx.Effect]
+) -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    # An older version says that somebody is behind: ask again. A newer one is on its way to us.
+    assert harness.answered(expand(1, 2, 3), code, version) == after
+    assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
+
+
+def test_open_19_an_expansion_may_wait_unless_producers_wait_for_it_and_a_shrink_may_not() -> None:
+    def waits(harness: ReplicaHarness, effects: Sequence[fx.Effect]) -> list[bool]:
+        return [effect.may_wait for effect in effects if isinstance(effect, fx.ProposeIsr)]
+
+    plenty = leader(members(1, 2))
+    assert waits(plenty, plenty.fetched(3, 10)) == [True]
+    below_min_isr = leader(members(1), min_isr=2)
+    assert waits(below_min_isr, below_min_isr.fetched(2, 10)) == [False]
+    lagging = leader()
+    lagging.appended(12, at=1.0)
+    lagging.fetched(2, 12, at=1.1)
+    assert waits(lagging, lagging.tick(1.0 + LAG_MAX_S + 0.1)) == [False]
 
 
 def test_hole_20_a_replica_that_is_not_live_here_is_not_proposed() -> None:

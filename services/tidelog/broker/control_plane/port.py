@@ -33,8 +33,10 @@ class Replicas(Protocol):
         ...
 
     def isr_answered(
-        self, tp: TopicPartition, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
-    ) -> None: ...
+        self, tp: TopicPartition, topic_id: bytes, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
+    ) -> None:
+        """`topic_id` is the one that was asked for: an answer about an earlier topic of the name is dropped (HOLE-10)."""
+        ...
 
 
 class ControlPlane(Protocol):
