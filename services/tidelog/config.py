@@ -155,6 +155,12 @@ class BrokerSettings(ServerSettings):
     acks_without_lease: Literal["serve", "refuse"] = "serve"
     """What a leader whose session is in doubt does with acks=0 and acks=1; acks=all is safe either way."""
 
+    controlled_shutdown_enable: bool = True
+    """SIGTERM moves leaders to other replicas first. Without it they are missed as after a crash, but for the session."""
+    controlled_shutdown_max_retries: Annotated[int, Field(ge=1, le=1_000)] = 10
+    controlled_shutdown_retry_backoff_ms: Milliseconds = 1_000
+    """Between two requests while partitions remain. Their product bounds how long it asks, answered or not."""
+
     def problems(self) -> Iterable[str]:
         if INTERNAL not in self.listeners:
             yield f"listeners: there is no {INTERNAL} listener, which brokers and controllers use"

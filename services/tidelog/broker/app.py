@@ -15,6 +15,7 @@ from tidelog.broker.control_service import ControlService
 from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSessions
+from tidelog.broker.hand_over import HandOver
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.produce import ProduceHandler
@@ -73,6 +74,7 @@ class Broker:
         self._offload = offload
         self._servers: list[Server] = []
         self._stopping = False
+        self._hand_over: HandOver | None = None
         self._logs: LogStore | None = None
         self.manager: ReplicaManager | None = None
         self.registration: Registration | None = None
@@ -108,6 +110,7 @@ class Broker:
             self._spawn,
             lambda epoch: self._on_registered(epoch, control, fetchers),
         )
+        self._hand_over = self._leaving(manager, link, registration)
         plane = AlterIsrControlPlane(
             AlterIsrSettings(
                 broker_id=settings.broker_id,
@@ -147,6 +150,21 @@ class Broker:
         self._spawn("checkpoints", manager.run_checkpoints())
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
+
+    def _leaving(self, manager: ReplicaManager, link: ControllerLink, registration: Registration) -> HandOver | None:
+        settings = self._settings
+        if not settings.controlled_shutdown_enable:
+            return None
+        backoff_s = settings.controlled_shutdown_retry_backoff_ms / 1000
+        return HandOver(
+            settings.broker_id,
+            lambda: registration.broker_epoch,
+            link,
+            manager,
+            self._ports.clock,
+            limit_s=settings.controlled_shutdown_max_retries * backoff_s,
+            backoff_s=backoff_s,
+        )
 
     def _control(self, manager: ReplicaManager) -> ControlService:
         defaults = TopicConfig(
@@ -224,7 +242,10 @@ class Broker:
             server.set_serving(ready)
 
     async def stop(self) -> None:
-        """In order: no more acks=0 and 1, no more requests, the end of the session so that leaders are elected, the files."""
+        """In order: others take over what it leads, no more acks=0 and 1, no more requests, the end of the session so that
+        leaders are elected for what is left, the files."""
+        if self._hand_over is not None and not self._supervisor.failures:  # after a bug its parts may be in any state
+            await self._hand_over.run()
         self._stopping = True
         for server in self._servers:
             server.set_serving(False)

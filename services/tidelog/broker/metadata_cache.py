@@ -34,8 +34,9 @@ class MetadataCache:
 
     @property
     def live(self) -> dict[int, int]:
-        """Broker id -> broker epoch."""
-        return {b.broker_id: b.broker_epoch for b in self._brokers.values()}
+        """Broker id -> broker epoch of those that may be proposed for an ISR: one that is shutting down still serves and
+        is reached, but the controller would refuse it (HOLE-20)."""
+        return {b.broker_id: b.broker_epoch for b in self._brokers.values() if not b.shutting_down}
 
     def leader_of(self, tp: TopicPartition) -> m.PartitionState | None:
         return self._topics.get(tp.topic, {}).get(tp.partition)

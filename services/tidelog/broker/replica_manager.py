@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
 from tidelog.broker.partition_host import Fetchers, HostContext, PartitionHost
@@ -20,6 +21,8 @@ from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
 _log = logging.getLogger(__name__)
+
+_TAIL_POLL_S: Final = 0.01
 
 Offload = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs what waits for the device where it does not stop the event loop."""
@@ -49,6 +52,7 @@ class ReplicaManager:
         self.on_failed: Callable[[], None] = lambda: None
         """Called when `failed` has grown."""
         self.live: dict[int, int] = {}
+        self._hands_over = False
 
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane) -> None:
         """Closes the circle of construction: these two need the manager, and it needs them."""
@@ -143,6 +147,8 @@ class ReplicaManager:
         host = self._hosts[tp] = PartitionHost(tp, topic_id, config, log, replica, self._context)
         if log.failure is not None:
             host.take_offline(TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR))
+        if self._hands_over:
+            host.step(ev.HandOver())
         return host
 
     def stop(self, tp: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
@@ -227,6 +233,20 @@ class ReplicaManager:
         for host in self._hosts.values():
             if host.is_leader:
                 host.step(ev.LiveBrokers(self.live, now))
+
+    async def hand_over(self, limit_s: float) -> int:
+        """Appends nothing more as leader, and waits until the ISR holds all that was. Returns how many partitions lead
+        with a tail that is not replicated after `limit_s`."""
+        self._hands_over = True
+        for host in self._hosts.values():
+            host.step(ev.HandOver())
+        deadline = self._clock.now() + limit_s
+        behind = list(self._hosts.values())
+        while True:
+            behind = [host for host in behind if host.offline is None and not host.replica.tail_is_replicated]
+            if not behind or self._clock.now() >= deadline:
+                return len(behind)
+            await self._clock.sleep(_TAIL_POLL_S)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

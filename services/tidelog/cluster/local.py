@@ -30,7 +30,8 @@ from tidelog.cluster.zookeeper import ServerFiles, ZooKeeperUnavailable, four_le
 from tidelog.ids import Address
 
 DEFAULT_BROKERS: Final = (0, 1, 2)
-STOP_GRACE_S: Final = 10.0
+STOP_GRACE_S: Final = 30.0
+"""A broker that leaves waits for others to take over what it leads; it ends long before."""
 
 
 class LocalCluster:

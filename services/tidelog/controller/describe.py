@@ -26,8 +26,8 @@ def describe_cluster(
     health = state.health
     brokers = tuple(
         m.ClusterBroker(
-            broker=broker.live(),
-            state="suspected" if broker_id in suspects else "alive",
+            broker=broker.live(broker_id in state.shutting_down),
+            state=_broker_state(broker_id, suspects, state.shutting_down),
             leaders=state.leaders[broker_id],
             replicas=len(state.partitions_on(broker_id)),
         )
@@ -44,6 +44,12 @@ def describe_cluster(
         under_replicated_partitions=health.under_replicated,
         under_min_isr_partitions=health.under_min_isr,
     )
+
+
+def _broker_state(broker_id: BrokerId, suspects: frozenset[BrokerId], shutting_down: frozenset[BrokerId]) -> str:
+    if broker_id in suspects:
+        return "suspected"
+    return "shutting_down" if broker_id in shutting_down else "alive"
 
 
 def _topic(topic: Topic) -> m.TopicDescription:

@@ -91,8 +91,8 @@ class Outcome(Enum):
 class Write:
     groups: tuple[WriteGroup, ...]
     cause: str
-    """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, disk, isr, topics, new,
-    again."""
+    """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, shutdown, disk, isr, topics,
+    new, again."""
     elections: int = 0
     """Leaders that it elects."""
 
@@ -132,6 +132,7 @@ class Reply:
     token: int
     answer: (
         m.AlterIsrResponse
+        | m.ControlledShutdownResponse
         | m.CreateTopicsResponse
         | m.DeleteTopicsResponse
         | m.CreatePartitionsResponse

@@ -84,6 +84,12 @@ class IsrProposed:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlledShutdownRequested:
+    request: m.ControlledShutdownRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """Chance for one new topic: its id, and where its placement starts."""
 
@@ -161,6 +167,7 @@ Event = (
     | StreamOpened
     | StreamBroken
     | IsrProposed
+    | ControlledShutdownRequested
     | TopicsCreateRequested
     | TopicsDeleteRequested
     | PartitionsCreateRequested

@@ -25,6 +25,7 @@ from tidelog.controller.effects import (
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
+    ControlledShutdownRequested,
     DescribeRequested,
     Elected,
     Event,
@@ -44,6 +45,7 @@ from tidelog.controller.gather import Gather
 from tidelog.controller.growth import ForeignAssignment, GrowthDesk
 from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
 from tidelog.controller.outbox import Outbox
+from tidelog.controller.shutdown import ShutdownDesk
 from tidelog.controller.topics import ParseConfig, TopicDesk
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
@@ -81,6 +83,7 @@ class ControllerMachine:
         self._resigned = False
         self._out = Outbox(settings.controller_id, self.state)
         self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
+        self._shutdowns = ShutdownDesk(self.state, self._out)
         self._topics = TopicDesk(
             self.state,
             self._out,
@@ -115,6 +118,8 @@ class ControllerMachine:
                 self._on_stream(event)
             case IsrProposed():
                 self._on_isr_proposed(event)
+            case ControlledShutdownRequested():
+                self._on_shutdown_requested(event)
             case TopicsCreateRequested():
                 self._out.because("topics")
                 self._topics.create(event)
@@ -178,6 +183,7 @@ class ControllerMachine:
         self.state.brokers.update(new)
         for broker in ended:
             self._out.disconnect(broker)
+            self._shutdowns.ended(broker)
             if self._suspect is not None and self._suspect.broker_id == broker.broker_id:
                 self._suspect = None
         for broker in begun:
@@ -230,6 +236,11 @@ class ControllerMachine:
                 partition.failed_on |= {event.broker_id}
                 self._settle(partition)
 
+    def _on_shutdown_requested(self, event: ControlledShutdownRequested) -> None:
+        self._out.because("shutdown")
+        self._settle_all(self._shutdowns.begin(event))
+        self._shutdowns.answer(BrokerId(event.request.broker_id))
+
     # partitions
 
     def _settle_all(self, partitions: Iterable[Partition]) -> None:
@@ -250,12 +261,16 @@ class ControllerMachine:
             self._judge(partition, partition.parked)
 
     def _ought(self, partition: Partition) -> PartitionState | None:
-        ineligible = self.suspects | partition.failed_on
+        ineligible = self._ineligible(partition)
         if partition.state is None:
             return election.initial(partition.replicas, self.state.brokers, ineligible, self.controller_epoch)
         return election.settle(
             partition.replicas, partition.state, self.state.brokers, ineligible, self.controller_epoch
         )
+
+    def _ineligible(self, partition: Partition) -> frozenset[BrokerId]:
+        """Alive perhaps, but not to lead while another can, and not to enter an ISR."""
+        return self.suspects | self.state.shutting_down | partition.failed_on
 
     def _write(self, partition: Partition, state: PartitionState) -> None:
         assert partition.writing is None, f"{partition.tp}: {partition.writing} is in flight"
@@ -283,6 +298,7 @@ class ControllerMachine:
             self._topics.remove(partition)
         else:
             self._settle(partition)
+        self._shutdowns.settled(partition)
 
     # AlterIsr
 
@@ -329,7 +345,7 @@ class ControllerMachine:
             state,
             partition.replicas,
             self.state.brokers,
-            self.suspects | partition.failed_on,
+            self._ineligible(partition),
         )
         if code is not None:
             self._answer_parked(partition, code)
@@ -512,6 +528,7 @@ class ControllerMachine:
     def validate(self) -> None:
         """Asserts what must hold between steps (I3, I7, N01, N09)."""
         self.state.validate()
+        self._shutdowns.validate()
         for partition in self.state.partitions():
             assert partition.parked is None or partition.writing is not None, f"{partition.tp}: parked without a write"
             if not (partition.topic.deleting or partition.writing is not None or self._resigned):

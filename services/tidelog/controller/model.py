@@ -21,8 +21,14 @@ class Broker:
     listeners: tuple[m.Listener, ...] = ()
     rack: str = ""
 
-    def live(self) -> m.LiveBroker:
-        return m.LiveBroker(broker_id=self.broker_id, broker_epoch=self.epoch, rack=self.rack, listeners=self.listeners)
+    def live(self, shutting_down: bool = False) -> m.LiveBroker:
+        return m.LiveBroker(
+            broker_id=self.broker_id,
+            broker_epoch=self.epoch,
+            rack=self.rack,
+            listeners=self.listeners,
+            shutting_down=shutting_down,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,8 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, Broker] = {}
+        self.shutting_down: frozenset[BrokerId] = frozenset()
+        """Live brokers that leave by controlled shutdown."""
         self.topics: dict[str, Topic] = {}
         self.leaders: Counter[BrokerId] = Counter()
         self.partition_count = 0
@@ -159,6 +167,10 @@ class ClusterState:
     @property
     def health(self) -> Health:
         return Health(len(self._leaderless), self._under_replicated, self._under_min_isr, self._not_preferred)
+
+    def live_brokers(self) -> tuple[m.LiveBroker, ...]:
+        """As brokers are told."""
+        return tuple(broker.live(broker_id in self.shutting_down) for broker_id, broker in self.brokers.items())
 
     def partition(self, tp: TopicPartition) -> Partition | None:
         topic = self.topics.get(tp.topic)

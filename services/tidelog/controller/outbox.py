@@ -70,6 +70,10 @@ class Outbox:
         self.roles_due.discard(broker.broker_id)
         self._brokers_changed = True
 
+    def brokers_changed(self) -> None:
+        """Everybody hears of the brokers, even if nothing else is to be told."""
+        self._brokers_changed = True
+
     def publish(self, partition: Partition, *, is_new: bool = False) -> None:
         """Tell its replicas and everybody's metadata."""
         self._changed[partition] = is_new or self._changed.get(partition, False)
@@ -101,7 +105,7 @@ class Outbox:
     def _sends(self) -> list[Effect]:
         if not (self.roles_due or self._changed or self._deleted or self._brokers_changed):
             return []
-        live = tuple(broker.live() for broker in self._state.brokers.values())
+        live = self._state.live_brokers()
         changed = [partition for partition in self._changed if not partition.topic.deleting]
         told = tuple(partition.published() for partition in changed)
         effects: list[Effect] = []

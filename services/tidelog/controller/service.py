@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.controller.events import (
+    ControlledShutdownRequested,
     DescribeRequested,
     Draw,
     Event,
@@ -53,6 +54,7 @@ class ControllerRoutes:
     def routes(self) -> Sequence[Route]:
         return [
             Route(services.CONTROLLER_SERVICE_ALTER_ISR, self.alter_isr),
+            Route(services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN, self.controlled_shutdown),
             Route(services.ADMIN_SERVICE_CREATE_TOPICS, self.create_topics),
             Route(services.ADMIN_SERVICE_DELETE_TOPICS, self.delete_topics),
             Route(services.ADMIN_SERVICE_CREATE_PARTITIONS, self.create_partitions),
@@ -68,6 +70,21 @@ class ControllerRoutes:
 
         return await self._answer(
             "AlterIsr", lambda token: IsrProposed(request, token), refuse, lambda answer: answer.error_code
+        )
+
+    async def controlled_shutdown(
+        self, request: m.ControlledShutdownRequest, _: CallContext
+    ) -> m.ControlledShutdownResponse:
+        """Without a time limit of its own: the broker has one, and asks again."""
+
+        def refuse(error: TidelogError) -> m.ControlledShutdownResponse:
+            return m.ControlledShutdownResponse(error_code=error.code)
+
+        return await self._answer(
+            "ControlledShutdown",
+            lambda token: ControlledShutdownRequested(request, token),
+            refuse,
+            lambda answer: answer.error_code,
         )
 
     async def create_topics(self, request: m.CreateTopicsRequest, context: CallContext) -> m.CreateTopicsResponse:

@@ -356,8 +356,9 @@ class Term:
         state, health = self._machine.state, self._machine.state.health
         suspected = len(self._machine.suspects)
         self._metrics.cluster(
-            alive=len(state.brokers) - suspected,
+            alive=len(state.brokers) - len(self._machine.suspects | state.shutting_down),
             suspected=suspected,
+            shutting_down=len(state.shutting_down),
             topics=len(state.topics),
             partitions=state.partition_count,
             offline=health.leaderless,

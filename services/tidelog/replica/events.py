@@ -127,6 +127,11 @@ class Truncated:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """This broker leaves: where it leads nothing more is appended, so that all there is reaches whoever leads next (row 8)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """StopReplica, or the disk below failed: neither leader nor follower any more."""
 
@@ -144,5 +149,6 @@ Event = (
     | Deposed
     | Resumed
     | Truncated
+    | HandOver
     | Stopped
 )

@@ -69,6 +69,7 @@ class LeaderState:
         "_me",
         "epoch",
         "epoch_start",
+        "hands_over",
         "ineligible_until",
         "isr",
         "live",
@@ -86,6 +87,7 @@ class LeaderState:
         self.epoch = epoch
         self.epoch_start = epoch_start
         self.partition_epoch = -1
+        self.hands_over = False
         self.isr: IsrState = Committed(frozenset())
         self.pending_since = at
         """When the change that is pending was first asked for; means nothing while none is."""
@@ -125,8 +127,19 @@ class LeaderState:
                 end = min(end, progress.offset)
         return max(end, high_watermark)
 
+    def all_hold(self, end: int) -> bool:
+        """Whether every replica that may be in the ISR holds everything below `end`."""
+        others = [member for member in self.isr.maximal_isr if member.broker_id != self._me]
+        progress = (self.progress.get(member.broker_id) for member in others)
+        return all(
+            p is not None and p.member == who and p.offset >= end for p, who in zip(progress, others, strict=True)
+        )
+
     def _about_to_join(self, progress: Progress, high_watermark: int, log_end: int, at: float) -> bool:
         # While the HW stands still below min ISR, a follower that stalls at it would else be dropped and re-added for ever.
+        # Whoever joins a leader that leaves is elected at once: with less than all, what acks=1 promised would be cut away.
+        if self.hands_over and progress.offset < log_end:
+            return False
         return self._eligible(progress, high_watermark, at) and not self.lags(progress.offset, log_end, at)
 
     def _eligible(self, progress: Progress, high_watermark: int, at: float) -> bool:

@@ -58,6 +58,7 @@ class PartitionReplica:
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
         self.leading: LeaderState | None = None
+        self._hands_over = False
 
     def step(self, event: ev.Event) -> Sequence[fx.Effect]:
         match event:
@@ -85,6 +86,8 @@ class PartitionReplica:
                 return self._on_resumed(event)
             case ev.Truncated():
                 return self._on_truncated(event)
+            case ev.HandOver():
+                return self._on_hand_over()
             case ev.Stopped():
                 return self._on_stopped()
             case _:
@@ -108,6 +111,8 @@ class PartitionReplica:
         """Raises what refuses a produce before its append."""
         self.check_epoch(claimed)
         assert self.leading is not None
+        if self._hands_over:
+            raise TidelogError("this leader hands over, another follows", ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == -1 and self.leading.under_min_isr:
             have, want = len(self.leading.isr.committed.isr), self.leading.min_isr
             raise TidelogError(
@@ -118,6 +123,11 @@ class PartitionReplica:
     def isr(self) -> IsrState | None:
         """The leader's view; None on a follower."""
         return self.leading.isr if self.leading is not None else None
+
+    @property
+    def tail_is_replicated(self) -> bool:
+        """Whoever of the ISR leads next has all that is in this log; True where this replica does not lead."""
+        return self.leading is None or self.leading.all_hold(self.log_end_offset)
 
     def validate(self) -> None:
         """Invariants of one replica (reliability 3.7: I6, I7, I11, I15); AssertionError with both values."""
@@ -165,6 +175,7 @@ class PartitionReplica:
         self.leader, self.leader_epoch = event.leader, event.leader_epoch
         # The HW stays: raising it to the LEO would expose what others in the ISR may lack (HOLE-36).
         self.leading = LeaderState(self._me, event.leader_epoch, self.log_end_offset, self._lag_max_s, event.at)
+        self.leading.hands_over = self._hands_over
         self._adopt(self.leading, event)
         out.append(fx.StartEpoch(event.leader_epoch, self.log_end_offset))
         return out + self._reconsider(event.at)
@@ -179,6 +190,12 @@ class PartitionReplica:
             # Also when the leader is the one of before: every new epoch runs the truncation check again (HOLE-06).
             out.append(fx.StartFetching(event.leader, event.leader_epoch))
         return out
+
+    def _on_hand_over(self) -> list[fx.Effect]:
+        self._hands_over = True
+        if self.leading is not None:
+            self.leading.hands_over = True
+        return []
 
     def _on_stopped(self) -> list[fx.Effect]:
         out = self._leave_role()

@@ -321,14 +321,23 @@ class ControllerMetrics:
     def standing_by(self) -> None:
         self._active.set(0)
         self._epoch.set(0)
-        self.cluster(alive=0, suspected=0, topics=0, partitions=0, offline=0, not_preferred=0)
+        self.cluster(alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, offline=0, not_preferred=0)
 
     def cluster(
-        self, *, alive: int, suspected: int, topics: int, partitions: int, offline: int, not_preferred: int
+        self,
+        *,
+        alive: int,
+        suspected: int,
+        shutting_down: int,
+        topics: int,
+        partitions: int,
+        offline: int,
+        not_preferred: int,
     ) -> None:
-        """The active controller's picture, after each change. `alive` leaves the suspected out."""
+        """The active controller's picture, after each change. `alive` leaves out the suspected and those that leave."""
         self._brokers.labels("alive").set(alive)
         self._brokers.labels("suspected").set(suspected)
+        self._brokers.labels("shutting_down").set(shutting_down)
         self._topics.set(topics)
         self._partitions.set(partitions)
         self._offline.set(offline)

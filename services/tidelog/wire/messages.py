@@ -35,6 +35,7 @@ class LiveBroker:
     broker_epoch: int
     rack: str = ""
     listeners: tuple[Listener, ...] = ()
+    shutting_down: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,7 +201,7 @@ def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
     registry = CollectorRegistry()
     controller = ControllerMetrics(registry)
     controller.became_active(4, took_s=0.2)
-    controller.cluster(alive=3, suspected=0, topics=1, partitions=12, offline=2, not_preferred=1)
+    controller.cluster(alive=3, suspected=0, shutting_down=0, topics=1, partitions=12, offline=2, not_preferred=1)
     controller.elected("suspected", leaders=4, took_s=0.05, unclean=0)
     assert value(registry, "tidelog_controller_brokers", state="alive") == 3
     assert value(registry, "tidelog_controller_leader_elections_total", reason="suspected") == 4
