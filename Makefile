@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 SEEDS ?= 50
 
-.PHONY: help setup demo test check sim bench proto dashboards lock up down logs ps images
+.PHONY: help setup demo test check model sim bench proto dashboards lock up down logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -19,6 +19,9 @@ test: ## everything this machine can run, and what it could not
 
 check: setup ## format, lint, types, import table, generated files
 	@scripts/check.sh
+
+model: setup ## search the abstract protocol breadth first, and find its mutants (ONLY=MUT-4,3.6)
+	@$(PY) -m tidelog.model $(if $(ONLY),--only $(ONLY))
 
 sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))

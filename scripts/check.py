@@ -38,6 +38,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "controller": f"{_PLAIN} wire",
     "controller.operations": f"{_PLAIN} wire ports.meta",  # writes as data: Create, SetData, Delete, Check
     "client": f"{_PLAIN} wire",
+    "model": "",  # the rules stated once more, from the documents alone
     "runtime": f"{_PLAIN} config ports wire",
     "broker": f"{_EDGES} storage replica",
     "pipeline": f"{_EDGES} client",
@@ -55,9 +56,22 @@ SHELLS = (
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "metadata", "offsets", "producer")),
     *(f"client.{name}" for name in ("range_reader", "sync")),
+    *(f"model.{name}" for name in ("runner", "__main__")),
 )
 
-PURE = ("ids", "errors", "names", "topic_config", "ports", "wire", "storage", "replica", "controller", "client")
+PURE = (
+    "ids",
+    "errors",
+    "names",
+    "topic_config",
+    "ports",
+    "wire",
+    "storage",
+    "replica",
+    "controller",
+    "client",
+    "model",
+)
 NOT_IN_PURE = (
     *("asyncio", "concurrent", "grpc", "kazoo", "logging", "multiprocessing", "os", "random", "select", "selectors"),
     *("shutil", "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time"),
