@@ -151,6 +151,10 @@ class BrokerSettings(ServerSettings):
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
     max_open_segments: Annotated[int, Field(ge=1)] = 2_000
     metrics_partitions_max: Annotated[int, Field(ge=0)] = 2_000
+    producer_id_expiration_ms: Milliseconds = 86_400_000
+    """How long a silent idempotent producer is remembered; one that repeats a batch later than that may store it twice."""
+    producer_ids_max: Annotated[int, Field(ge=1)] = 50_000
+    """How many idempotent producers are remembered, over all partitions; about 1 KB each."""
     protocol_generation: Literal["alter-isr"] = "alter-isr"
     acks_without_lease: Literal["serve", "refuse"] = "serve"
     """What a leader whose session is in doubt does with acks=0 and acks=1; acks=all is safe either way."""

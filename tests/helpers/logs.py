@@ -7,6 +7,7 @@ from tidelog.ports.disk import Disk
 from tidelog.storage.epoch_cache import EpochCache, EpochStart
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.producer_state import ProducerFacts, ProducerLimits, ProducerTable
 from tidelog.testing.disk import SimDisk
 from tidelog.wire.batch import iter_batches, validate_produce
 
@@ -58,3 +59,11 @@ def rebuilt_epochs(records: bytes) -> list[EpochStart]:
         if header.leader_epoch > cache.latest_epoch:
             cache.assign(header.leader_epoch, header.base_offset)
     return list(cache.entries)
+
+
+def rebuilt_producers(records: bytes) -> list[ProducerFacts]:
+    """The producers that the batches themselves tell, read from the first to the last."""
+    table = ProducerTable(ProducerLimits())
+    for _, header in iter_batches(records):
+        table.note((header,), header.base_offset)
+    return table.facts()

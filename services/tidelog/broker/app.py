@@ -33,6 +33,7 @@ from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import LogConfig
+from tidelog.storage.producer_state import ProducerLimits
 from tidelog.topic_config import TopicConfig
 from tidelog.wire.messages import ConfigEntry, Listener
 from tidelog.wire.znodes import INTACT_SINCE_NOW, BrokerRegistration
@@ -261,6 +262,8 @@ class Broker:
     def _open_logs(self, cluster_id: str) -> LogStore:
         """Locks the data directory and recovers every log; what an operator should know goes to the log."""
         started = self._ports.clock.now()
+        producers = ProducerLimits(self._settings.producer_ids_max, self._settings.producer_id_expiration_ms / 1000)
+        producers.now = started
         logs = LogStore.open(
             self._ports.disk,
             str(self._settings.data_dir),
@@ -269,6 +272,7 @@ class Broker:
             rand=self._ports.rand,
             config=LogConfig(self._settings.segment_bytes, self._settings.index_interval_bytes),
             open_files_max=self._settings.max_open_segments,
+            producers=producers,
         )
         logs.load()
         for note in logs.notes:

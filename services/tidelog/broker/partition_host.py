@@ -17,7 +17,7 @@ from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.partition_log import Appended, PartitionLog
 from tidelog.topic_config import TopicConfig
-from tidelog.wire.batch import Batches
+from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
 
@@ -103,9 +103,16 @@ class PartitionHost:
         return self.replica.role is Role.LEADER
 
     def append(self, batches: Batches, leader_epoch: int, acks: int) -> Appended:
-        """Appends what a producer sent. Raises before anything is written if it may not be."""
+        """Appends what a producer sent. Raises before anything is written if it may not be.
+
+        What an idempotent producer repeats is where it was: 0 bytes, appended before, by this leader or another (HOLE-28).
+        """
         self._check_online()
         self.replica.check_produce(leader_epoch, acks)
+        if batches.headers[0].producer_id != NO_PRODUCER_ID:
+            stored = self.log.producers.check(batches.headers[0])
+            if stored is not None:
+                return Appended(stored.base_offset, stored.last_offset, 0)
         with self._disk():
             appended = self.log.append_as_leader(batches, self.replica.leader_epoch)
             self._sync()

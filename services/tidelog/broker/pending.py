@@ -8,7 +8,7 @@ from tidelog.errors import ErrorCode
 
 
 class PendingProduces:
-    """Produces of one partition waiting for their end to be committed. Ends arrive in ascending order."""
+    """Produces of one partition waiting for their end to be committed, in ascending order of it."""
 
     __slots__ = ("_waiting",)
 
@@ -21,7 +21,11 @@ class PendingProduces:
     def add(self, end: int) -> asyncio.Future[ErrorCode]:
         """Resolves to NONE when everything below `end` is committed, or to why it will not be."""
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._waiting.append((end, future))
+        waiting = self._waiting
+        at = len(waiting)
+        while at and waiting[at - 1][0] > end:  # a repetition waits for its original, which others have followed
+            at -= 1
+        waiting.insert(at, (end, future))
         return future
 
     def complete_below(self, high_watermark: int) -> None:

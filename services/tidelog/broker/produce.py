@@ -98,7 +98,8 @@ class ProduceHandler:
                 "this leader's lease has run out and acks_without_lease is refuse", ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
         appended = host.append(batches, part.leader_epoch, acks)
-        self._on_append(part.topic, batches.record_count, len(part.records))
+        if appended.size_bytes:
+            self._on_append(part.topic, batches.record_count, appended.size_bytes)
         result = m.ProduceResult(
             topic=part.topic,
             partition=part.partition,

@@ -273,6 +273,7 @@ class ReplicaManager:
     async def run_checkpoints(self) -> None:
         while True:
             await self._clock.sleep(self._settings.checkpoint_s)
+            self._logs.expire_producers(self._clock.now())
             try:
                 await self._checkpoint()
                 await self._offload(self._logs.purge)

@@ -14,8 +14,10 @@ from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_star
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
 from tidelog.storage.partition_log import LogConfig, LogContext, PartitionLog
+from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX
+from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
-from tidelog.storage.segment import INDEX_SUFFIX, parse_segment_name
+from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, parse_segment_name
 from tidelog.storage.tail import TailBudget
 
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
@@ -31,6 +33,7 @@ _KNOWN_FILES: Final = OWN_FILES | {
     epoch_journal.FILE_NAME,
 }
 _NEXT_SUFFIX: Final = ".next"
+_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,15 @@ class Checkpoint:
 class LogStore:
     """Owner of the data directory and of every PartitionLog in it; `open`, then `load`, then use, then `close`."""
 
-    def __init__(self, disk: Disk, root: str, data_dir: DataDir, config: LogConfig, open_files_max: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        data_dir: DataDir,
+        config: LogConfig,
+        open_files_max: int,
+        producers: ProducerLimits,
+    ) -> None:
         self._disk = disk
         self._root = root
         self._data_dir = data_dir
@@ -68,7 +79,7 @@ class LogStore:
         self._marks = (self._high_watermarks, self._recovery_points, self._log_starts)
         self._journal = EpochJournal(disk, root)
         self._files = Handles(disk, open_files_max)
-        self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config)
+        self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config, producers)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._deleted: list[str] = []
         """Folders of deleted logs whose marks may still be on disk: they tell a deleted log from a lost one."""
@@ -94,12 +105,13 @@ class LogStore:
         rand: Rand,
         config: LogConfig | None = None,
         open_files_max: int = OPEN_FILES_MAX,
+        producers: ProducerLimits | None = None,
     ) -> "LogStore":
         """Locks the directory and reads its small files; see `DataDir.open` for what is refused."""
         root = root.rstrip("/")
         data_dir = DataDir.open(disk, root, cluster_id=cluster_id, broker_id=broker_id, rand=rand)
         try:
-            return cls(disk, root, data_dir, config or LogConfig(), open_files_max)
+            return cls(disk, root, data_dir, config or LogConfig(), open_files_max, producers or ProducerLimits())
         except (OSError, TidelogError):
             data_dir.release()
             raise
@@ -231,6 +243,12 @@ class LogStore:
             self.intact_since = broker_epoch
             self._data_dir.record_intact_since(broker_epoch)
 
+    def expire_producers(self, now: float) -> None:
+        """It is `now` (monotonic seconds): idempotent producers that have been silent for too long are forgotten."""
+        self._context.producers.now = now
+        for log in self._logs.values():
+            log.producers.expire()
+
     # --- making and deleting ------------------------------------------------------------------------------------
 
     def create(self, tp: TopicPartition, topic_id: bytes) -> PartitionLog:
@@ -264,9 +282,7 @@ class LogStore:
     def _clear_unnamed(self, folder: str) -> None:
         """A folder of ours without a topic id is one whose names were lost with the power: nothing in it was synced."""
         names = [entry.name for entry in self._disk.list_dir(folder)]
-        ours = [
-            n for n in names if parse_segment_name(n) is not None or parse_segment_name(n, INDEX_SUFFIX) is not None
-        ]
+        ours = [n for n in names if any(parse_segment_name(n, suffix) is not None for suffix in _LOG_SUFFIXES)]
         if ours != names:
             raise TidelogError(f"{folder} is in the way and not ours; move it away", ErrorCode.KAFKA_STORAGE_ERROR)
         for name in reversed(names):

@@ -17,6 +17,8 @@ from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.flush import Flush
 from tidelog.storage.handles import Handles
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES
+from tidelog.storage.producer_history import ProducerHistory
+from tidelog.storage.producer_state import ProducerLimits, ProducerTable
 from tidelog.storage.recovery import Damage, Opening, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.tail import Tail, TailBudget
@@ -58,6 +60,7 @@ class LogContext:
     tails: TailBudget
     owner: LogOwner
     config: LogConfig = field(default_factory=LogConfig)
+    producers: ProducerLimits = field(default_factory=ProducerLimits)
 
 
 class Appended(NamedTuple):
@@ -89,6 +92,7 @@ class PartitionLog:
         self._tail = Tail(context.tails)
         self._failure: str | None = None
         self._names_unsynced = True
+        self._producers = ProducerHistory(context.disk, folder, context.producers)
         self.cuts = 0
         """How often the end was cut: what was known of the bytes before may no longer hold."""
         self.epochs = context.journal.history(key)
@@ -142,6 +146,9 @@ class PartitionLog:
             segment.synced_bytes = segment.size_bytes if self._end_of(segment) <= self.recovery_point else 0
         hw = min(opening.high_watermark, self.log_end_offset)
         self.recorded_high_watermark = max(hw, self.log_start_offset)
+        self._producers.attach(names)
+        if self.damage is None:
+            self._producers.restore(self._segments, self.log_start_offset, self.log_end_offset)
 
     def _load_clean(self, segments: list[Segment], opening: Opening) -> bool:
         """Trusts the files; False when the last one does not end with a whole batch where the marks say it must."""
@@ -206,6 +213,11 @@ class PartitionLog:
     def latest_epoch(self) -> int:
         """Of the last batch, or of the leader that has begun here since; -1 in an empty history."""
         return self.epochs.latest_epoch
+
+    @property
+    def producers(self) -> ProducerTable:
+        """What is known of idempotent producers; fed by every append, here and on followers (HOLE-28)."""
+        return self._producers.table
 
     @property
     def size_bytes(self) -> int:
@@ -304,6 +316,7 @@ class PartitionLog:
         except OSError as error:
             raise self._fenced("append", error) from error
         self._tail.push(base, end, buffers, size_bytes)
+        self.producers.note(headers, base)
         self.log_end_offset = end
         return Appended(base, end - 1, size_bytes)
 
@@ -318,6 +331,7 @@ class PartitionLog:
                 active.file().sync()
                 active.cut_unsynced = False
             active.save_index()
+            self._producers.save(self._segments, self.log_end_offset)
         segment = self._segment(self.log_end_offset)
         segment.create()
         self._segments.append(segment)
@@ -432,12 +446,14 @@ class PartitionLog:
         self._drop_stray()
         if self._segments and position < self._segments[-1].size_bytes:
             self._segments[-1].cut(position)
+        self._producers.cut(self._segments, self.log_start_offset, end_offset)
 
     def reset_to(self, offset: int) -> None:
         """Drops everything; the log is empty and goes on at `offset` (a follower below its leader's log start)."""
         self._check()
         try:
             self._cut_at(-1, 0, self.log_start_offset)
+            self._producers.forget()
             self._context.owner.move_log_start(self.key, offset)
         except OSError as error:
             raise self._fenced("reset", error) from error
@@ -457,6 +473,7 @@ class PartitionLog:
             keep = paths.index(damage.path) if damage.path in paths else len(paths) - 1
             self._context.owner.lower_marks(self.key, damage.offset)
             self._cut_at(keep, damage.position, damage.offset)
+            self._producers.restore(self._segments, self.log_start_offset, damage.offset)
         except OSError as error:
             raise self._fenced("truncate", error) from error
         self._context.journal.truncate_from(self.key, damage.offset)
@@ -511,9 +528,11 @@ class PartitionLog:
         if self.failure is None and self._segments:
             try:
                 self._segments[-1].save_index()
+                self._producers.save(self._segments, self.log_end_offset)
             except OSError as error:
                 raise self._fenced("close", error) from error
         self._tail.clear()
+        self.producers.clear()
         for segment in (*self._segments, *self._stray):
             segment.close()
         self._failure = self._failure or f"{self.folder}: closed"

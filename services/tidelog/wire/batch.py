@@ -29,6 +29,10 @@ NO_PRODUCER_ID: Final = -1
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _HEAD: Final = Struct(">qii")
 _PREFIX: Final = Struct(">qi")
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+_PRODUCER: Final = Struct(">qhi")
+_PRODUCER_AT: Final = 43
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
@@ -157,6 +161,9 @@ def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
         _check_size(header, batch_bytes_max)
         _check_client_header(header, at)
         headers.append(header)
+    if len(headers) > 1 and any(header.producer_id != NO_PRODUCER_ID for header in headers):
+        # Or one of them might be a repetition and the next one not: there is one answer, with one offset (KIP-98).
+        raise invalid(f"records: {len(headers)} batches; an idempotent producer sends one for each partition")
     return Batches(records, headers)
 
 
@@ -221,6 +228,15 @@ def stamp(batches: Batches, base_offset: int, leader_epoch: int) -> list[Buffer]
         base_offset += header.last_offset_delta + 1
         at = end
     return out
+
+
+def numbered(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """One whole batch under the name of an idempotent producer; these fields are inside the CRC, so it is made anew."""
+    out = bytearray(batch)
+    _PRODUCER.pack_into(out, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    with memoryview(out) as view:
+        _CRC.pack_into(out, _CRC_AT, crc32c(view[CRC_FROM:]))
+    return bytes(out)
 
 
 def batch_size(records: Buffer, at: int) -> int:

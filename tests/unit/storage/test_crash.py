@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from helpers.batches import batch, placed
-from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs
+from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs, rebuilt_producers
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
-from tidelog.wire.batch import iter_batches
+from tidelog.wire.batch import iter_batches, numbered
 
-A, B, C, D = (batch(c * 20) for c in (b"a", b"b", b"c", b"d"))
+# All of one idempotent producer, so that every story takes and leaves snapshots of its state (HOLE-28).
+A, B, C, D = (numbered(batch(c * 20), 1, 0, sequence) for sequence, c in enumerate((b"a", b"b", b"c", b"d")))
 
 
 class Witness:
@@ -172,6 +173,7 @@ def check(disk: SimDisk, witness: Witness) -> None:
     # A leader that wrote nothing may have begun an epoch at the very end (KAFKA-7415); all else comes from the batches.
     told_by_log = [entry for entry in log.epochs.entries if entry.start_offset < log.log_end_offset]
     assert told_by_log == rebuilt_epochs(held)
+    assert log.producers.facts() == rebuilt_producers(held), "HOLE-28"
     assert log.recovery_point <= log.log_end_offset, "KAFKA-10101"
     lead(log, D, log.latest_epoch + 1)
     after = contents(log)
