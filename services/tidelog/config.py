@@ -149,6 +149,10 @@ class BrokerSettings(ServerSettings):
     segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 128 << 20
     index_interval_bytes: Bytes = 4096
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
+    log_flush_interval_ms: Milliseconds = 60_000
+    """How often every log is synced in the background, so that a recovery reads only what came since."""
+    log_flush_stall_limit_ms: Milliseconds = 10_000
+    """A topic with flush=sync goes to another leader when one sync takes longer."""
     max_open_segments: Annotated[int, Field(ge=1)] = 2_000
     metrics_partitions_max: Annotated[int, Field(ge=0)] = 2_000
     producer_id_expiration_ms: Milliseconds = 86_400_000

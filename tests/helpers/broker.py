@@ -1,12 +1,15 @@
 """A broker's inside without its outside: partitions on a simulated disk, a controller played by the test."""
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Coroutine
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.flusher import Flusher
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
@@ -17,10 +20,12 @@ from tidelog.replica.effects import ProposeIsr
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import ReplicationMetrics, RequestMetrics
 from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import LogConfig
 from tidelog.testing.disk import SimDisk
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
+STALL_LIMIT_S = 10.0
 TOPIC_ID = bytes(range(16))
 
 
@@ -34,6 +39,8 @@ class NoFetchers:
 
     def follow(self, host: PartitionHost, leader: int) -> None:
         self.following[host.tp] = leader
+
+    def restate(self, host: PartitionHost) -> None: ...
 
     def unfollow(self, host: PartitionHost, newer_epoch: int) -> None:
         self.following.pop(host.tp, None)
@@ -50,23 +57,27 @@ class SilentControlPlane:
         raise AssertionError("the test answers by itself")
 
 
-async def at_once(work: Callable[[], None]) -> None:
-    work()
-
-
 class BrokerBench:
     """Broker 1. `told` makes it the leader of topic `events`, partition 0, with nobody else in the ISR unless asked."""
 
-    def __init__(self, disk: SimDisk | None = None, broker_id: int = 1, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        broker_id: int = 1,
+        clock: Clock | None = None,
+        config: LogConfig | None = None,
+    ) -> None:
         self.disk = disk or SimDisk()
         self.clock = clock or SystemClock()
-        self.logs = LogStore.open(self.disk, "/data", cluster_id="c", broker_id=broker_id, rand=random.Random(1))
+        rand = random.Random(1)
+        self.logs = LogStore.open(self.disk, "/data", cluster_id="c", broker_id=broker_id, rand=rand, config=config)
         self.logs.load()
         self.metrics = ReplicationMetrics(CollectorRegistry())
         settings = ReplicaSettings(broker_id=broker_id, lag_max_s=10.0, tick_s=0.5, checkpoint_s=5.0)
-        self.manager = ReplicaManager(settings, self.clock, self.logs, self.metrics, at_once)
+        self.manager = ReplicaManager(settings, self.clock, self.logs, self.metrics, self.disk)
         self.fetchers, self.plane = NoFetchers(), SilentControlPlane()
-        self.manager.connect(self.fetchers, self.plane)
+        self.flusher = Flusher(self.clock, self.disk, self._spawn, STALL_LIMIT_S)
+        self.manager.connect(self.fetchers, self.plane, self.flusher)
         self.may_ack_alone = True
         self.refusals: list[ErrorCode] = []
         requests = RequestMetrics(CollectorRegistry())
@@ -74,6 +85,10 @@ class BrokerBench:
             self.manager, self.clock, lambda: self.may_ack_alone, lambda *_: None, self.refusals.append, requests
         )
         self.fetch = FetchHandler(self.manager, self.clock, 1 << 20, lambda *_: None, requests)
+
+    @staticmethod
+    def _spawn(name: str, coro: Coroutine[Any, Any, None]) -> object:
+        return asyncio.get_running_loop().create_task(coro, name=name)
 
     def told(
         self,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.batches import batch
-from helpers.broker import TOPIC_ID, BrokerBench, SilentControlPlane, member
+from helpers.broker import STALL_LIMIT_S, TOPIC_ID, BrokerBench, SilentControlPlane, member
+from tidelog.broker.flusher import Flusher
 from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.partition_host import PartitionHost
@@ -78,7 +79,8 @@ class Node(BrokerBench):
         self.links.broker_epoch = member(broker_id).broker_epoch
         self.sessions = FollowerSessions(self.manager, clock, CHUNK_BYTES, FLUSH_S, lambda size: None)
         self.proposals = SilentControlPlane()
-        self.manager.connect(self.links, self.proposals)
+        self.flusher = Flusher(clock, self.disk, self.process.start, STALL_LIMIT_S)
+        self.manager.connect(self.links, self.proposals, self.flusher)
         self.taps: list[Tap] = []
 
     async def start(self) -> None:

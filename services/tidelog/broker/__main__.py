@@ -9,7 +9,7 @@ from tidelog.config import BrokerSettings, load
 from tidelog.runtime import logs, process
 from tidelog.runtime.loop import settle_memory
 from tidelog.runtime.metrics import BrokerMetrics, serve_metrics
-from tidelog.runtime.real_ports import offload, real_ports
+from tidelog.runtime.real_ports import real_ports
 from tidelog.runtime.tasks import Supervisor
 
 
@@ -22,7 +22,7 @@ async def serve(supervisor: Supervisor) -> None:
         serve_metrics(settings.metrics_address, registry)
     answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
     ports = real_ports(settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync)
-    broker = Broker(settings, ports, supervisor, metrics, offload)
+    broker = Broker(settings, ports, supervisor, metrics)
     try:
         await broker.start()
         supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))

@@ -14,13 +14,14 @@ from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane, AlterIs
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.flusher import Flusher
 from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.hand_over import HandOver
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.registration import Registration
-from tidelog.broker.replica_manager import Offload, ReplicaManager, ReplicaSettings
+from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
 from tidelog.broker.service import BrokerService
 from tidelog.broker.snapshots import partition_snapshots
 from tidelog.config import BrokerSettings
@@ -66,14 +67,13 @@ class Broker:
         ports: Ports,
         supervisor: Supervisor,
         metrics: BrokerMetrics,
-        offload: Offload,
     ) -> None:
         self._settings = settings
         self._ports = ports
         self._supervisor = supervisor
         self._metrics = metrics
-        self._offload = offload
         self._servers: list[Server] = []
+        self._flusher: Flusher | None = None
         self._stopping = False
         self._hand_over: HandOver | None = None
         self._logs: LogStore | None = None
@@ -98,7 +98,7 @@ class Broker:
             ports.clock,
             logs,
             self._metrics.replication,
-            self._offload,
+            ports.disk,
         )
         link = ControllerLink(ports.meta, ports.net, ports.clock)
         control = self._control(manager)
@@ -133,7 +133,10 @@ class Broker:
             self._spawn,
             self._metrics.replication.received,
         )
-        manager.connect(fetchers, plane)
+        flusher = self._flusher = Flusher(
+            ports.clock, ports.disk, self._spawn, settings.log_flush_stall_limit_ms / 1000
+        )
+        manager.connect(fetchers, plane, flusher)
         sessions = FollowerSessions(
             manager,
             ports.clock,
@@ -149,6 +152,7 @@ class Broker:
         self._spawn("AlterIsr", plane.run())
         self._spawn("lag", manager.run_ticks())
         self._spawn("checkpoints", manager.run_checkpoints())
+        self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
 
@@ -255,6 +259,8 @@ class Broker:
         await self._ports.meta.close()
         for server in self._servers:
             await server.stop(STOP_GRACE_S)
+        if self._flusher is not None:
+            await self._flusher.drain(STOP_GRACE_S)
         await self._supervisor.stop()
         if self._logs is not None:
             self._close_logs(self._logs)

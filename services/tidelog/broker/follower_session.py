@@ -44,6 +44,8 @@ class FollowerSession:
         self._offsets: dict[TopicPartition, int] = {}
         self._news: dict[TopicPartition, PartitionHost] = {}
         """Partitions with something to send, in rotation: taken from the front, put back at the end."""
+        self._unstated: set[TopicPartition] = set()
+        """Sent to, and not heard of since: with flush=sync the position comes after the sync, not with the chunk's ack."""
         self._high_watermarks: dict[TopicPartition, PartitionHost] = {}
         self._answers: list[m.ReplicaChunk] = []
         """Refusals and divergences: they carry no records and go with the next chunk."""
@@ -153,6 +155,7 @@ class FollowerSession:
             # Its high watermark may be an old one: of before a restart, or the last one was lost with a stream.
             self._high_watermarks[host.tp] = host
         self._offsets[host.tp] = offset
+        self._unstated.discard(host.tp)
         host.sinks[self.replica] = self
         if offset < host.log.log_end_offset and last_result is ErrorCode.NONE:
             self._news[host.tp] = host
@@ -186,8 +189,8 @@ class FollowerSession:
                 break
             host = self._news.pop(tp)
             offset = self._offset_of(host)
-            if offset is None or offset >= host.log.log_end_offset:
-                continue  # it was stated twice, and the first answer held everything
+            if offset is None or offset >= host.log.log_end_offset or tp in self._unstated:
+                continue  # it was stated twice, or its next position brings it back
             try:
                 records = host.read(offset, room, host.log.log_end_offset, min_one=not sent_any)
             except TidelogError as error:
@@ -199,12 +202,16 @@ class FollowerSession:
             room -= len(records)
             self._on_bytes(len(records))
             sent_any = True
+            self._unstated.add(tp)
             self._high_watermarks.pop(tp, None)
             parts.append(self._chunk(host, offset, records=records))
-        for host in self._high_watermarks.values():
-            if (offset := self._offset_of(host)) is not None:
+        waiting: dict[TopicPartition, PartitionHost] = {}
+        for tp, host in self._high_watermarks.items():
+            if tp in self._unstated:
+                waiting[tp] = host  # it would name a position that the follower has left
+            elif (offset := self._offset_of(host)) is not None:
                 parts.append(self._chunk(host, offset))
-        self._high_watermarks.clear()
+        self._high_watermarks = waiting
         return tuple(parts)
 
     def _offset_of(self, host: PartitionHost) -> int | None:
@@ -231,6 +238,7 @@ class FollowerSession:
 
     def _forget(self, tp: TopicPartition) -> None:
         self._offsets.pop(tp, None)
+        self._unstated.discard(tp)
         self._news.pop(tp, None)
         self._high_watermarks.pop(tp, None)
         host = self._manager.find(tp)

@@ -38,7 +38,8 @@ class LeaderLink:
 
     def add(self, host: PartitionHost) -> None:
         self.hosts[host.tp] = host
-        self._state(self._position(host))
+        if host.may_state():
+            self._state(self._position(host))
 
     def remove(self, host: PartitionHost, newer_epoch: int) -> None:
         del self.hosts[host.tp]
@@ -87,7 +88,7 @@ class LeaderLink:
         channel = self._fetchers.net.channel(address, purpose="replica")
         stream: ReplicaStream = channel.open(REPLICA_SERVICE_REPLICA_FETCH)
         # What was said on an earlier stream is void: the first message lists everything (design section 3).
-        self._outgoing = [self._position(host) for host in self.hosts.values()]
+        self._outgoing = [self._position(host) for host in self.hosts.values() if host.may_state()]
         self._outgoing_event.set()
         self._stream = stream
         broken: TransportError | None = None
@@ -135,7 +136,7 @@ class LeaderLink:
             host = self.hosts.get(TopicPartition(part.topic, part.partition))
             if host is not None and host.topic_id == part.topic_id:
                 position = self._apply(host, part)
-                if position is not None:
+                if position is not None and host.may_state():
                     positions.append(position)
         await self._write(stream, positions, acked_chunk=chunk.chunk)
 
@@ -180,7 +181,7 @@ class LeaderLink:
             self._fetchers.retry_later(self, host)
 
     def restate(self, host: PartitionHost) -> None:
-        if self.hosts.get(host.tp) is host:
+        if self.hosts.get(host.tp) is host and host.may_state():
             self._state(self._position(host))
 
 
@@ -220,6 +221,11 @@ class LeaderFetchers:
         link = self._following.pop(host.tp, None)
         if link is not None:
             link.remove(host, newer_epoch)
+
+    def restate(self, host: PartitionHost) -> None:
+        link = self._following.get(host.tp)
+        if link is not None:
+            link.restate(host)
 
     def new_broker_epoch(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog.broker.pending import PendingProduces, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
@@ -20,6 +20,8 @@ from tidelog.topic_config import TopicConfig
 from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
+
+SYNC: Final = "sync"
 
 
 class FollowerSink(Protocol):
@@ -39,6 +41,22 @@ class Fetchers(Protocol):
 
     def unfollow(self, host: "PartitionHost", newer_epoch: int) -> None: ...
 
+    def restate(self, host: "PartitionHost") -> None:
+        """Its position may be stated now; harmless when it follows nobody."""
+        ...
+
+
+class Flushes(Protocol):
+    def request(self, host: "PartitionHost") -> None:
+        """Makes the log durable soon, off the event loop; `synced` follows unless it fails."""
+        ...
+
+    def busy(self, host: "PartitionHost") -> bool: ...
+
+    def check_stalls(self, now: float) -> None: ...
+
+    def resumed(self, now: float) -> None: ...
+
 
 class IsrProposals(Protocol):
     def propose_isr(self, tp: TopicPartition, topic_id: bytes, proposal: fx.ProposeIsr) -> None: ...
@@ -50,6 +68,7 @@ class HostContext:
 
     clock: Clock
     fetchers: Fetchers
+    flushes: Flushes
     proposals: IsrProposals
     metrics: ReplicationMetrics
     on_offline: Callable[[], None]
@@ -72,6 +91,7 @@ class PartitionHost:
         "sinks",
         "topic_id",
         "tp",
+        "unsynced",
     )
 
     def __init__(
@@ -94,6 +114,8 @@ class PartitionHost:
         """What the leader last told a follower; with the two above, for people who watch."""
         self.offline: TidelogError | None = None
         self.pending = PendingProduces()
+        self.unsynced = PendingProduces()
+        """Produces with acks=1 to a topic with flush=sync."""
         self.readers: dict[Wakeup, None] = {}
         self.sinks: dict[int, FollowerSink] = {}
         self._context = context
@@ -115,8 +137,10 @@ class PartitionHost:
                 return Appended(stored.base_offset, stored.last_offset, 0)
         with self._disk():
             appended = self.log.append_as_leader(batches, self.replica.leader_epoch)
-            self._sync()
-        self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now()))
+        syncs = self.config.flush == SYNC
+        self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts=not syncs))
+        if syncs:
+            self._context.flushes.request(self)
         for sink in self.sinks.values():
             sink.news(self)
         return appended
@@ -126,6 +150,32 @@ class PartitionHost:
         future = self.pending.add(end)
         self.pending.complete_below(self.replica.high_watermark)
         return future
+
+    def wait_synced(self, end: int) -> asyncio.Future[ErrorCode]:
+        """For acks=1 with flush=sync."""
+        future = self.unsynced.add(end)
+        self.unsynced.complete_below(self.log.recovery_point)
+        return future
+
+    @property
+    def countable(self) -> bool:
+        """Whether all that the log holds may be counted: with flush=sync only what is on the device (3.6 rule F)."""
+        return self.config.flush != SYNC or self.log.recovery_point >= self.log.log_end_offset
+
+    def may_state(self) -> bool:
+        """Whether a follower may tell its position now; if not, it is restated when the log has been synced."""
+        if self.countable or self.offline is not None:
+            return True
+        self._context.flushes.request(self)
+        return False
+
+    def synced(self) -> None:
+        """A flush has ended well."""
+        if self.is_leader:
+            self.step(ev.Synced(self.log.recovery_point, self._context.clock.now()))
+            self.unsynced.complete_below(self.log.recovery_point)
+        elif self.countable:
+            self._context.fetchers.restate(self)
 
     def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
         self._check_online()
@@ -159,6 +209,7 @@ class PartitionHost:
                     self._context.fetchers.unfollow(self, self.replica.leader_epoch)
                 case fx.FailPending():
                     self.pending.fail(effect.code)
+                    self.unsynced.fail(effect.code)
                     for reader in self.readers:
                         reader.fire()
                 case fx.TruncateTo():
@@ -176,15 +227,7 @@ class PartitionHost:
         """What the leader sent, after the machine accepted it."""
         self._check_online()
         with self._disk():
-            appended = self.log.append_as_follower(records)
-            self._sync()
-        return appended
-
-    def _sync(self) -> None:
-        """flush=sync: on the device before it counts, here and on every follower. The event loop waits for it, which is the
-        price of the setting: a slow device slows all partitions of this broker."""
-        if self.config.flush == "sync":
-            self.log.flush()
+            return self.log.append_as_follower(records)
 
     def take_offline(self, reason: TidelogError) -> None:
         """This copy is unusable; the process and its other partitions live on (reliability 8.1)."""

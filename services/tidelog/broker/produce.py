@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.broker.partition_host import SYNC
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
@@ -108,7 +109,11 @@ class ProduceHandler:
             leader_id=host.replica.leader,
             leader_epoch=host.replica.leader_epoch,
         )
-        return result, host.wait_committed(appended.last_offset + 1) if acks == ACKS_ALL else None
+        if acks == ACKS_ALL:
+            return result, host.wait_committed(appended.last_offset + 1)
+        if acks == 1 and host.config.flush == SYNC:
+            return result, host.wait_synced(appended.last_offset + 1)
+        return result, None
 
     async def _wait(
         self,

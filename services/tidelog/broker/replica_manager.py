@@ -1,16 +1,17 @@
 """All partitions of this broker: opens and removes their logs, applies the controller's decisions, ticks, checkpoints."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
-from tidelog.broker.partition_host import Fetchers, HostContext, PartitionHost
+from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.clock import Clock
+from tidelog.ports.disk import Disk
 from tidelog.replica import events as ev
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
@@ -23,9 +24,6 @@ from tidelog.wire import messages as m
 _log = logging.getLogger(__name__)
 
 _TAIL_POLL_S: Final = 0.01
-
-Offload = Callable[[Callable[[], None]], Awaitable[None]]
-"""Runs what waits for the device where it does not stop the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +38,25 @@ class ReplicaManager:
     """Implements `control_plane.port.Replicas`."""
 
     def __init__(
-        self, settings: ReplicaSettings, clock: Clock, logs: LogStore, metrics: ReplicationMetrics, offload: Offload
+        self, settings: ReplicaSettings, clock: Clock, logs: LogStore, metrics: ReplicationMetrics, disk: Disk
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._logs = logs
         self._hosts: dict[TopicPartition, PartitionHost] = {}
         self._metrics = metrics
-        self._offload = offload
+        self._disk = disk
         self._context: HostContext | None = None
         self.on_failed: Callable[[], None] = lambda: None
         """Called when `failed` has grown."""
         self.live: dict[int, int] = {}
         self._hands_over = False
 
-    def connect(self, fetchers: Fetchers, control_plane: ControlPlane) -> None:
-        """Closes the circle of construction: these two need the manager, and it needs them."""
-        self._context = HostContext(self._clock, fetchers, control_plane, self._metrics, lambda: self.on_failed())
+    def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
+        """Closes the circle of construction: these need the manager, and it needs them."""
+        self._context = HostContext(
+            self._clock, fetchers, flushes, control_plane, self._metrics, lambda: self.on_failed()
+        )
 
     def __iter__(self) -> Iterator[PartitionHost]:
         return iter(self._hosts.values())
@@ -132,8 +132,12 @@ class ReplicaManager:
                 min_isr=decision.config.min_insync_replicas,
                 live=live,
                 at=now,
+                own_end=host.log.recovery_point if decision.config.flush == SYNC else None,
             )
         )
+        if host.is_leader and not host.countable:
+            assert self._context is not None
+            self._context.flushes.request(host)
 
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
         assert self._context is not None
@@ -170,6 +174,7 @@ class ReplicaManager:
 
     def _remove(self, host: PartitionHost) -> ErrorCode:
         host.step(ev.Stopped())
+        host.offline = TidelogError(f"{host.tp} is no longer on this broker", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         del self._hosts[host.tp]
         return self._delete_log(host.tp)
 
@@ -252,6 +257,8 @@ class ReplicaManager:
 
     async def run_ticks(self) -> None:
         """Lag is judged here. A gap between two ticks is our own pause, not the followers' (row 9, COORD-8)."""
+        assert self._context is not None
+        flushes = self._context.flushes
         last = self._clock.now()
         while True:
             await self._clock.sleep(self._settings.tick_s)
@@ -260,6 +267,8 @@ class ReplicaManager:
             last = now
             if paused:
                 _log.warning("this process stood still; lag is measured anew")
+                flushes.resumed(now)
+            flushes.check_stalls(now)
             pending_s = 0.0
             for host in list(self._hosts.values()):
                 if host.is_leader:
@@ -276,7 +285,7 @@ class ReplicaManager:
             self._logs.expire_producers(self._clock.now())
             try:
                 await self._checkpoint()
-                await self._offload(self._logs.purge)
+                await self._disk.in_background(self._logs.purge)
             except (TidelogError, OSError) as error:
                 # An older checkpoint is always safe; a full disk must not end the process (reliability 8.1).
                 _log.error("checkpoint failed: %s", error)
@@ -286,7 +295,7 @@ class ReplicaManager:
         checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
         failed: OSError | None = None
         try:
-            await self._offload(checkpoint.run)
+            await self._disk.in_background(checkpoint.run)
         except OSError as error:
             failed = error
         self._logs.end_checkpoint(checkpoint, failed)

@@ -1,15 +1,16 @@
-"""The disk, as a port. Synchronous: calls that may wait for the device (`sync`, `sync_dir`) belong in an executor.
+"""The disk, as a port. Synchronous: calls that may wait for the device (`sync`, `sync_dir`) belong in `in_background`.
 
 What is promised is POSIX at its strictest (reliability 4.2): bytes survive a loss of power only after `sync` of their
 file, a name only after `sync_dir` of its directory, and each may be kept or lost without the other. Every call raises
 OSError as the system gives it; a failed sync is never retried, since the kernel may have dropped the pages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 Buffer = bytes | memoryview
+T = TypeVar("T")
 
 
 class EntryKind(Enum):
@@ -103,4 +104,11 @@ class Disk(Protocol):
 
     def boot_id(self) -> str:
         """Of the running kernel: while it stays the same, no unsynced byte was lost."""
+        ...
+
+    def in_background(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Runs what waits for the device beside the event loop, which goes on; raises what `work` raises.
+
+        A caller that is cancelled does not stop the work. Several may run at once, in any order (KAFKA-15046).
+        """
         ...

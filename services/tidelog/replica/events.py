@@ -21,6 +21,8 @@ class LeaderAndIsr:
     live: Mapping[int, int]
     """Broker id -> broker epoch of every live broker."""
     at: float
+    own_end: int | None = None
+    """How far this log counts as held here: with flush=sync what is synced, None for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,16 @@ class LiveBrokers:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """This leader's log grew to `end`."""
+    """This leader's log grew to `end`. It `counts` at once, or with flush=sync when `Synced` comes."""
+
+    end: int
+    at: float
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """This leader's log would survive a loss of power up to `end` (flush=sync, reliability 3.6 rule F)."""
 
     end: int
     at: float
@@ -138,6 +149,7 @@ class Stopped:
 
 Event = (
     Appended
+    | Synced
     | FollowerPosition
     | FollowerAppended
     | ChunkArrived

@@ -106,14 +106,14 @@ class LeaderState:
         """Judged on the committed ISR; the minimum is capped at the replication factor (HOLE-23)."""
         return len(self.isr.committed.isr) < min(self.min_isr, len(self.replicas))
 
-    def committed_end(self, log_end: int, high_watermark: int, at: float) -> int:
-        """End of what every counted replica holds; never below `high_watermark`.
+    def committed_end(self, log_end: int, own_end: int, high_watermark: int, at: float) -> int:
+        """End of what every counted replica holds, `own_end` being this one's; never below `high_watermark`.
 
         Followers about to join are waited for too, else a fast log would never let one in (F05.6).
         """
         if self.under_min_isr:
             return high_watermark  # HOLE-24
-        end = log_end
+        end = own_end
         for member in self.isr.maximal_isr:
             if member.broker_id == self._me:
                 continue

@@ -56,6 +56,8 @@ class PartitionReplica:
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.log_end_offset = log_end_offset
+        self.own_end = log_end_offset
+        """How far a leader counts itself: behind the log's end while a sync is under way (flush=sync)."""
         self.high_watermark = high_watermark
         self.leading: LeaderState | None = None
         self._hands_over = False
@@ -64,6 +66,8 @@ class PartitionReplica:
         match event:
             case ev.Appended():
                 return self._on_appended(event)
+            case ev.Synced():
+                return self._on_synced(event)
             case ev.FollowerPosition():
                 return self._on_position(event)
             case ev.ChunkArrived():
@@ -173,6 +177,7 @@ class PartitionReplica:
         out = [] if self.role is Role.LEADER else self._leave_role()  # its own next epoch keeps what is parked
         self.role = Role.LEADER
         self.leader, self.leader_epoch = event.leader, event.leader_epoch
+        self.own_end = self.log_end_offset if event.own_end is None else event.own_end
         # The HW stays: raising it to the LEO would expose what others in the ISR may lack (HOLE-36).
         self.leading = LeaderState(self._me, event.leader_epoch, self.log_end_offset, self._lag_max_s, event.at)
         self.leading.hands_over = self._hands_over
@@ -227,7 +232,15 @@ class PartitionReplica:
     def _on_appended(self, event: ev.Appended) -> list[fx.Effect]:
         assert self.leading is not None and event.end >= self.log_end_offset, (self.role, event)
         self.log_end_offset = event.end
+        if event.counts:
+            self.own_end = event.end
         self.leading.marks.add(event.end, event.at)
+        return self._advance(self.leading, event.at)
+
+    def _on_synced(self, event: ev.Synced) -> list[fx.Effect]:
+        if self.leading is None or event.end <= self.own_end:
+            return []
+        self.own_end = min(event.end, self.log_end_offset)
         return self._advance(self.leading, event.at)
 
     def _on_position(self, event: ev.FollowerPosition) -> list[fx.Effect]:
@@ -266,7 +279,7 @@ class PartitionReplica:
         return []
 
     def _advance(self, leading: LeaderState, at: float) -> list[fx.Effect]:
-        end = leading.committed_end(self.log_end_offset, self.high_watermark, at)
+        end = leading.committed_end(self.log_end_offset, self.own_end, self.high_watermark, at)
         if end <= self.high_watermark:
             return []
         self.high_watermark = end

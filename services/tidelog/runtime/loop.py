@@ -4,11 +4,15 @@ import asyncio
 import ctypes
 import gc
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
+
+BACKGROUND_THREADS: Final = 16
+"""They wait for the disk: one slow file must not keep the others waiting, and a thread that waits costs next to nothing."""
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
@@ -20,6 +24,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs `main` on uvloop: 14-33 % more small messages than on the standard loop (performance 3)."""
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_default_executor(ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="background"))
         return runner.run(main)
 
 

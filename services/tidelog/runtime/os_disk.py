@@ -1,15 +1,18 @@
 """The Disk port over the operating system (Linux)."""
 
+import asyncio
 import errno
 import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.ports.disk import Buffer, Disk, DiskFile, DiskLock, Entry, EntryKind
+
+T = TypeVar("T")
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -148,6 +151,9 @@ class OsDisk:
 
     def boot_id(self) -> str:
         return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
+
+    def in_background(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _entry_kind(entry: "os.DirEntry[str]") -> EntryKind:

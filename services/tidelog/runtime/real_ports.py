@@ -1,6 +1,5 @@
 """The ports of a real server process: gRPC, ZooKeeper, the operating system's clock, disk and randomness."""
 
-import asyncio
 import random
 from collections.abc import Callable
 
@@ -45,8 +44,3 @@ def real_ports(
         meta=meta,
         rand=random.SystemRandom(),
     )
-
-
-async def offload(work: Callable[[], None]) -> None:
-    """What waits for the device runs in a thread, so that the event loop goes on (reliability 8.1, KAFKA-15046)."""
-    await asyncio.get_running_loop().run_in_executor(None, work)

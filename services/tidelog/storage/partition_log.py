@@ -241,6 +241,11 @@ class PartitionLog:
         self._tail.clear()
         return TidelogError(self._failure, ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def fence(self, reason: str) -> None:
+        """Refuses everything until it is opened again."""
+        self._failure = self._failure or f"{self.folder}: {reason}"
+        self._tail.clear()
+
     # --- epochs -------------------------------------------------------------------------------------------------
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:

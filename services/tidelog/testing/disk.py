@@ -2,18 +2,22 @@
 
 One SimDisk belongs to one host and outlives its processes. Each file has its synced bytes and the writes since; each
 directory its synced names and the changes since. A crash keeps any prefix of a file's writes, the last one torn, and any
-of a directory's changes (reliability 4.2 and 8.2). It also fails on demand: no space, input/output errors, flipped bits.
+of a directory's changes (reliability 4.2 and 8.2). It also fails on demand: no space, input/output errors, flipped bits,
+a device that takes its time.
 """
 
+import asyncio
 import errno
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tidelog.ports.disk import Buffer, DiskFile, DiskLock, Entry, EntryKind
 from tidelog.ports.rand import Rand
+
+T = TypeVar("T")
 
 
 class PowerCut(BaseException):
@@ -127,6 +131,13 @@ class Loss:
     """Which changes of names are there."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    op: str
+    path: str
+    seconds: float
+
+
 @dataclass(slots=True)
 class _Fault:
     op: str
@@ -171,6 +182,7 @@ class _SimFile:
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check()
         self._disk.step("pread", self._path, changes=False)
+        self._disk.on_read(self._path)
         return bytes(memoryview(self._node.data)[position : position + size_bytes])
 
     def truncate(self, size_bytes: int) -> None:
@@ -215,6 +227,12 @@ class SimDisk:
         self._numbers = itertools.count(1)
         self._root = _Directory(0)
         self._faults: list[_Fault] = []
+        self._slow: list[_Slow] = []
+        self._owed_s = 0.0
+        """What the calls of the background work that runs now would have waited."""
+        self._in_background = False
+        self.stalled_s = 0.0
+        """How long slow calls outside the background would have held up the event loop."""
         self._locks: set[int] = set()
         self._boot = boot
         self.life = 0
@@ -222,6 +240,7 @@ class SimDisk:
         self.trace: list[Op] = []
         self.stop_after: int | None = None
         """Number of changing calls that succeed; the next one and all later raise PowerCut."""
+        self.on_read: Callable[[str], None] = lambda path: None
         self.capacity_bytes: int | None = None
         self.kept_of_failed_write = 0
 
@@ -233,6 +252,16 @@ class SimDisk:
         A failing append leaves `kept_bytes` of its bytes behind.
         """
         self._faults.append(_Fault(op, path, error, times, kept_bytes))
+
+    def slow(self, op: str, seconds: float, *, path: str = "") -> None:
+        """Every call of `op` on a path that contains `path` waits this long, until `mend`."""
+        self._slow.append(_Slow(op, path, seconds))
+
+    def mend(self) -> None:
+        """Ends every fault that was asked for, a full disk too; what is rotten stays rotten."""
+        self._faults.clear()
+        self._slow.clear()
+        self.capacity_bytes = None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rots one bit of a file, in what is seen and in what would survive."""
@@ -257,7 +286,12 @@ class SimDisk:
         self._settle(directory)
 
     def step(self, op: str, path: str, *, changes: bool = True) -> None:
-        """Called at the start of every operation: counts it, or fails it."""
+        """Called at the start of every operation: counts it, delays it, or fails it."""
+        seconds = sum(slow.seconds for slow in self._slow if slow.op == op and slow.path in path)
+        if self._in_background:
+            self._owed_s += seconds
+        else:
+            self.stalled_s += seconds
         for fault in self._faults:
             if fault.op == op and fault.path in path:
                 fault.times -= 1
@@ -453,6 +487,26 @@ class SimDisk:
 
     def boot_id(self) -> str:
         return f"sim-boot-{self._boot}"
+
+    async def _run_in_background(self, work: Callable[[], T]) -> T:
+        """What the work does has happened at once, its answer comes when the device would have answered.
+
+        So nothing that is written meanwhile is covered by a sync that is under way: nobody may rely on it.
+        """
+        self._in_background, self._owed_s = True, 0.0
+        try:
+            result = work()
+        except OSError:
+            self._in_background = False
+            await asyncio.sleep(self._owed_s)
+            raise
+        finally:
+            self._in_background = False
+        await asyncio.sleep(self._owed_s)
+        return result
+
+    def in_background(self, work: Callable[[], T]) -> Awaitable[T]:
+        return self._run_in_background(work)
 
     def room_bytes(self) -> int:
         if self.capacity_bytes is None:

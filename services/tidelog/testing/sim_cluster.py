@@ -19,7 +19,6 @@ from tidelog.controller.app import Controller
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
-from tidelog.runtime.real_ports import offload
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.invariants import Checker, PartitionView
@@ -93,7 +92,7 @@ class SimNode:
             high_watermark_checkpoint_interval_ms=1_000,
             segment_bytes=16 << 10,
         )
-        return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()), offload)
+        return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()))
 
     def _controller(self, number: int, ports: Ports, process: SimProcess) -> Controller:
         settings = ControllerSettings(

@@ -358,3 +358,25 @@ def test_kafka_7415_an_empty_log_that_began_an_epoch_is_compared_too() -> None:
     harness = leader()
     assert harness.fetched(3, 0, last_epoch=4, found=(3, 7)) == [fx.SendDivergence(3, 0, 3, 7)]
     assert harness.fetched(3, 0, last_epoch=-1, found=(-1, -1)) == []
+
+
+# -- flush=sync (reliability 3.6 rule F) -------------------------------------------------------------------------------
+
+
+def test_hole_27_with_flush_sync_a_leader_counts_itself_when_its_sync_has_ended() -> None:
+    harness = leader()
+    harness.step(ev.Appended(12, 1.0, counts=False))
+    assert harness.fetched(2, 12) == harness.fetched(3, 12) == [], "both followers hold it, this leader may lose it"
+    assert harness.step(ev.Synced(11, 1.2)) == [fx.AdvanceHighWatermark(11)]
+    assert harness.step(ev.Synced(12, 1.3)) == [fx.AdvanceHighWatermark(12)]
+    assert harness.step(ev.Synced(11, 1.4)) == [], "late news"
+
+
+def test_hole_27_a_new_leader_does_not_count_its_unsynced_tail() -> None:
+    harness = ReplicaHarness(1, leo=10, hw=4)
+    harness.step(ev.LeaderAndIsr(1, 5, 50, members(1, 2, 3), (1, 2, 3), 2, dict(harness.live), 0.0, own_end=6))
+    harness.fetched(2, 10)
+    assert harness.fetched(3, 10) == [fx.AdvanceHighWatermark(6)]
+    assert harness.step(ev.Synced(10, 1.2)) == [fx.AdvanceHighWatermark(10)]
+    harness.replica.step(ev.Stopped())
+    assert harness.step(ev.Synced(10, 1.3)) == [], "it leads no more"

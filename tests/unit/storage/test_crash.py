@@ -52,6 +52,17 @@ class Witness:
         self.synced = self.log.log_end_offset
         assert self.log.recovery_point == self.synced
 
+    def flush_around(self, meanwhile: Callable[[], None]) -> None:
+        """A sync beside the event loop: what is done before its end is noted is not covered by it."""
+        covered, cuts = self.log.log_end_offset, self.log.cuts
+        flush = self.log.begin_flush()
+        error = flush.outcome()
+        meanwhile()
+        self.log.end_flush(flush, error)
+        if self.log.cuts == cuts:
+            self.synced = covered
+        assert self.log.recovery_point <= self.log.log_end_offset, "KAFKA-10101"
+
     def checkpoint(self) -> None:
         self.store.checkpoint({TP: self.log.log_end_offset})
 
@@ -119,6 +130,28 @@ def story_truncate_across_segments(w: Witness) -> None:
     w.follow(B, 2)
 
 
+def story_appends_during_a_sync(w: Witness) -> None:
+    w.lead(A, 1)
+    w.flush_around(lambda: w.lead(B, 1))
+    w.checkpoint()
+    w.lead(C, 1)
+
+
+def story_roll_during_a_sync(w: Witness) -> None:
+    w.lead(A + B, 0)
+    w.flush_around(lambda: w.lead(C + D, 1))
+    w.lead(A, 1)
+    w.flush()
+
+
+def story_truncate_during_a_sync(w: Witness) -> None:
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.flush_around(lambda: w.truncate_to(1))
+    w.follow(C, 1)
+    w.flush()
+
+
 def story_clean_stop(w: Witness) -> None:
     w.lead(A, 0)
     w.log.assign_epoch(4, 1)
@@ -136,6 +169,9 @@ STORIES = [
     story_truncate,
     story_truncate_below_the_recovery_point,
     story_truncate_across_segments,
+    story_appends_during_a_sync,
+    story_roll_during_a_sync,
+    story_truncate_during_a_sync,
     story_clean_stop,
 ]
 
