@@ -88,18 +88,7 @@ class Broker:
         cluster_id = await ensure_cluster_id(ports.meta, ports.rand, settings.cluster_id)
         self.metadata.cluster_id = cluster_id
         logs = self._logs = self._open_logs(cluster_id)
-        manager = self.manager = ReplicaManager(
-            ReplicaSettings(
-                broker_id=settings.broker_id,
-                lag_max_s=settings.replica_lag_time_max_ms / 1000,
-                tick_s=settings.replica_lag_time_max_ms / 1000 * TICK_SHARE,
-                checkpoint_s=settings.high_watermark_checkpoint_interval_ms / 1000,
-            ),
-            ports.clock,
-            logs,
-            self._metrics.replication,
-            ports.disk,
-        )
+        manager = self.manager = self._replica_manager(logs)
         link = ControllerLink(ports.meta, ports.net, ports.clock)
         control = self._control(manager)
         manager.on_failed = control.disk_failed
@@ -155,6 +144,16 @@ class Broker:
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
+
+    def _replica_manager(self, logs: LogStore) -> ReplicaManager:
+        settings, ports = self._settings, self._ports
+        replica_settings = ReplicaSettings(
+            broker_id=settings.broker_id,
+            lag_max_s=settings.replica_lag_time_max_ms / 1000,
+            tick_s=settings.replica_lag_time_max_ms / 1000 * TICK_SHARE,
+            checkpoint_s=settings.high_watermark_checkpoint_interval_ms / 1000,
+        )
+        return ReplicaManager(replica_settings, ports.clock, logs, self._metrics.replication, ports.disk)
 
     def _leaving(self, manager: ReplicaManager, link: ControllerLink, registration: Registration) -> HandOver | None:
         settings = self._settings
