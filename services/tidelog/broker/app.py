@@ -29,6 +29,7 @@ from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId
 from tidelog.ports.bundle import Ports
 from tidelog.ports.net import Server
+from tidelog.runtime.authorization import guarded
 from tidelog.runtime.cluster_id import ensure_cluster_id
 from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.tasks import Supervisor
@@ -212,7 +213,8 @@ class Broker:
 
     async def _listen(self, service: BrokerService) -> None:
         for name, address in self._settings.listener_addresses.items():
-            server = await self._ports.net.serve(address, service.routes(name))
+            routes = guarded(service.routes(name), self._ports.authorizer, self._metrics.requests.denied)
+            server = await self._ports.net.serve(address, routes)
             server.set_serving(False)
             self._servers.append(server)
             _log.info("listener %s on %s", name, server.address)

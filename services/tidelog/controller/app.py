@@ -13,6 +13,7 @@ from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, SessionState
 from tidelog.ports.net import Server
 from tidelog.runtime import zk_patterns
+from tidelog.runtime.authorization import guarded
 from tidelog.runtime.cluster_id import ensure_cluster_id
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
@@ -59,7 +60,8 @@ class Controller:
         handlers = ControllerRoutes(
             lambda: self.term, ports.clock, ports.rand, self._metrics.requests, settings.request_timeout_ms / 1000
         )
-        self._server = await ports.net.serve(settings.listen, handlers.routes())
+        routes = guarded(handlers.routes(), ports.authorizer, self._metrics.requests.denied)
+        self._server = await ports.net.serve(settings.listen, routes)
         self._server.set_serving(True)  # a standby serves too: it says that it is none
         self._metrics.watch_queue(lambda: 0 if self.term is None else self.term.queue_size())
         log.info("controller %d listens on %s", settings.controller_id, self._server.address)

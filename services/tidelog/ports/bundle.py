@@ -1,7 +1,8 @@
-"""The five ports of one process, handed over as one value where a process is built."""
+"""The ports of one process, handed over as one value where a process is built."""
 
 from dataclasses import dataclass
 
+from tidelog.ports.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
 from tidelog.ports.meta import Meta
@@ -16,3 +17,4 @@ class Ports:
     disk: Disk
     meta: Meta
     rand: Rand
+    authorizer: Authorizer = ALLOW_EVERYTHING

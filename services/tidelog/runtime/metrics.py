@@ -119,6 +119,9 @@ class RequestMetrics:
         self._expired = Counter(
             "tidelog_purgatory_expirations_total", "Parked requests that ran out of time.", ["op"], registry=registry
         )
+        self._denied = Counter(
+            "tidelog_requests_denied_total", "Requests that the authorizer refused.", ["api"], registry=registry
+        )
         self._counts: dict[tuple[str, ErrorCode], Counter] = {}
         self._times: dict[tuple[str, Phase], Histogram] = {}
 
@@ -135,6 +138,10 @@ class RequestMetrics:
         if child is None:
             child = self._times[api, phase] = self._time.labels(api, phase)
         child.observe(seconds)
+
+    def denied(self, api: str) -> None:
+        """Wholly, or some of its topics."""
+        self._denied.labels(api).inc()
 
     def watch_parked(self, op: str, size: Callable[[], int]) -> None:
         """`size` is called at each scrape, on another thread: let it be a len()."""

@@ -1,9 +1,12 @@
 """Whole controllers on the twins: elections, failures of brokers and of controllers, slow and stubborn brokers."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
+from tidelog.ports.authorizer import Operation, Resource
 from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import services, znodes
@@ -414,5 +417,38 @@ def test_a_link_ends_with_the_life_of_its_broker() -> None:
         w.network.trace = lines.append
         await w.clock.sleep(5.0)
         assert [line for line in lines if "broker-1" in line] == []
+
+    story(tell)
+
+
+@dataclass
+class Permits:
+    """What is left of everybody's permissions."""
+
+    operations: set[Operation]
+
+    def allows(self, principal: str, operation: Operation, resource: Resource) -> bool:
+        return operation in self.operations
+
+
+def test_r_31_a_controller_answers_who_has_no_permission_and_changes_nothing() -> None:
+    async def tell(w: World) -> None:
+        permits = Permits(set(Operation))
+        w.authorizer = permits
+        await cluster(w)
+        await w.create("t", partitions=1)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        before = w.states()
+        permits.operations -= {Operation.CLUSTER_ACTION, Operation.DELETE, Operation.CREATE}
+        leader = before[T0].leader
+        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+        assert answer == m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert await w.create("u", partitions=1) == denied == await w.delete("t")
+        assert w.states() == before
+        assert w.sample(1, "tidelog_requests_denied_total", api="AlterIsr") == 1
+        permits.operations.add(Operation.CLUSTER_ACTION)
+        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
 
     story(tell)

@@ -11,6 +11,7 @@ from tidelog.config import ControllerSettings
 from tidelog.controller.app import Controller
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, BrokerId, TopicPartition
+from tidelog.ports.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.ports.bundle import Ports
 from tidelog.ports.net import CallContext, Channel, Route, Stream
 from tidelog.runtime.metrics import ControllerMetrics
@@ -124,6 +125,7 @@ class World:
         self._channels: dict[int, Channel] = {}
         self._lives = 0
         self._background = Supervisor("test")
+        self.authorizer: Authorizer = ALLOW_EVERYTHING
 
     async def controller(self, number: int, **settings: Any) -> Controller:
         """Starts one and waits until it stands for election."""
@@ -137,6 +139,7 @@ class World:
             disk=SimDisk(),
             meta=meta,
             rand=seeded(self.seed, f"{name}/{self._lives}"),
+            authorizer=self.authorizer,
         )
         registry = self.registries[number] = CollectorRegistry()
         config = ControllerSettings(
