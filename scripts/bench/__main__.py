@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from bench import failover, latency, partitions, throughput
+from bench import failover, latency, many, partitions, throughput
 from bench.harness import FULL, SMOKE, Bench, Line, Scale
 from tidelog.runtime import loop
 
@@ -20,6 +20,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     latency.NAMES: latency.run,
     failover.NAMES: failover.run,
     partitions.NAMES: partitions.run,
+    many.NAMES: many.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 

@@ -25,6 +25,8 @@ from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA, REPLICA_
 ALL: Final = -1
 REPLICAS: Final = 3
 CALL_S: Final = 20.0
+OFFER_S: Final = 5.0
+OFFER_AGAIN_S: Final = 0.005
 RECORD_BYTES: Final = 1024
 BATCH_BYTES: Final = 64 * 1024
 
@@ -85,6 +87,9 @@ class Probe:
 
     async def produce(self, partitions: Sequence[int], batch: bytes, timeout_s: float = CALL_S) -> set[int]:
         """One acks=all request to the leader of all `partitions`; returns those that acknowledged."""
+        return await self._offer(self._addresses[self.leaders[partitions[0]]], partitions, batch, timeout_s)
+
+    async def _offer(self, address: Address, partitions: Sequence[int], batch: bytes, timeout_s: float) -> set[int]:
         request = m.ProduceRequest(
             client_id="bench",
             acks=ALL,
@@ -93,8 +98,7 @@ class Probe:
                 m.ProducePartition(topic=self.topic, partition=p, leader_epoch=-1, records=batch) for p in partitions
             ),
         )
-        channel = self._channel(self._addresses[self.leaders[partitions[0]]])
-        answer = await channel.call(REPLICA_SERVICE_PRODUCE, request, timeout_s + 1.0)
+        answer = await self._channel(address).call(REPLICA_SERVICE_PRODUCE, request, timeout_s + 1.0)
         return {r.partition for r in answer.results if r.error_code is ErrorCode.NONE}
 
     async def must_produce(self, partition: int, batch: bytes) -> None:
@@ -124,6 +128,33 @@ class Probe:
                     raise answer
             await asyncio.sleep(step_s)
         return acked
+
+    async def until_served(
+        self, partitions: Sequence[int], batch: bytes, brokers: Sequence[Address], *, at_once: int, timeout_s: float
+    ) -> float:
+        """Offers one batch for each partition to all of `brokers`, `at_once` partitions a request, until each partition's
+        leader has acknowledged one; returns when the last did (perf_counter).
+
+        Asks nobody who leads: with thousands of partitions that answer costs more than a refusal.
+        """
+        waiting = set(partitions)
+        end = time.perf_counter() + timeout_s
+
+        async def offer(address: Address, group: tuple[int, ...]) -> None:
+            try:
+                waiting.difference_update(await self._offer(address, group, batch, OFFER_S))
+            except TransportError:
+                pass  # asked again
+
+        while waiting:
+            if time.perf_counter() > end:
+                raise RuntimeError(f"{self.topic}: partitions {sorted(waiting)[:5]} took no write for {timeout_s:g} s")
+            order = sorted(waiting)
+            groups = [tuple(order[i : i + at_once]) for i in range(0, len(order), at_once)]
+            await asyncio.gather(*(offer(address, group) for group in groups for address in brokers))
+            if waiting:
+                await asyncio.sleep(OFFER_AGAIN_S)
+        return time.perf_counter()
 
     async def rate(self, batch: bytes, window: int, seconds: float) -> float:
         """Acknowledged bytes a second, `window` requests of one batch in flight, spread over the partitions."""

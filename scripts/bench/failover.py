@@ -1,38 +1,25 @@
 """KILL: from SIGKILL of a leader until every partition that it led takes acks=all again."""
 
 import asyncio
-import re
 import statistics
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from bench.cluster import BenchCluster, Probe, batch_of
 from bench.harness import Bench, Line, Note, against_limit
-from tidelog.cluster.api import CONTROLLER, broker_name
+from bench.scrape import failover_steps
+from tidelog.cluster.api import broker_name
 
 NAMES: Final = ("KILL",)
 LIMIT_S: Final = 1.0
 PARTITIONS: Final = 12
 GIVE_UP_S: Final = 60.0
 FULL_ISR_S: Final = 60.0
-# What the active controller logs when everybody has been told: "suspected: 4 leaders elected; detect 51.3 ms, ..."
-ROUND: Final = re.compile(r"(suspected|broker_down): \d+ leaders elected; ([^\"\n]*)")
-STEP: Final = re.compile(r"(\w+) ([0-9.]+) ms")
-
-
-def newest_steps(cluster: BenchCluster) -> Mapping[str, float]:
-    """Milliseconds of each step of the newest failover that any controller has logged."""
-    rounds = [
-        found for name in cluster.local.names(CONTROLLER) for found in ROUND.findall(cluster.local.logs(name, 200))
-    ]
-    return {step: float(ms) for step, ms in STEP.findall(rounds[-1][1])} if rounds else {}
-
 
 async def kill_once(bench: Bench, cluster: BenchCluster, topic: str, number: int) -> tuple[float, dict[str, float]]:
     """Seconds without writes, and the milliseconds of each step: the controller's, then the rest until the first acks."""
     batch = batch_of(100)
-    before = newest_steps(cluster)
+    before = failover_steps(cluster.local)
     async with Probe(topic, cluster.addresses) as probe:
         await probe.wait_known(PARTITIONS)
         victim = probe.leaders[number % PARTITIONS]
@@ -46,10 +33,10 @@ async def kill_once(bench: Bench, cluster: BenchCluster, topic: str, number: int
         took = max(acked.values()) - killed_at
     for _ in range(40):
         # The log line comes when every broker has answered, which may be after the first acks.
-        if (steps := newest_steps(cluster)) != before:
+        if (steps := failover_steps(cluster.local)) != before:
             break
         await asyncio.sleep(0.05)
-    known = {} if steps == before else dict(steps)
+    known = {} if steps == before else dict(steps[-1])
     known["first acks"] = max(0.0, took * 1000 - sum(known.values()))
     texts = ", ".join(f"{name} {ms:.0f}" for name, ms in known.items())
     bench.say(f"kill {number + 1}: {broker_name(victim)} led {len(led)}; {took * 1000:.0f} ms ({texts})")

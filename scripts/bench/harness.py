@@ -32,12 +32,16 @@ class Scale:
     rounds: int = 5
     kills: int = 10
     partitions: int = 1000
+    many_partitions: int = 10_000
+    few_partitions: int = 100
+    failovers: int = 3
+    """Of each kind at `many_partitions`."""
     creations: int = 3
     idle_s: float = 20.0
 
 
 FULL: Final = Scale()
-SMOKE: Final = Scale(seconds=0.3, warm_up_s=0.1, rounds=2, kills=1, partitions=12, creations=1, idle_s=0.5)
+SMOKE: Final = Scale(seconds=0.3, warm_up_s=0.1, rounds=2, kills=1, partitions=12, many_partitions=60, few_partitions=6, failovers=1, creations=1, idle_s=0.5)
 """For the tests that no benchmark rots; its figures mean nothing."""
 
 

@@ -156,7 +156,8 @@ class FollowerSession:
             self._high_watermarks[host.tp] = host
         self._offsets[host.tp] = offset
         self._unstated.discard(host.tp)
-        host.sinks[self.replica] = self
+        if host.sinks.get(self.replica) is not self:
+            host.connected(self.replica, self)
         if offset < host.log.log_end_offset and last_result is ErrorCode.NONE:
             self._news[host.tp] = host
         elif last_result is not ErrorCode.NONE:

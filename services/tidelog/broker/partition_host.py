@@ -78,7 +78,9 @@ class PartitionHost:
     """Single threaded: every method runs to its end on the event loop."""
 
     __slots__ = (
+        "_awaited",
         "_context",
+        "_led_since",
         "assigned",
         "config",
         "isr_size",
@@ -119,6 +121,9 @@ class PartitionHost:
         self.readers: dict[Wakeup, None] = {}
         self.sinks: dict[int, FollowerSink] = {}
         self._context = context
+        self._awaited: set[int] = set()
+        """Followers of the ISR that have not connected since this leader's epoch began, for the breakdown of a failover."""
+        self._led_since = 0.0
 
     @property
     def is_leader(self) -> bool:
@@ -200,6 +205,7 @@ class PartitionHost:
                     self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
                 case fx.StartEpoch():
                     self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
+                    self._await_isr()
                     with self._disk():
                         self.log.assign_epoch(effect.leader_epoch, effect.start)
                 case fx.StartFetching():
@@ -213,15 +219,29 @@ class PartitionHost:
                     for reader in self.readers:
                         reader.fire()
                 case fx.TruncateTo():
+                    before, began_at = self.log.log_end_offset, self._context.clock.now()
                     with self._disk():
-                        before = self.log.log_end_offset
                         end = self.log.truncate_to(effect.offset)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
-                    self._context.metrics.truncated(before - end)
+                    self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
                     left += self.step(ev.Truncated(end))
                 case _:
                     left.append(effect)
         return left
+
+    def _await_isr(self) -> None:
+        leading = self.replica.leading
+        assert leading is not None
+        self._awaited = {member.broker_id for member in leading.isr.maximal_isr} - {self.replica.leader}
+        self._led_since = self._context.clock.now()
+
+    def connected(self, follower: int, sink: FollowerSink) -> None:
+        """`follower` has stated a position in this epoch, and hears of this partition through `sink` from now on."""
+        self.sinks[follower] = sink
+        if follower in self._awaited:
+            self._awaited.remove(follower)
+            if not self._awaited:
+                self._context.metrics.isr_connected(self._context.clock.now() - self._led_since)
 
     def append_chunk(self, records: bytes) -> Appended:
         """What the leader sent, after the machine accepted it."""

@@ -1,10 +1,15 @@
-"""How long a round of elections took, step by step (B1.05): detect, decide, write, notify."""
+"""How long a round of elections took, step by step (B1.05): detect, decide, write, notify. A take-over is one that writes
+nothing before it tells everybody."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog.controller.effects import StateWrite, Write, WriteGroup
 from tidelog.ids import TopicPartition
+
+TAKE_OVER: Final = "take-over"
+"""The cause of a round that begins with an election to controller and ends when every broker has been told everything."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +29,12 @@ class Round:
 
     def steps(self) -> dict[str, float]:
         """Seconds of each step, once everybody is told."""
+        if self.cause == TAKE_OVER:
+            return {
+                "read": self.noticed_at - self.began_at,
+                "decide": self.decided_at - self.noticed_at,
+                "notify": self.told_at - self.decided_at,
+            }
         return {
             "detect": self.noticed_at - self.began_at,
             "decide": self.decided_at - self.noticed_at,

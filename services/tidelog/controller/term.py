@@ -38,7 +38,7 @@ from tidelog.controller.events import (
 from tidelog.controller.liveness import LivenessWatch, News
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
-from tidelog.controller.rounds import Round, Rounds
+from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
 from tidelog.controller.store import FencedStore, Results, brokers_of, read_snapshot
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
@@ -182,7 +182,7 @@ class Term:
                 self.end("a znode is damaged")
                 return
         log.info("read %d topics and %d brokers", len(snapshot.topics), len(snapshot.brokers))
-        self._put(Elected(self._elected.epoch, snapshot))
+        self._put(Elected(self._elected.epoch, snapshot), self._clock.now() - won_at)
         self._acting = True
         self._metrics.became_active(self._elected.epoch, self._clock.now() - won_at)
         self._tasks.start("controller store", self._store.run())
@@ -217,6 +217,8 @@ class Term:
         told: list[Round] = []
         if isinstance(queued.event, WritesDone):
             told = self._rounds.written((group for group, _ in queued.event.results), decided_at)
+        elif isinstance(queued.event, Elected):
+            told = [Round(TAKE_OVER, 0, queued.began_at, queued.arrived_at, decided_at, set())]
         for effect in effects:
             if isinstance(effect, Write):
                 self._rounds.begin(
@@ -348,7 +350,10 @@ class Term:
             each.elections,
             ", ".join(f"{name} {seconds * 1000:.1f} ms" for name, seconds in steps.items()),
         )
-        if each.cause in ("suspected", "broker_down"):
+        if each.cause == TAKE_OVER:
+            for name, seconds in steps.items():
+                self._metrics.take_over_step(name, seconds)
+        elif each.cause in ("suspected", "broker_down"):
             for name, seconds in steps.items():
                 self._metrics.failover_step(name, seconds)
 

@@ -219,15 +219,29 @@ class ReplicationMetrics:
         self._truncated = Counter(
             "tidelog_replica_truncated_records_total", "Records cut off by truncations.", registry=registry
         )
+        self._steps = Histogram(
+            "tidelog_replica_failover_step_seconds",
+            "Steps of a change of leader on a broker, one partition each: connect, truncate.",
+            ["step"],
+            buckets=FAST_S,
+            registry=registry,
+        )
+        self._connect, self._truncate = self._steps.labels("connect"), self._steps.labels("truncate")
         size = Counter("tidelog_replication_bytes_total", "Batches replicated.", ["direction"], registry=registry)
         self._bytes_in, self._bytes_out = size.labels("in"), size.labels("out")
 
     def alter_isr_answered(self, error: str) -> None:
         self._alter_isr.labels(error).inc()
 
-    def truncated(self, records: int) -> None:
+    def truncated(self, records: int, took_s: float) -> None:
+        """B1.05, the last step: what a follower cuts off before it fetches; `took_s` is the device's part."""
         self._truncations.inc()
         self._truncated.inc(records)
+        self._truncate.observe(took_s)
+
+    def isr_connected(self, took_s: float) -> None:
+        """B1.05, the last but one: from the leader's new epoch until every follower of its ISR has stated its position."""
+        self._connect.observe(took_s)
 
     def received(self, size_bytes: int) -> None:
         self._bytes_in.inc(size_bytes)
@@ -314,6 +328,9 @@ class ControllerMetrics:
         )
         self._failovers = counter("failovers_total", "Times that this process became the active controller.")
         self._failover_time = histogram("failover_duration_seconds", "From winning until acting.", SLOW_S)
+        self._take_over_steps = histogram(
+            "failover_step_seconds", "Steps of taking over: read, decide, notify.", SLOW_S, ["step"]
+        )
         self._queue = gauge("event_queue_size", "Events that wait.")
         self._queue_wait = histogram("event_queue_wait_seconds", "From arrival until its turn.", FAST_S)
         self._processing = histogram("event_processing_seconds", "Of one event.", FAST_S, ["event"])
@@ -357,8 +374,15 @@ class ControllerMetrics:
         self._election_time.observe(took_s)
 
     def failover_step(self, step: str, seconds: float) -> None:
-        """B1.05: detect (the stream broke), decide (the event's turn), write (all confirmed), notify (all brokers answered)."""
+        """B1.05: detect (the stream broke), decide (the event's turn), write (all confirmed), notify (all brokers answered).
+
+        What follows, the brokers measure: `ReplicationMetrics`.
+        """
         self._steps.labels(step).observe(seconds)
+
+    def take_over_step(self, step: str, seconds: float) -> None:
+        """read (from winning until the snapshot is here), decide, notify (every broker has answered everything)."""
+        self._take_over_steps.labels(step).observe(seconds)
 
     def watch_queue(self, size: Callable[[], int]) -> None:
         """`size` is called at each scrape, on another thread: let it be a len()."""

@@ -550,3 +550,40 @@ def test_any_succession_of_leaders_ends_in_equal_logs() -> None:
 
     for seed in range(5):
         play(story, 1, 2, 3, seed=seed)
+
+
+# -- what a change of leader took ------------------------------------------------------------------------------------
+
+
+def step_count(node: Node, step: str) -> float:
+    return node.registry.get_sample_value("tidelog_replica_failover_step_seconds_count", {"step": step}) or 0.0
+
+
+def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_connected() -> None:
+    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+        world.told(1, 3, only=(1, 2))
+        await until(lambda: 2 in one.host.sinks)
+        assert step_count(one, "connect") == 0, "broker 3 is in the ISR and has not said anything"
+        world.told(1, 3, only=(3,))
+        await until(lambda: 3 in one.host.sinks)
+        assert step_count(one, "connect") == 1
+        assert step_count(two, "connect") == step_count(three, "connect") == 0
+        one.append()
+        await until(lambda: three.end == 1)
+        assert step_count(one, "connect") == 1, "acknowledgements are no connections"
+        world.told(1, 4)
+        await until(lambda: step_count(one, "connect") == 2, "a new epoch begins anew")
+
+    play(story, 1, 2, 3)
+
+
+def test_b1_05_a_follower_measures_what_it_cuts_off_before_it_fetches() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        one.lay((0, 2), (1, 1), by=1)
+        two.lay((0, 5), by=1)
+        world.told(1, 3, isr=(1,))
+        await until(lambda: two.everything() == one.everything())
+        assert (step_count(two, "truncate"), step_count(one, "truncate")) == (1, 0)
+        assert step_count(one, "connect") == 0, "nobody else is in the ISR: nobody is waited for"
+
+    play(story)

@@ -115,6 +115,25 @@ def test_l21_a_standby_takes_over_and_sends_everything_again() -> None:
         assert {each.controller_epoch for b in (2, 3) for each in [w.brokers[b].full()[-1]]} == {2}
         assert all(each.leader in (2, 3) for each in w.brokers[2].metadata.values())
         assert w.sample(2, "tidelog_controller_failovers_total") == 1
+        step = "tidelog_controller_failover_step_seconds_count"
+        assert [w.sample(2, step, step=name) for name in ("read", "decide", "notify")] == [1, 1, 0], "one is dead"
+
+    story(tell)
+
+
+def test_b1_05_a_take_over_is_measured_until_the_last_broker_has_answered() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        w.brokers[3].gate.clear()
+        w.kill_controller(1)
+        await w.until(lambda: all(len(w.brokers[b].full()) == 2 for b in (1, 2)), "two of three are told everything")
+        step = "tidelog_controller_failover_step_seconds"
+        assert w.sample(2, f"{step}_count", step="notify") == 0
+        await w.clock.sleep(1.5)
+        w.brokers[3].gate.set()
+        await w.until(lambda: w.sample(2, f"{step}_count", step="notify") == 1, "the take-over is over")
+        assert w.sample(2, f"{step}_sum", step="notify") > 1.5
+        assert [w.sample(2, f"{step}_count", step=name) for name in ("read", "decide")] == [1, 1]
 
     story(tell)
 

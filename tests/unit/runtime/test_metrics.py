@@ -28,6 +28,7 @@ DOCUMENTED = {
         tidelog_partition_under_replicated
         tidelog_replica_lag_records tidelog_replica_lag_seconds tidelog_replica_fetcher_max_lag_records
         tidelog_replica_truncations tidelog_replica_truncated_records tidelog_replication_bytes
+        tidelog_replica_failover_step_seconds
         tidelog_requests tidelog_request_duration_seconds tidelog_purgatory_size tidelog_purgatory_expirations
         tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
         tidelog_log_size_bytes tidelog_log_segments tidelog_log_flush_duration_seconds
@@ -38,6 +39,7 @@ DOCUMENTED = {
         tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
         tidelog_controller_leader_elections tidelog_controller_unclean_leader_elections
         tidelog_controller_leader_election_duration_seconds tidelog_controller_failovers
+        tidelog_controller_broker_failover_step_seconds tidelog_controller_failover_step_seconds
         tidelog_controller_failover_duration_seconds tidelog_controller_event_queue_size
         tidelog_controller_event_queue_wait_seconds tidelog_controller_event_processing_seconds
         tidelog_zk_session_state tidelog_requests tidelog_build_info process_cpu_seconds
