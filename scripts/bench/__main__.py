@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from bench import failover, latency, many, partitions, throughput
+from bench import failover, latency, many, partitions, throughput, writes
 from bench.harness import FULL, SMOKE, Bench, Line, Scale
 from tidelog.runtime import loop
 
@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     failover.NAMES: failover.run,
     partitions.NAMES: partitions.run,
     many.NAMES: many.run,
+    writes.NAMES: writes.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 

@@ -16,6 +16,7 @@ PARTITIONS: Final = 12
 GIVE_UP_S: Final = 60.0
 FULL_ISR_S: Final = 60.0
 
+
 async def kill_once(bench: Bench, cluster: BenchCluster, topic: str, number: int) -> tuple[float, dict[str, float]]:
     """Seconds without writes, and the milliseconds of each step: the controller's, then the rest until the first acks."""
     batch = batch_of(100)

@@ -41,7 +41,18 @@ class Scale:
 
 
 FULL: Final = Scale()
-SMOKE: Final = Scale(seconds=0.3, warm_up_s=0.1, rounds=2, kills=1, partitions=12, many_partitions=60, few_partitions=6, failovers=1, creations=1, idle_s=0.5)
+SMOKE: Final = Scale(
+    seconds=0.3,
+    warm_up_s=0.1,
+    rounds=2,
+    kills=1,
+    partitions=12,
+    many_partitions=60,
+    few_partitions=6,
+    failovers=1,
+    creations=1,
+    idle_s=0.5,
+)
 """For the tests that no benchmark rots; its figures mean nothing."""
 
 
