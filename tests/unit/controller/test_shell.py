@@ -115,8 +115,6 @@ def test_l21_a_standby_takes_over_and_sends_everything_again() -> None:
         assert {each.controller_epoch for b in (2, 3) for each in [w.brokers[b].full()[-1]]} == {2}
         assert all(each.leader in (2, 3) for each in w.brokers[2].metadata.values())
         assert w.sample(2, "tidelog_controller_failovers_total") == 1
-        step = "tidelog_controller_failover_step_seconds_count"
-        assert [w.sample(2, step, step=name) for name in ("read", "decide", "notify")] == [1, 1, 0], "one is dead"
 
     story(tell)
 
