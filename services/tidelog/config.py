@@ -203,6 +203,10 @@ class ControllerSettings(ServerSettings):
     multi_max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 512 << 10
     suspect_probe_interval_ms: Milliseconds = 50
     suspect_hold_ms: Milliseconds = 10_000
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: Milliseconds = 300_000
+    leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
+    """Of the partitions that a broker ought to lead; when more are led elsewhere, they return to it."""
 
     def problems(self) -> Iterable[str]:
         if self.advertised_address.host in _WILDCARDS:

@@ -8,6 +8,8 @@ from typing import Final, Protocol
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.names import suggestion
 
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
 _INT32_MAX: Final = 2**31 - 1
 
 Value = int | str | bool
@@ -29,6 +31,7 @@ class TopicConfig:
     """header: what the batch headers show is checked, the records inside are the reader's business."""
     compression_type: str = "producer"
     unclean_leader_election_enable: bool = False
+    """true: rather lose records than wait. A replica outside the ISR leads when no member can (HOLE-25)."""
     cleanup_policy: str = "delete"
 
 
@@ -88,8 +91,8 @@ def _choice(*choices: str) -> Callable[[str, str], str]:
     return parse_choice
 
 
-def _never(key: str, text: str) -> bool:
-    return _choice("false")(key, text) == "true"
+def _boolean(key: str, text: str) -> bool:
+    return _choice("false", "true")(key, text) == "true"
 
 
 def _forever(key: str, text: str) -> int:
@@ -105,6 +108,6 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "max.message.bytes": _number(128, _INT32_MAX),
     "validate": _choice("header"),
     "compression.type": _choice("producer"),
-    "unclean.leader.election.enable": _never,
+    UNCLEAN_ELECTION: _boolean,
     "cleanup.policy": _choice("delete"),
 }

@@ -133,6 +133,7 @@ class ReplicaManager:
                 live=live,
                 at=now,
                 own_end=host.log.recovery_point if decision.config.flush == SYNC else None,
+                recovering=state.recovering,
             )
         )
         if host.is_leader and not host.countable:

@@ -26,11 +26,15 @@ def judge(
         return ErrorCode.FENCED_LEADER_EPOCH
     if asker != state.leader or wanted.leader != state.leader:
         return ErrorCode.INVALID_REQUEST
-    if frozenset(wanted.isr) == frozenset(state.isr):
+    same_set = frozenset(wanted.isr) == frozenset(state.isr)
+    if same_set and not state.recovering:
         # Before the version: a repeated request whose first answer was lost has the old one (HOLE-17, KAFKA-14144).
         return ErrorCode.NONE
     if wanted.current_zk_version < state.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
+    if state.recovering and not same_set:
+        # First the leader of an unclean election reports back, with the set as it is; nothing else counts before (HOLE-26).
+        return ErrorCode.INVALID_REQUEST
     members = [member.broker_id for member in wanted.isr]
     if state.leader not in members or len(set(members)) != len(members) or not set(members) <= set(replicas):
         # Empty, without its leader, a broker twice, or one that is no replica (HOLE-22, HOLE-32).

@@ -143,4 +143,8 @@ class Controller:
             min_insync_replicas=settings.min_insync_replicas,
             suspect_hold_s=settings.suspect_hold_ms / 1000,
             parse_config=lambda configs: topic_config.parse(configs, defaults),
+            rebalance_interval_s=settings.leader_imbalance_check_interval_ms / 1000
+            if settings.auto_leader_rebalance_enable
+            else None,
+            imbalance_percentage=settings.leader_imbalance_per_broker_percentage,
         )

@@ -1,5 +1,6 @@
 """Answers to questions about the cluster, from the controller's books alone."""
 
+from tidelog.controller import election
 from tidelog.controller.model import ClusterState, Partition, Topic
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId
 from tidelog.names import code_of_unknown
@@ -14,7 +15,7 @@ def describe_topics(state: ClusterState, request: m.DescribeTopicsRequest) -> m.
     for name in names:
         topic = state.topics.get(name)
         if topic is not None and not topic.deleting:
-            topics.append(_topic(topic))
+            topics.append(_topic(state, topic))
         elif request.names:
             topics.append(m.TopicDescription(name=name, error_code=code_of_unknown(name)))
     return m.DescribeTopicsResponse(topics=tuple(topics))
@@ -52,16 +53,23 @@ def _broker_state(broker_id: BrokerId, suspects: frozenset[BrokerId], shutting_d
     return "shutting_down" if broker_id in shutting_down else "alive"
 
 
-def _topic(topic: Topic) -> m.TopicDescription:
+def is_vetoed(state: ClusterState, partition: Partition) -> bool:
+    """It has no leader because the ISR member that is back may have lost records (reliability 3.6 rule D)."""
+    barred = state.shutting_down | partition.failed_on
+    found = partition.state
+    return found is not None and election.vetoed(partition.replicas, found, state.brokers, barred) is not None
+
+
+def _topic(state: ClusterState, topic: Topic) -> m.TopicDescription:
     return m.TopicDescription(
         name=topic.name,
         topic_id=topic.topic_id,
         configs=topic.published().configs,
-        partitions=tuple(_partition(partition) for partition in topic.partitions),
+        partitions=tuple(_partition(state, each) for each in topic.partitions),
     )
 
 
-def _partition(partition: Partition) -> m.PartitionDescription:
+def _partition(cluster: ClusterState, partition: Partition) -> m.PartitionDescription:
     state = partition.state
     return m.PartitionDescription(
         partition=partition.tp.partition,
@@ -70,4 +78,6 @@ def _partition(partition: Partition) -> m.PartitionDescription:
         replicas=partition.replicas,
         isr=() if state is None else tuple(member.broker_id for member in state.isr),
         partition_epoch=NO_EPOCH if state is None else state.partition_epoch,
+        vetoed=is_vetoed(cluster, partition),
+        recovering=state is not None and state.recovering,
     )

@@ -91,10 +91,12 @@ class Outcome(Enum):
 class Write:
     groups: tuple[WriteGroup, ...]
     cause: str
-    """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, shutdown, disk, isr, topics,
-    new, again."""
+    """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, shutdown, preferred,
+    unclean, released, disk, isr, topics, new, again."""
     elections: int = 0
     """Leaders that it elects."""
+    unclean: tuple[TopicPartition, ...] = ()
+    """Those of them that may lack what was acknowledged (HOLE-25)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ class Reply:
     answer: (
         m.AlterIsrResponse
         | m.ControlledShutdownResponse
+        | m.ElectLeadersResponse
+        | m.ReleaseVetoResponse
         | m.CreateTopicsResponse
         | m.DeleteTopicsResponse
         | m.CreatePartitionsResponse

@@ -42,6 +42,8 @@ def settle(
     brokers: Brokers,
     ineligible: Collection[BrokerId],
     controller_epoch: int,
+    *,
+    allows_unclean: bool = False,
 ) -> PartitionState | None:
     """The state that ought to follow `state`; None if it may stand.
 
@@ -56,10 +58,70 @@ def settle(
         leader = state.leader if state.leader in names else elect_offline(replicas, names)
         return _next(state, leader, tuple(isr), controller_epoch)
     returned = next((r for r in replicas if r not in ineligible and _complete(r, replicas, state.isr, brokers)), None)
+    if returned is None and allows_unclean:
+        chosen = unclean(replicas, state, brokers, ineligible, controller_epoch)
+        if chosen is not None:
+            return chosen
     if returned is None:
         # Leader none, ISR kept: whoever is in it may lead when it comes back (HOLE-50), nobody else may (HOLE-25).
         return _next(state, NO_LEADER, state.isr, controller_epoch)
     return _next(state, returned, (_member(brokers[returned]),), controller_epoch)
+
+
+def preferred(
+    replicas: Sequence[BrokerId],
+    state: PartitionState,
+    brokers: Brokers,
+    ineligible: Collection[BrokerId],
+    controller_epoch: int,
+) -> PartitionState | None:
+    """The first assigned replica leads; None if it may not: not in the ISR in its present life, or about to leave it (F13.1,
+    HOLE-33). `state` has another leader, or none."""
+    head = replicas[0]
+    member = next((member for member in state.isr if member.broker_id == head), None)
+    if state.leader == NO_LEADER or head in ineligible or member is None or not _same_life(member, brokers):
+        return None
+    return _next(state, head, state.isr, controller_epoch)
+
+
+def unclean(
+    replicas: Sequence[BrokerId],
+    state: PartitionState,
+    brokers: Brokers,
+    ineligible: Collection[BrokerId],
+    controller_epoch: int,
+) -> PartitionState | None:
+    """The first live replica leads a partition without a leader, with what it has; None if none is alive (F13.1, HOLE-25)."""
+    assert state.leader == NO_LEADER or not any(_same_life(member, brokers) for member in state.isr), state
+    alive = next((each for each in replicas if each in brokers and each not in ineligible), None)
+    return None if alive is None else _alone(state, brokers[alive], controller_epoch)
+
+
+def vetoed(
+    replicas: Sequence[BrokerId], state: PartitionState, brokers: Brokers, ineligible: Collection[BrokerId]
+) -> BrokerId | None:
+    """The ISR member that is back and may not lead because it may have lost records; None where that is not why the
+    partition has no leader (reliability 3.6 rule D)."""
+    if state.leader != NO_LEADER:
+        return None
+    returned = (each for each in replicas if each in brokers and each not in ineligible)
+    return next((each for each in returned if _life(each, state.isr) is not None), None)
+
+
+def released(state: PartitionState, broker: Broker, controller_epoch: int) -> PartitionState:
+    """An operator lets the vetoed member lead. What it has lost is lost, so it recovers like one elected uncleanly."""
+    return _alone(state, broker, controller_epoch)
+
+
+def _alone(state: PartitionState, broker: Broker, controller_epoch: int) -> PartitionState:
+    return PartitionState(
+        leader=broker.broker_id,
+        leader_epoch=state.leader_epoch + 1,
+        isr=(_member(broker),),
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        recovering=True,
+    )
 
 
 def _next(
@@ -75,6 +137,7 @@ def _next(
         isr=isr,
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
+        recovering=state.recovering,  # until somebody reports back
     )
 
 

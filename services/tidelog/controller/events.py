@@ -90,6 +90,14 @@ class ControlledShutdownRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectionRequested:
+    """Somebody at a terminal wants other leaders."""
+
+    request: m.ElectLeadersRequest | m.ReleaseVetoRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """Chance for one new topic: its id, and where its placement starts."""
 
@@ -168,6 +176,7 @@ Event = (
     | StreamBroken
     | IsrProposed
     | ControlledShutdownRequested
+    | ElectionRequested
     | TopicsCreateRequested
     | TopicsDeleteRequested
     | PartitionsCreateRequested

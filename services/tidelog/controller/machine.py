@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.controller import alter_isr, describe, election
+from tidelog.controller.balance import Balance
 from tidelog.controller.effects import (
     DeletionMark,
     Effect,
@@ -22,12 +23,14 @@ from tidelog.controller.effects import (
     TopicRemoval,
     TopicWrite,
 )
+from tidelog.controller.elections import PREFERRED, ElectionDesk
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
     ControlledShutdownRequested,
     DescribeRequested,
     Elected,
+    ElectionRequested,
     Event,
     Examined,
     IsrProposed,
@@ -46,6 +49,7 @@ from tidelog.controller.growth import ForeignAssignment, GrowthDesk
 from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.controller.shutdown import ShutdownDesk
+from tidelog.controller.suspicion import Suspicion
 from tidelog.controller.topics import ParseConfig, TopicDesk
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
@@ -62,14 +66,9 @@ class MachineSettings:
     min_insync_replicas: int
     suspect_hold_s: float
     parse_config: ParseConfig
-
-
-@dataclass(slots=True)
-class _Suspect:
-    broker_id: BrokerId
-    broker_epoch: int
-    stream_since: float | None = None
-    """When its stream came back, if it has held since."""
+    rebalance_interval_s: float | None = None
+    """Between two looks at who leads what; None: leaders return to preferred replicas by request only."""
+    imbalance_percentage: int = 10
 
 
 class ControllerMachine:
@@ -79,11 +78,13 @@ class ControllerMachine:
         self.state = ClusterState()
         self.controller_epoch = NO_EPOCH
         self._settings = settings
-        self._suspect: _Suspect | None = None
+        self._suspicion = Suspicion(settings.suspect_hold_s)
+        self._balance = Balance(settings.rebalance_interval_s, settings.imbalance_percentage)
         self._resigned = False
         self._out = Outbox(settings.controller_id, self.state)
         self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
         self._shutdowns = ShutdownDesk(self.state, self._out)
+        self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
         self._topics = TopicDesk(
             self.state,
             self._out,
@@ -96,8 +97,7 @@ class ControllerMachine:
 
     @property
     def suspects(self) -> frozenset[BrokerId]:
-        """At most one: a controller that suspects everybody has lost its own network."""
-        return frozenset() if self._suspect is None else frozenset((self._suspect.broker_id,))
+        return self._suspicion.brokers
 
     def step(self, event: Event) -> list[Effect]:
         """Effects in the order in which they must begin. Nothing follows a `Resign`."""
@@ -114,12 +114,17 @@ class ControllerMachine:
                 self._on_brokers_changed(event)
             case Suspected():
                 self._on_suspected(event)
-            case StreamOpened() | StreamBroken() | Tick():
+            case StreamOpened() | StreamBroken():
                 self._on_stream(event)
+            case Tick(now):
+                self._on_stream(event)
+                self._rebalance(now)
             case IsrProposed():
                 self._on_isr_proposed(event)
             case ControlledShutdownRequested():
                 self._on_shutdown_requested(event)
+            case ElectionRequested():
+                self._elections.begin(event)
             case TopicsCreateRequested():
                 self._out.because("topics")
                 self._topics.create(event)
@@ -184,8 +189,7 @@ class ControllerMachine:
         for broker in ended:
             self._out.disconnect(broker)
             self._shutdowns.ended(broker)
-            if self._suspect is not None and self._suspect.broker_id == broker.broker_id:
-                self._suspect = None
+            self._suspicion.ended(broker.broker_id)
         for broker in begun:
             self._out.connect(broker)
             for partition in self.state.partitions_on(broker.broker_id).values():
@@ -195,30 +199,28 @@ class ControllerMachine:
         self._settle_leaderless()
 
     def _on_suspected(self, event: Suspected) -> None:
-        broker = self.state.brokers.get(event.broker_id)
-        if broker is None or broker.epoch != event.broker_epoch or self._suspect is not None:
-            return
-        self._out.because("suspected")
-        self._suspect = _Suspect(event.broker_id, event.broker_epoch)
-        self._settle_all(self.state.partitions_on(event.broker_id).values())
+        if self._suspicion.begin(event, self.state.brokers):
+            self._out.because("suspected")
+            self._settle_all(self.state.partitions_on(event.broker_id).values())
 
     def _on_stream(self, event: StreamOpened | StreamBroken | Tick) -> None:
-        suspect = self._suspect
-        if suspect is None:
+        if self._suspicion.heard(event):
+            self._out.because("broker_up")
+            self._settle_leaderless()
+
+    def _rebalance(self, now: float) -> None:
+        if not self._balance.due(now):
             return
-        match event:
-            case StreamOpened(broker_id, broker_epoch, now):
-                if (broker_id, broker_epoch) == (suspect.broker_id, suspect.broker_epoch):
-                    suspect.stream_since = now
-            case StreamBroken(broker_id, broker_epoch):
-                if (broker_id, broker_epoch) == (suspect.broker_id, suspect.broker_epoch):
-                    suspect.stream_since = None
-            case Tick(now):
-                since = suspect.stream_since
-                if since is not None and now - since >= self._settings.suspect_hold_s:
-                    self._out.because("broker_up")
-                    self._suspect = None
-                    self._settle_leaderless()
+        self._out.because(PREFERRED)
+        for partition in self._balance.displaced(self.state):
+            state = partition.state
+            if state is None or partition.writing is not None or partition.topic.deleting:
+                continue
+            chosen = election.preferred(
+                partition.replicas, state, self.state.brokers, self._ineligible(partition), self.controller_epoch
+            )
+            if chosen is not None:
+                self._write(partition, chosen)
 
     def _on_broker_answered(self, event: BrokerAnswered) -> None:
         # Every other answer is the channel's business: it repeats the request, or the broker's life is over (F14.2).
@@ -241,6 +243,10 @@ class ControllerMachine:
         self._settle_all(self._shutdowns.begin(event))
         self._shutdowns.answer(BrokerId(event.request.broker_id))
 
+    def vetoed(self) -> list[TopicPartition]:
+        """Partitions that wait for an operator, or for another member of their ISR."""
+        return [each.tp for each in self.state.leaderless() if describe.is_vetoed(self.state, each)]
+
     # partitions
 
     def _settle_all(self, partitions: Iterable[Partition]) -> None:
@@ -259,13 +265,19 @@ class ControllerMachine:
             self._write(partition, ought)
         elif partition.parked is not None:
             self._judge(partition, partition.parked)
+        self._elections.resume(partition)
 
     def _ought(self, partition: Partition) -> PartitionState | None:
         ineligible = self._ineligible(partition)
         if partition.state is None:
             return election.initial(partition.replicas, self.state.brokers, ineligible, self.controller_epoch)
         return election.settle(
-            partition.replicas, partition.state, self.state.brokers, ineligible, self.controller_epoch
+            partition.replicas,
+            partition.state,
+            self.state.brokers,
+            ineligible,
+            self.controller_epoch,
+            allows_unclean=partition.topic.allows_unclean,
         )
 
     def _ineligible(self, partition: Partition) -> frozenset[BrokerId]:
@@ -277,7 +289,7 @@ class ControllerMachine:
         old = partition.state
         partition.writing = state
         elected = state.leader != NO_LEADER and (old is None or old.leader_epoch != state.leader_epoch)
-        self._out.write(StateWrite(partition.tp, state), election=elected)
+        self._out.write_state(StateWrite(partition.tp, state), election=elected)
 
     def _confirmed(self, partition: Partition, state: PartitionState) -> None:
         """`state` is in force: tell everybody, then look what has come up meanwhile."""
@@ -295,6 +307,7 @@ class ControllerMachine:
         partition.writing = None
         if partition.topic.deleting:
             self._answer_parked(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._elections.gone(partition)
             self._topics.remove(partition)
         else:
             self._settle(partition)
@@ -475,17 +488,7 @@ class ControllerMachine:
         partition = self._writer_of(tp)
         if found is not None:
             data, version = found
-            stored = znodes.decode_state(tp.topic, tp.partition, data)
-            self._confirmed(
-                partition,
-                PartitionState(
-                    leader=stored.leader,
-                    leader_epoch=stored.leader_epoch,
-                    isr=stored.isr,
-                    controller_epoch=stored.controller_epoch,
-                    partition_epoch=version,
-                ),
-            )
+            self._confirmed(partition, PartitionState.of(znodes.decode_state(tp.topic, tp.partition, data), version))
         elif sent.partition_epoch == 0:
             self._unblock(partition)
         else:
@@ -529,15 +532,14 @@ class ControllerMachine:
         """Asserts what must hold between steps (I3, I7, N01, N09)."""
         self.state.validate()
         self._shutdowns.validate()
+        self._elections.validate()
+        self._suspicion.validate(self.state.brokers)
         for partition in self.state.partitions():
             assert partition.parked is None or partition.writing is not None, f"{partition.tp}: parked without a write"
             if not (partition.topic.deleting or partition.writing is not None or self._resigned):
                 ought = self._ought(partition)
                 assert ought is None, f"{partition.tp}: {partition.state} ought to be {ought}"
         assert all(gather.complete() is None for gather in self._isr_answers.values())
-        suspect = self._suspect
-        if suspect is not None:
-            assert self.state.brokers[suspect.broker_id].epoch == suspect.broker_epoch, suspect
 
 
 def _same_life(broker: Broker, among: dict[BrokerId, Broker]) -> bool:

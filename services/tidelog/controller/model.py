@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
+from tidelog.topic_config import UNCLEAN_ELECTION
 from tidelog.wire import messages as m
+from tidelog.wire.znodes import StoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class PartitionState:
     """Of the controller that wrote it."""
     partition_epoch: int
     """Version of the state znode."""
+    recovering: bool = False
+    """Its leader was elected uncleanly and has not reported back: the ISR is that leader alone till then (HOLE-26)."""
+
+    @classmethod
+    def of(cls, stored: StoredState, version: int) -> "PartitionState":
+        return cls(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, version, stored.recovering)
+
+    def stored(self) -> StoredState:
+        return StoredState(self.leader, self.leader_epoch, self.isr, self.controller_epoch, self.recovering)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,11 @@ class Topic:
     """Of its znode: a growth is written on condition of it."""
     deleting: bool = False
     """Its deletion is stored: nobody elects, writes or publishes for it any more."""
+
+    @property
+    def allows_unclean(self) -> bool:
+        """Whether a replica outside the ISR may lead when nobody else can (HOLE-25)."""
+        return self.configs.get(UNCLEAN_ELECTION) == "true"
 
     def published(self) -> m.TopicState:
         entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in sorted(self.configs.items()))
@@ -102,6 +118,7 @@ class Partition:
                 isr=self.state.isr,
                 partition_epoch=self.state.partition_epoch,
                 replicas=self.replicas,
+                recovering=self.state.recovering,
             )
         return self._published
 

@@ -58,14 +58,7 @@ def examined_path(group: Examinable) -> str:
 def _state(group: StateWrite) -> list[Op]:
     state = group.state
     path = znodes.state_path(*group.tp)
-    data = znodes.encode_state(
-        znodes.StoredState(
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            controller_epoch=state.controller_epoch,
-        )
-    )
+    data = znodes.encode_state(state.stored())
     if state.partition_epoch == 0:
         return [Create(znodes.partition_path(*group.tp)), Create(path, data)]
     return [SetData(path, data, state.partition_epoch - 1)]

@@ -12,11 +12,12 @@ from tidelog.controller.effects import (
     Reply,
     Resign,
     Send,
+    StateWrite,
     Write,
     WriteGroup,
 )
 from tidelog.controller.model import Broker, ClusterState, Partition, Topic
-from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, BrokerId
+from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, BrokerId, TopicPartition
 from tidelog.wire import messages as m
 
 UNNUMBERED: Final = 0
@@ -37,6 +38,7 @@ class Outbox:
     def _clear(self) -> None:
         self._cause = ""
         self._elections = 0
+        self._unclean: list[TopicPartition] = []
         self._groups: list[WriteGroup] = []
         self._examine: list[Examinable] = []
         self._links: list[Connect | Disconnect] = []
@@ -51,9 +53,14 @@ class Outbox:
         """Why what follows is written; the label of an election."""
         self._cause = cause
 
-    def write(self, group: WriteGroup, *, election: bool = False) -> None:
+    def write(self, group: WriteGroup) -> None:
+        self._groups.append(group)
+
+    def write_state(self, group: StateWrite, *, election: bool = False) -> None:
         self._groups.append(group)
         self._elections += election
+        if election and group.state.recovering:
+            self._unclean.append(group.tp)
 
     def examine(self, group: Examinable) -> None:
         self._examine.append(group)
@@ -92,7 +99,7 @@ class Outbox:
         """Writes first: what brokers are told now has been written in an earlier step."""
         effects: list[Effect] = [*self._links]
         if self._groups:
-            effects.append(Write(tuple(self._groups), self._cause, self._elections))
+            effects.append(Write(tuple(self._groups), self._cause, self._elections, tuple(self._unclean)))
         if self._examine:
             effects.append(Examine(tuple(self._examine)))
         effects += self._sends()

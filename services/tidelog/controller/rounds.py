@@ -23,6 +23,7 @@ class Round:
     noticed_at: float
     decided_at: float
     unwritten: set[TopicPartition]
+    unclean: int = 0
     written_at: float = 0.0
     untold: int = 0
     told_at: float = 0.0
@@ -54,7 +55,9 @@ class Rounds:
     def begin(self, write: Write, *, began_at: float, noticed_at: float, decided_at: float) -> None:
         states = {group.tp for group in write.groups if isinstance(group, StateWrite)}
         if write.elections and states:
-            self._writing.append(Round(write.cause, write.elections, began_at, noticed_at, decided_at, states))
+            self._writing.append(
+                Round(write.cause, write.elections, began_at, noticed_at, decided_at, states, len(write.unclean))
+            )
 
     def written(self, groups: Iterable[WriteGroup], now: float) -> list[Round]:
         """The rounds that these writes complete."""

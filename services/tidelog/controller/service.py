@@ -8,6 +8,7 @@ from tidelog.controller.events import (
     ControlledShutdownRequested,
     DescribeRequested,
     Draw,
+    ElectionRequested,
     Event,
     IsrProposed,
     PartitionsCreateRequested,
@@ -58,6 +59,8 @@ class ControllerRoutes:
             Route(services.ADMIN_SERVICE_CREATE_TOPICS, self.create_topics),
             Route(services.ADMIN_SERVICE_DELETE_TOPICS, self.delete_topics),
             Route(services.ADMIN_SERVICE_CREATE_PARTITIONS, self.create_partitions),
+            Route(services.ADMIN_SERVICE_ELECT_LEADERS, self.elect_leaders),
+            Route(services.ADMIN_SERVICE_RELEASE_VETO, self.release_veto),
             Route(services.ADMIN_SERVICE_DESCRIBE_TOPICS, self.describe_topics),
             Route(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, self.describe_cluster),
         ]
@@ -147,6 +150,31 @@ class ControllerRoutes:
             "CreatePartitions", lambda token: PartitionsCreateRequested(request, token), refuse, _first_code, timeout_s
         )
 
+    async def elect_leaders(self, request: m.ElectLeadersRequest, context: CallContext) -> m.ElectLeadersResponse:
+        return await self._elect(
+            "ElectLeaders", request, context, lambda error: m.ElectLeadersResponse(error_code=error.code)
+        )
+
+    async def release_veto(self, request: m.ReleaseVetoRequest, context: CallContext) -> m.ReleaseVetoResponse:
+        return await self._elect(
+            "ReleaseVeto", request, context, lambda error: m.ReleaseVetoResponse(error_code=error.code)
+        )
+
+    async def _elect(
+        self,
+        api: str,
+        request: m.ElectLeadersRequest | m.ReleaseVetoRequest,
+        context: CallContext,
+        refuse: Callable[[TidelogError], Res],
+    ) -> Res:
+        try:
+            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
+        except TidelogError as error:
+            return refuse(error)
+        return await self._answer(
+            api, lambda token: ElectionRequested(request, token), refuse, _code_of_election, timeout_s
+        )
+
     async def describe_topics(self, request: m.DescribeTopicsRequest, _: CallContext) -> m.DescribeTopicsResponse:
         def refuse(error: TidelogError) -> m.DescribeTopicsResponse:
             return m.DescribeTopicsResponse(error_code=error.code)
@@ -214,6 +242,11 @@ class ControllerRoutes:
             answer = refuse(error)
         self._metrics.answered(api, code(answer), self._clock.now() - began_at)
         return answer
+
+
+def _code_of_election(answer: m.ElectLeadersResponse | m.ReleaseVetoResponse) -> ErrorCode:
+    codes = (answer.error_code, *(each.error_code for each in answer.results))
+    return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
 def _first_code(answer: m.CreateTopicsResponse | m.DeleteTopicsResponse | m.CreatePartitionsResponse) -> ErrorCode:

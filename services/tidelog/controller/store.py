@@ -209,8 +209,7 @@ def _state(topic: str, index: int, node: tuple[bytes, Stat] | None) -> Partition
     if node is None:
         return None
     data, stat = node
-    stored = znodes.decode_state(topic, index, data)
-    return PartitionState(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, stat.version)
+    return PartitionState.of(znodes.decode_state(topic, index, data), stat.version)
 
 
 def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:

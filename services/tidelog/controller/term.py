@@ -227,6 +227,8 @@ class Term:
             self._do(effect, told)
         if effects:
             self._show()
+        if isinstance(queued.event, Tick):
+            self._metrics.vetoed(len(self._machine.vetoed()))
 
     # effects
 
@@ -237,6 +239,8 @@ class Term:
             case Disconnect(broker_id, broker_epoch):
                 self._disconnect(broker_id, broker_epoch)
             case Write(groups):
+                for tp in effect.unclean:
+                    log.warning("%s: unclean election (%s): acknowledged records may be lost", tp, effect.cause)
                 self._store.submit(groups)
             case Examine(groups):
                 self._tasks.start("controller examine", self._examine(groups))
@@ -340,7 +344,7 @@ class Term:
         self._over.set()
 
     def _on_written(self, each: Round) -> None:
-        self._metrics.elected(each.cause, each.elections, each.written_at - each.began_at)
+        self._metrics.elected(each.cause, each.elections, each.written_at - each.began_at, unclean=each.unclean)
 
     def _on_told(self, each: Round) -> None:
         steps = each.steps()

@@ -23,6 +23,8 @@ class LeaderAndIsr:
     at: float
     own_end: int | None = None
     """How far this log counts as held here: with flush=sync what is synced, None for all of it."""
+    recovering: bool = False
+    """The leader was elected uncleanly and must report back (HOLE-26)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,4 +56,20 @@ class PendingShrink:
         return self.committed.isr - self.leaving
 
 
-IsrState = Committed | PendingExpand | PendingShrink
+@dataclass(frozen=True, slots=True)
+class PendingRecovery:
+    """Elected uncleanly: this leader reports back with the ISR as it is, and nobody joins before that counts (KIP-704)."""
+
+    committed: Committed
+
+    @property
+    def maximal_isr(self) -> frozenset[Member]:
+        return self.committed.isr
+
+    @property
+    def proposed(self) -> frozenset[Member]:
+        return self.committed.isr
+
+
+Pending = PendingExpand | PendingShrink | PendingRecovery
+IsrState = Committed | Pending

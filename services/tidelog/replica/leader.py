@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.replica.isr import Committed, IsrState, Member, PendingExpand, PendingShrink
+from tidelog.replica.isr import Committed, IsrState, Member, Pending, PendingExpand, PendingRecovery, PendingShrink
 
 INELIGIBLE_PAUSE_S: Final = 1.0
 """After INELIGIBLE_REPLICA the same life of a follower is not proposed again for this long: acks come by the thousand."""
@@ -78,6 +78,7 @@ class LeaderState:
         "partition_epoch",
         "pending_since",
         "progress",
+        "recovering",
         "replicas",
     )
 
@@ -88,6 +89,7 @@ class LeaderState:
         self.epoch_start = epoch_start
         self.partition_epoch = -1
         self.hands_over = False
+        self.recovering = False
         self.isr: IsrState = Committed(frozenset())
         self.pending_since = at
         """When the change that is pending was first asked for; means nothing while none is."""
@@ -188,10 +190,12 @@ class LeaderState:
                 found.append(member)
         return frozenset(found)
 
-    def next_change(self, log_end: int, high_watermark: int, at: float) -> PendingExpand | PendingShrink | None:
+    def next_change(self, log_end: int, high_watermark: int, at: float) -> Pending | None:
         """The ISR change to ask for now; None while one is pending (C4, I11)."""
         if not isinstance(self.isr, Committed):
             return None
+        if self.recovering:
+            return PendingRecovery(self.isr)
         if joining := self.joiners(log_end, high_watermark, at):
             return PendingExpand(self.isr, joining)
         if leaving := self.laggards(log_end, at):

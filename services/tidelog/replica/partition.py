@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
-from tidelog.replica.isr import Committed, IsrState, Member, PendingExpand, PendingShrink
+from tidelog.replica.isr import Committed, IsrState, Member, PendingExpand
 from tidelog.replica.leader import INELIGIBLE_PAUSE_S, LeaderState, Progress
 
 
@@ -166,7 +166,7 @@ class PartitionReplica:
         return self._after_isr_change(event.at)
 
     def _adopt(self, leading: LeaderState, event: ev.LeaderAndIsr) -> None:
-        leading.isr = Committed(event.isr)
+        leading.isr, leading.recovering = Committed(event.isr), event.recovering
         leading.replicas = event.replicas
         leading.min_isr = event.min_isr
         leading.live = event.live
@@ -310,7 +310,7 @@ class PartitionReplica:
 
     def _on_isr_answered(self, event: ev.IsrAnswered) -> list[fx.Effect]:
         leading = self.leading
-        if leading is None or not isinstance(leading.isr, PendingExpand | PendingShrink):
+        if leading is None or isinstance(leading.isr, Committed):
             return []
         pending = leading.isr
         if event.proposal != fx.ProposeIsr(leading.epoch, leading.partition_epoch, pending.proposed):
@@ -318,7 +318,7 @@ class PartitionReplica:
         if event.code is ErrorCode.NONE:
             if event.leader_epoch != leading.epoch or event.partition_epoch < leading.partition_epoch:
                 return []
-            leading.isr = Committed(event.isr)
+            leading.isr, leading.recovering = Committed(event.isr), False
             leading.partition_epoch = self.partition_epoch = event.partition_epoch
             return self._after_isr_change(event.at)
         after = _ON_REFUSED.get(event.code, _After.RESEND)

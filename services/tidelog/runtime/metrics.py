@@ -314,6 +314,7 @@ class ControllerMetrics:
         self._topics = gauge("topics", "Topics.")
         self._partitions = gauge("partitions", "Partitions.")
         self._offline = gauge("offline_partitions", "Partitions without a leader.")
+        self._vetoed = gauge("vetoed_partitions", "Of those: held back until an operator or another member decides.")
         self._imbalance = gauge("preferred_leader_imbalance", "Partitions not led by their preferred leader.")
         self._elections = counter("leader_elections_total", "Leaders elected.", ["reason"])
         self._unclean = counter("unclean_leader_elections_total", "Leaders elected from outside the ISR.")
@@ -345,6 +346,7 @@ class ControllerMetrics:
     def standing_by(self) -> None:
         self._active.set(0)
         self._epoch.set(0)
+        self.vetoed(0)
         self.cluster(alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, offline=0, not_preferred=0)
 
     def cluster(
@@ -367,8 +369,13 @@ class ControllerMetrics:
         self._offline.set(offline)
         self._imbalance.set(not_preferred)
 
+    def vetoed(self, partitions: int) -> None:
+        """Without a leader because the ISR member that is back may have lost records."""
+        self._vetoed.set(partitions)
+
     def elected(self, reason: str, leaders: int, took_s: float, *, unclean: int = 0) -> None:
-        """One round of elections. `reason` is one of a few: new, suspected, broker_down, broker_up, preferred, shutdown."""
+        """One round of elections. `reason` is one of a few: new, suspected, broker_down, broker_up, preferred, unclean,
+        released, shutdown."""
         self._elections.labels(reason).inc(leaders)
         self._unclean.inc(unclean)
         self._election_time.observe(took_s)

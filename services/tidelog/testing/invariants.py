@@ -76,6 +76,8 @@ class StoredView:
     replicas: tuple[int, ...]
     version: int
     controller_epoch: int
+    recovering: bool = False
+    """The leader was elected uncleanly and has not reported back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,20 @@ class _Memory:
     """Leader epoch -> the broker that led in it."""
     reads: dict[int, bytes] = field(default_factory=dict)
     acked: dict[int, bytes] = field(default_factory=dict)
+    unclean_epoch: int = -1
+    """Leader epoch of the last unclean election that was recorded."""
+
+    def begin_again(self, elected: LogView | None) -> None:
+        """After an unclean election only what the elected replica holds is still promised (N07, I6, HOLE-25)."""
+        end, last = 0, None
+        for base, batch in sorted(self.committed.items()):
+            if elected is None or elected.by_base.get(base) != batch:
+                break
+            end, last = batch.end_offset, batch
+        self.committed = {base: batch for base, batch in self.committed.items() if base < end}
+        self.committed_last = last
+        self.reads = {offset: value for offset, value in self.reads.items() if offset < end}
+        self.acked = {offset: value for offset, value in self.acked.items() if offset < end}
 
 
 def _require(holds: bool, number: str, *what: object) -> None:
@@ -111,11 +127,19 @@ def _require(holds: bool, number: str, *what: object) -> None:
 class Checker:
     def __init__(self) -> None:
         self._memory: dict[TopicPartition, _Memory] = {}
+        self.unclean_elections = 0
 
     def check(self, view: PartitionView) -> None:
+        """An unclean election is known by the mark of its state, which is gone when the leader has reported back: whoever
+        runs with such topics must look after every change of a state."""
         memory = self._memory.setdefault(view.tp, _Memory())
         if view.stored is not None:
             self._check_stored(view.tp, view.stored, memory)
+            if view.stored.recovering and view.stored.leader_epoch > memory.unclean_epoch:
+                elected = view.replicas.get(view.stored.leader)
+                memory.begin_again(None if elected is None else elected.log)
+                memory.unclean_epoch = view.stored.leader_epoch
+                self.unclean_elections += 1
         for replica in view.replicas.values():
             self._check_replica(view.tp, replica, memory)
         for replica in view.replicas.values():
@@ -185,6 +209,8 @@ class Checker:
 
     @staticmethod
     def _remember_committed(tp: TopicPartition, replica: ReplicaView, memory: _Memory) -> None:
+        if memory.unclean_epoch >= 0 and not (replica.leads and replica.leader_epoch >= memory.unclean_epoch):
+            return  # it may show what the elected replica lacks, until it is told and has cut it away
         log = replica.log
         while log.remembered < len(log.batches):
             batch = log.batches[log.remembered]
@@ -199,7 +225,7 @@ class Checker:
     @staticmethod
     def _check_leaders(view: PartitionView, stored: StoredView, memory: _Memory) -> None:
         for replica in view.replicas.values():
-            if not replica.leads:
+            if not replica.leads or replica.leader_epoch < memory.unclean_epoch:
                 continue
             shown = replica.log.last_below(replica.high_watermark)
             for member, epoch in sorted(stored.isr):

@@ -32,6 +32,7 @@ def stored_states(tree: Mapping[str, Znode]) -> dict[TopicPartition, StoredView]
             replicas=tuple(assignment.partitions[partition]),
             version=node.stat.version,
             controller_epoch=state.controller_epoch,
+            recovering=state.recovering,
         )
     return found
 

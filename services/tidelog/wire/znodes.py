@@ -36,6 +36,8 @@ INTACT_SINCE_NOW: Final = -1
 """In a registration: this data directory has lost something before this life, or nobody can tell."""
 
 _LAYOUT: Final = 1
+_RECOVERING: Final = ',"recovering":true'
+"""Left out while it is false, which is nearly always."""
 
 T = TypeVar("T")
 
@@ -124,6 +126,8 @@ class StoredState:
     leader_epoch: int
     isr: tuple[IsrMember, ...]
     controller_epoch: int
+    recovering: bool = False
+    """Its leader was elected uncleanly and has not reported back yet (KIP-704)."""
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -231,7 +235,7 @@ def encode_state(state: StoredState) -> bytes:
     isr = ",".join(f"[{member.broker_id},{member.broker_epoch}]" for member in state.isr)
     return (
         f'{{"version":{_LAYOUT},"leader":{state.leader},"leader_epoch":{state.leader_epoch},"isr":[{isr}],'
-        f'"controller_epoch":{state.controller_epoch}}}'
+        f'"controller_epoch":{state.controller_epoch}{_RECOVERING if state.recovering else ""}}}'
     ).encode("ascii")
 
 
@@ -245,6 +249,7 @@ def decode_state(topic: str, partition: int, data: bytes) -> StoredState:
                 for broker_id, broker_epoch in _of(fields, "isr", list)
             ),
             controller_epoch=_int(fields, "controller_epoch"),
+            recovering=_flag(fields, "recovering"),
         )
         if not state.isr:
             raise ValueError("'isr' is empty")
@@ -292,6 +297,13 @@ def _int(fields: Mapping[str, Any], key: str) -> int:
     value = fields[key]
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{key!r} is not an integer")
+    return value
+
+
+def _flag(fields: Mapping[str, Any], key: str) -> bool:
+    value = fields.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key!r} is not true or false")
     return value
 
 

@@ -98,9 +98,11 @@ class MemoryStore:
         self.znodes[znodes.topic_config_path(topic.name)] = b"{}", 0
         for index, each in enumerate(topic.states):
             if each is not None:
-                stored = znodes.StoredState(each.leader, each.leader_epoch, each.isr, each.controller_epoch)
                 self.znodes[znodes.partition_path(topic.name, index)] = b"", 0
-                self.znodes[znodes.state_path(topic.name, index)] = znodes.encode_state(stored), each.partition_epoch
+                self.znodes[znodes.state_path(topic.name, index)] = (
+                    znodes.encode_state(each.stored()),
+                    each.partition_epoch,
+                )
 
 
 class Harness:
@@ -235,9 +237,7 @@ class Harness:
         stored = znodes.decode_state(topic, index, data)
         known = self.machine.state.partition(TopicPartition(topic, index))
         assert known is not None
-        assert known.state == PartitionState(
-            stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, version
-        )
+        assert known.state == PartitionState.of(stored, version)
         return stored.leader, stored.leader_epoch, _lives(stored.isr), version
 
     def isr_answers(self, token: int) -> list[tuple[str, int, ErrorCode]]:

@@ -1,7 +1,7 @@
 """The checker of the invariants: of each one picture of the cluster that holds it, and the nearest one that does not."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -343,3 +343,28 @@ def test_partitions_are_looked_at_one_by_one() -> None:
     see(checker, Copy(2, written(1, 1)))
     other = PartitionView(TopicPartition("events", 1), None, {2: Copy(2, [batch(0, 1, crc=3)]).view()})
     checker.check(other)
+
+
+def unclean(leader: int, epoch: int) -> StoredView:
+    return replace(stored(leader, epoch, isr(leader)), recovering=True)
+
+
+def test_i6_n07_a_recorded_unclean_election_takes_back_what_its_leader_lacks_and_no_more() -> None:
+    c = Checker()
+    c.acked(TP, 0, b"a")
+    c.acked(TP, 1, b"b")
+    c.read(TP, 1, b"b")
+    see(c, leader(written(1, 1), 2), Copy(2, written(1, 1)), znode=stored(members=isr(1, 2)))
+    see(c, leader(written(1), 1, broker=3, epoch=2, maximal=isr(3)), znode=unclean(3, 2))
+    assert c.unclean_elections == 1
+    # It has reported back; an old member that was not told yet shows what it had.
+    after = stored(3, 2, isr(3), version=2)
+    told = leader([batch(0, 1), batch(1, 2)], 2, broker=3, epoch=2, maximal=isr(3))
+    see(c, told, Copy(2, written(1, 1), hw=2, epoch=1), znode=after)
+    c.read(TP, 1, b"c")
+    c.final_read(TP, {0: b"a", 1: b"c"})
+    with pytest.raises(Violation, match="X1"):
+        c.final_read(TP, {1: b"c"})
+    # What is committed since then may not be lost again.
+    with pytest.raises(Violation, match="I2"):
+        see(c, leader(written(1), 1, broker=2, epoch=3, maximal=isr(2)), znode=stored(2, 3, isr(2), version=3))

@@ -17,6 +17,7 @@ states = st.builds(
     leader_epoch=st.integers(0, 2**31),
     isr=st.lists(members, min_size=1, max_size=5).map(tuple),
     controller_epoch=st.integers(0, 2**31),
+    recovering=st.booleans(),
 )
 
 
