@@ -150,9 +150,11 @@ class BrokerBench:
         last_fetched_epoch: int = -1,
         topic: str = "events",
         partition: int = 0,
+        topic_id: bytes = b"",
     ) -> m.FetchResult:
         part = m.FetchPartition(
             topic=topic,
+            topic_id=topic_id,
             partition=partition,
             leader_epoch=leader_epoch,
             offset=offset,

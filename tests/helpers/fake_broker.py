@@ -324,13 +324,21 @@ class FakeCluster:
             )
             if isinstance(found, ErrorCode):
                 results.append(replace(result, error_code=found))
-            elif ask.timestamp < 0:
-                results.append(replace(result, offset=found.log_start if ask.timestamp == -2 else found.end))
+            elif ask.timestamp in (-1, -2):
+                offset = found.log_start if ask.timestamp == -2 else found.end
+                epoch = found.leader_epoch if ask.timestamp == -1 else found.epochs[0][0] if found.epochs else -1
+                results.append(replace(result, offset=offset, leader_epoch=epoch))
             else:
-                late = (h for b in found.batches if (h := read_header(b)).max_timestamp >= ask.timestamp)
-                first = next(late, None)
+                headers = [read_header(b) for b in found.batches]
+                wanted = max((h.max_timestamp for h in headers), default=0) if ask.timestamp == -3 else ask.timestamp
+                first = next((h for h in headers if h.max_timestamp >= wanted), None)
                 if first is not None:
-                    result = replace(result, offset=first.base_offset, timestamp=first.max_timestamp)
+                    result = replace(
+                        result,
+                        offset=first.base_offset,
+                        timestamp=first.max_timestamp,
+                        leader_epoch=first.leader_epoch,
+                    )
                 results.append(result)
         return m.ListOffsetsResponse(results=tuple(results))
 

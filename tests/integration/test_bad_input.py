@@ -5,6 +5,7 @@ The list is that of reliability 7.2 (names, numbers, batches, protocol); `Bed.un
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -322,7 +323,7 @@ GOOD = batch(b"never appended")
         ({"partition": -1}, E.UNKNOWN_TOPIC_OR_PARTITION, ("partition",)),
         ({"partition": 1}, E.UNKNOWN_TOPIC_OR_PARTITION, ("partition",)),
         ({"partition": INT32_MAX}, E.UNKNOWN_TOPIC_OR_PARTITION, ("2147483647",)),
-        ({"topic_id": b"\xff" * 16}, E.INCONSISTENT_TOPIC_ID, ("topic_id",)),
+        ({"topic_id": b"\xff" * 16}, E.UNKNOWN_TOPIC_ID, ("topic_id",)),
         ({"acks": -2}, E.INVALID_REQUIRED_ACKS, ("acks is -2", "0, 1 and -1")),
         ({"acks": 2}, E.INVALID_REQUIRED_ACKS, ("acks is 2", "0, 1 and -1")),
         ({"acks": 127}, E.INVALID_REQUIRED_ACKS, ("acks is 127", "0, 1 and -1")),
@@ -445,7 +446,7 @@ def test_a_follower_names_the_leader(bed: Bed) -> None:
         ({"topic": "nowhere"}, E.UNKNOWN_TOPIC_OR_PARTITION, ("nowhere-0",)),
         ({"partition": -1}, E.UNKNOWN_TOPIC_OR_PARTITION, ("partition",)),
         ({"partition": INT32_MAX}, E.UNKNOWN_TOPIC_OR_PARTITION, ("2147483647",)),
-        ({"topic_id": b"\xff" * 16}, E.INCONSISTENT_TOPIC_ID, ("topic_id",)),
+        ({"topic_id": b"\xff" * 16}, E.UNKNOWN_TOPIC_ID, ("topic_id",)),
         ({"offset": -1}, E.OFFSET_OUT_OF_RANGE, ("offset -1", "outside 0..")),
         ({"offset": -2}, E.OFFSET_OUT_OF_RANGE, ("offset -2", "outside 0..")),
         ({"offset": INT64_MAX}, E.OFFSET_OUT_OF_RANGE, ("offset 9223372036854775807", "outside 0..")),
@@ -483,8 +484,9 @@ def test_huge_numbers_in_a_fetch_request_that_are_no_fault(bed: Bed) -> None:
             assert got.error_code is E.NONE
             newer = bed.fetch(offset=1, last_fetched_epoch=INT32_MAX)
             (got,) = (await channel.call(s.REPLICA_SERVICE_FETCH, newer, TIMEOUT_S)).results
-            # No history says so here: the reader is told to go back, and gets nothing.
-            assert got.records == b"" and got.diverging_epoch <= bed.epoch
+            # No history says so here: the reader must begin anew, and gets nothing.
+            said(got, E.OFFSET_OUT_OF_RANGE, "last_fetched_epoch 2147483647")
+            assert got.records == b""
 
     run(story())
 
@@ -522,11 +524,26 @@ def test_too_many_partitions_and_one_twice(bed: Bed) -> None:
 def test_wrong_times_and_epochs(bed: Bed) -> None:
     async def story() -> None:
         async with bed.unharmed() as channel:
-            for timestamp in (-3, -(2**63)):
+            for timestamp in (-4, -(2**63)):
                 part = m.ListOffsetsPartition(topic=bed.topic, partition=0, leader_epoch=-1, timestamp=timestamp)
                 request = m.ListOffsetsRequest(partitions=(part,))
                 (found,) = (await channel.call(s.REPLICA_SERVICE_LIST_OFFSETS, request, TIMEOUT_S)).results
-                said(found, E.INVALID_REQUEST, f"timestamp is {timestamp}", "-2 (earliest)")
+                said(found, E.INVALID_REQUEST, f"timestamp is {timestamp}", "-3 (largest)")
+            late = m.ListOffsetsPartition(topic=bed.topic, partition=0, leader_epoch=-1, timestamp=INT64_MAX)
+            stale = replace(late, timestamp=-1, topic_id=b"\xff" * 16)
+            fenced = replace(late, leader_epoch=-2)
+            request = m.ListOffsetsRequest(partitions=(late, stale, fenced))
+            none, foreign, old = (await channel.call(s.REPLICA_SERVICE_LIST_OFFSETS, request, TIMEOUT_S)).results
+            assert (none.error_code, none.offset, none.timestamp, none.leader_epoch) == (E.NONE, -1, -1, -1)
+            said(foreign, E.UNKNOWN_TOPIC_ID, "topic_id")
+            said(old, E.FENCED_LEADER_EPOCH, "leader_epoch -2")
+            asked = m.EpochPartition(
+                topic=bed.topic, partition=0, current_leader_epoch=-1, leader_epoch=0, topic_id=b"\xff" * 16
+            )
+            ends = await channel.call(
+                s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH, m.OffsetForLeaderEpochRequest(partitions=(asked,)), TIMEOUT_S
+            )
+            said(ends.results[0], E.UNKNOWN_TOPIC_ID, "topic_id")
             for epoch in (-1, -2, -(2**31), INT32_MAX):
                 asked = m.EpochPartition(topic=bed.topic, partition=0, current_leader_epoch=-1, leader_epoch=epoch)
                 (end,) = (

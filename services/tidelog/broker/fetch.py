@@ -11,9 +11,12 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
+from tidelog.storage.partition_log import TimestampOffset
 from tidelog.wire import messages as m
+from tidelog.wire.batch import NO_TIMESTAMP
 
 API: Final = "Fetch"
+MAX_TIMESTAMP: Final = -3
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_WAIT_MS: Final = 300_000
@@ -42,11 +45,12 @@ class FetchHandler:
         deadline = self._clock.now() + request.max_wait_ms / 1000
         wakeup = Wakeup()
         watched: list[PartitionHost] = []
+        topic_ids = [part.topic_id for part in request.partitions]
         self.waiting += 1
         try:
             while True:
                 began_at = self._clock.now()
-                results, size, final = self._read_all(request)
+                results, size, final = self._read_all(request, topic_ids)
                 now = self._clock.now()
                 left = deadline - now
                 if final or size >= request.min_bytes or left <= 0:
@@ -87,14 +91,19 @@ class FetchHandler:
             return TidelogError("partitions names one partition twice", code)
         return None
 
-    def _read_all(self, request: m.FetchRequest) -> tuple[list[m.FetchResult], int, bool]:
-        """Results, bytes, and whether there is something that waiting would not change."""
+    def _read_all(self, request: m.FetchRequest, topic_ids: list[bytes]) -> tuple[list[m.FetchResult], int, bool]:
+        """Results, bytes, and whether there is something that waiting would not change.
+
+        Fills in `topic_ids` where the request names none: what is deleted and created again during a wait is another
+        topic, whose records have nothing to do with the offset that was asked for (HOLE-10).
+        """
         results, size, final = [], 0, False
         room = min(request.max_bytes, self._max_bytes)
-        for part in request.partitions:
+        for at, part in enumerate(request.partitions):
             host = None
             try:
-                host = self._manager.host(part.topic, part.partition, part.topic_id)
+                host = self._manager.host(part.topic, part.partition, topic_ids[at])
+                topic_ids[at] = host.topic_id
                 result = self._read(host, part, room - size, min_one=size == 0)
             except TidelogError as error:
                 result = _failed_fetch(part, error, host)
@@ -116,6 +125,12 @@ class FetchHandler:
         start, end = host.log.log_start_offset, host.log.log_end_offset
         if part.last_fetched_epoch >= 0:
             epoch, epoch_end = host.log.end_offset_for(part.last_fetched_epoch)
+            if epoch < 0:
+                # No epoch of this history says how far the reader's goes along with it: it has to begin anew.
+                raise TidelogError(
+                    f"last_fetched_epoch {part.last_fetched_epoch} is not in the history of {host.tp}",
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                )
             if epoch != part.last_fetched_epoch or epoch_end < part.offset:
                 return _fetched(host, b"", epoch, epoch_end)
         if not start <= part.offset <= end:
@@ -136,21 +151,9 @@ class FetchHandler:
         try:
             if fault is not None:
                 raise fault
-            host = self._manager.host(part.topic, part.partition)
+            host = self._manager.host(part.topic, part.partition, part.topic_id)
             host.replica.check_epoch(part.leader_epoch)
-            if part.timestamp < EARLIEST:
-                raise TidelogError(
-                    f"timestamp is {part.timestamp}, allowed are -2 (earliest), -1 (latest) and milliseconds",
-                    ErrorCode.INVALID_REQUEST,
-                )
-            timestamp, offset = -1, host.replica.high_watermark
-            if part.timestamp == EARLIEST:
-                offset = host.log.log_start_offset
-            elif part.timestamp >= 0:
-                found = host.log.offset_for_timestamp(part.timestamp)
-                # Nothing committed at or after that time: -1, as Kafka answers.
-                committed = found is not None and found.offset < offset
-                timestamp, offset = (found.timestamp, found.offset) if found and committed else (-1, NO_OFFSET)
+            found = _find_offset(host, part.timestamp)
         except TidelogError as error:
             return m.ListOffsetsResult(
                 topic=part.topic,
@@ -164,9 +167,9 @@ class FetchHandler:
         return m.ListOffsetsResult(
             topic=part.topic,
             partition=part.partition,
-            timestamp=timestamp,
-            offset=offset,
-            leader_epoch=host.replica.leader_epoch,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
         )
 
     async def offset_for_leader_epoch(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
@@ -177,18 +180,43 @@ class FetchHandler:
         try:
             if fault is not None:
                 raise fault
-            host = self._manager.host(part.topic, part.partition)
+            host = self._manager.host(part.topic, part.partition, part.topic_id)
             host.replica.check_epoch(part.current_leader_epoch)
         except TidelogError as error:
             return m.EpochEndOffset(
                 topic=part.topic,
                 partition=part.partition,
                 error_code=error.code,
+                error_message=error.message,
                 leader_epoch=NO_EPOCH,
                 end_offset=NO_OFFSET,
             )
         epoch, end = host.log.end_offset_for(part.leader_epoch)
         return m.EpochEndOffset(topic=part.topic, partition=part.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _find_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
+    """What is committed answers; a header's word counts for its batch, whose records the asker looks through."""
+    log, replica = host.log, host.replica
+    if timestamp < MAX_TIMESTAMP:
+        raise TidelogError(
+            f"timestamp is {timestamp}, allowed are -3 (largest), -2 (earliest), -1 (latest) and milliseconds",
+            ErrorCode.INVALID_REQUEST,
+        )
+    if timestamp == EARLIEST:
+        return TimestampOffset(log.log_start_offset, NO_TIMESTAMP, log.epochs.epoch_at(log.log_start_offset))
+    end = replica.high_watermark
+    found = None if timestamp == LATEST else host.find_time(None if timestamp == MAX_TIMESTAMP else timestamp)
+    if found is None and replica.leading is not None and end < replica.leading.epoch_start:
+        # Offsets up to the epoch's start may have been committed and read already: to answer less would be to go back (KIP-207).
+        raise TidelogError(
+            f"the high watermark {end} of {host.tp} has not reached the start {replica.leading.epoch_start} of leader "
+            f"epoch {replica.leader_epoch}",
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+        )
+    if timestamp == LATEST:
+        return TimestampOffset(end, NO_TIMESTAMP, replica.leader_epoch)
+    return found or TimestampOffset(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
 
 
 def _too_many(partitions: Sequence[object]) -> TidelogError | None:

@@ -123,7 +123,9 @@ class FollowerSession:
                 host.step(ev.Deposed(position.leader_epoch))
             return
         try:
-            host = self._manager.host(position.topic, position.partition, position.topic_id)
+            host = self._manager.host(
+                position.topic, position.partition, position.topic_id, ErrorCode.INCONSISTENT_TOPIC_ID
+            )
         except TidelogError as error:
             self._refuse(position, error.code)
             return

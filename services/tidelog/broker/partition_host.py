@@ -15,7 +15,7 @@ from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
-from tidelog.storage.partition_log import Appended, PartitionLog
+from tidelog.storage.partition_log import Appended, PartitionLog, TimestampOffset
 from tidelog.topic_config import TopicConfig
 from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
@@ -186,6 +186,15 @@ class PartitionHost:
         self._check_online()
         with self._disk():
             return self.log.read(offset, max_bytes, end, min_one=min_one)
+
+    def find_time(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        """The first committed batch with a record at or after the instant; None asks for the largest timestamp there is."""
+        self._check_online()
+        end = self.replica.high_watermark
+        with self._disk():
+            if timestamp_ms is None:
+                return self.log.offset_of_max_timestamp(end)
+            return self.log.offset_for_timestamp(timestamp_ms, end)
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
         """Runs what can be run here; returns the effects that only the caller knows how to run."""

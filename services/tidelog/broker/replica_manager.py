@@ -70,8 +70,11 @@ class ReplicaManager:
     def find_named(self, topic: str, partition: int) -> PartitionHost | None:
         return self._hosts.get(TopicPartition(topic, partition))
 
-    def host(self, topic: str, partition: int, topic_id: bytes = b"") -> PartitionHost:
-        """What a request names; INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (HOLE-10)."""
+    def host(
+        self, topic: str, partition: int, topic_id: bytes = b"", foreign: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
+    ) -> PartitionHost:
+        """What a request names; INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, or `foreign` where the id is that of
+        another topic of this name (HOLE-10)."""
         host = self._hosts.get(TopicPartition(topic, partition))
         if host is None:
             validate_topic_name(topic)
@@ -80,9 +83,7 @@ class ReplicaManager:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
         if topic_id and topic_id != host.topic_id:
-            raise TidelogError(
-                f"topic_id {topic_id.hex()} of {topic} is not {host.topic_id.hex()}", ErrorCode.INCONSISTENT_TOPIC_ID
-            )
+            raise TidelogError(f"topic_id {topic_id.hex()} of {topic} is not {host.topic_id.hex()}", foreign)
         return host
 
     # -- decisions ---------------------------------------------------------------------------------------------------

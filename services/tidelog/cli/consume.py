@@ -75,12 +75,17 @@ class Formatter:
 
 def consume(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-consumer spells it.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-consumer has it.")] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. Default: all.")
     ] = None,
     offset: Annotated[
-        str | None, typer.Option("--offset", metavar="earliest|latest|N", help="Where to begin; N needs --partition.")
+        str | None,
+        typer.Option(
+            "--offset",
+            metavar="earliest|latest|N|@MS",
+            help="Where to begin; N needs --partition, @MS is a time in Unix milliseconds.",
+        ),
     ] = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --offset earliest.")] = False,
     max_messages: Annotated[int | None, typer.Option("--max-messages", min=1, help="End after so many.")] = None,
@@ -125,10 +130,8 @@ def consume(
             client_id=settings.client_id,
             ports=common.ports(),
         ) as consumer:
-            if partition:
-                await consumer.assign([TopicPartition(topic_name, p) for p in partition])
-            else:
-                await consumer.assign_topics(topic_name)
+            tps = [TopicPartition(topic_name, p) for p in partition or ()]
+            await (consumer.assign(tps) if tps else consumer.assign_topics(topic_name))
             await _place(consumer, start)
             await run.until_done(consumer)
 
@@ -181,8 +184,21 @@ class _Run:
         self.count += len(records)
 
 
-async def _place(consumer: "Consumer", start: str | int) -> None:
-    if isinstance(start, int):
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A time in Unix milliseconds."""
+
+    timestamp_ms: int
+
+
+async def _place(consumer: "Consumer", start: "str | int | _At") -> None:
+    if isinstance(start, _At):
+        found = await consumer.offsets_for_times(dict.fromkeys(consumer.assignment, start.timestamp_ms))
+        await consumer.seek_to_end()
+        for tp, each in found.items():
+            if each.offset >= 0:
+                consumer.seek(tp, each.offset)
+    elif isinstance(start, int):
         for tp in consumer.assignment:
             consumer.seek(tp, start)
     elif start == "earliest":
@@ -191,19 +207,22 @@ async def _place(consumer: "Consumer", start: str | int) -> None:
         await consumer.seek_to_end()
 
 
-def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int:
+def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int | _At:
     if offset is None:
         return "earliest" if from_beginning else "latest"
     if from_beginning and offset != "earliest":
         raise CommandError("--from-beginning and --offset exclude each other", 2)
     if offset in ("earliest", "latest"):
         return offset
-    if not (offset.isascii() and offset.isdigit()):
-        raise CommandError(f"--offset {offset!r} is not earliest, latest or a number from 0 on", 2)
+    number = offset.removeprefix("@")
+    if not (number.isascii() and number.isdigit()):
+        raise CommandError(f"--offset {offset!r} is not earliest, latest, a number from 0 on or @ and milliseconds", 2)
+    if int(number) >= 2**63:
+        raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
+    if offset.startswith("@"):
+        return _At(int(number))
     if not partition:
         raise CommandError("--offset with a number needs --partition: offsets count within one partition", 2)
-    if int(offset) >= 2**63:
-        raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
     return int(offset)
 
 

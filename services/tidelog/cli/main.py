@@ -8,7 +8,7 @@ from typing import Final
 import typer
 from typer import Exit, TyperException
 
-from tidelog.cli import cluster, config, consume, healthcheck, local, log, produce, topics
+from tidelog.cli import cluster, config, consume, healthcheck, local, log, offsets, produce, topics
 from tidelog.cli.common import CommandError
 from tidelog.errors import TidelogError, TransportError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+topics.app.command("offsets")(offsets.offsets)
 app.add_typer(topics.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

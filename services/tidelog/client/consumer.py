@@ -13,7 +13,7 @@ from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetFinder
 from tidelog.client.range_reader import RangeReader
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH, METADATA
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -140,11 +140,15 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         return self._state.assigned
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """The next record of `tp` is the first at or after `offset`; KeyError if it is not assigned."""
+    def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
+        """The next record of `tp` is the first at or after `offset`; KeyError if it is not assigned.
+
+        `last_epoch` is the leader epoch of the record before, if one was kept with the offset: a log that was cut below it
+        meanwhile is then found out (KIP-320).
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; see seek_to_beginning and seek_to_end")
-        self._state.seek(TopicPartition(*tp), offset)
+        self._state.seek(TopicPartition(*tp), offset, last_epoch)
         self._wake.set()
 
     async def seek_to_beginning(self, *tps: TopicPartition) -> None:
@@ -174,7 +178,11 @@ class Consumer:
         return {tp: f.offset for tp, f in (await self.offsets_for_times(dict.fromkeys(tps, LATEST))).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """The first record at or after each Unix time in ms; its offset is -1 where there is none."""
+        """The first record at or after each Unix time in ms; its offset is -1 where there is none.
+
+        -3 instead of a time asks for the first record with the largest timestamp. A batch whose records are all older than
+        its header says answers with its own first offset.
+        """
         return await self._offsets.find({TopicPartition(*tp): at for tp, at in times_ms.items()}, self._limit_s)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -227,14 +235,16 @@ class Consumer:
         while True:
             self._wake.clear()
             now = self._ports.clock.now()
+            wanted = self._state.wanted(now, self._leader_of, self._has_room, self._topic_id_of)
+            if wanted.recreated:
+                self._arrived.set()
             unplaced = self._state.unplaced()
             if unplaced and (placing is None or placing.done()):
                 placing = self._supervisor.start("consumer-offsets", self._place_or_fail(unplaced))
-            asks, leaderless = self._state.wanted(now, self._leader_of, self._has_room)
-            for leader, asked in asks.items():
+            for leader, asked in wanted.asks.items():
                 self._in_flight[leader] += 1
                 self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))
-            if leaderless:
+            if wanted.leaderless:
                 self._refresh.set()
             await self._until(self._state.next_at(now), now)
 
@@ -248,6 +258,10 @@ class Consumer:
     def _leader_of(self, tp: TopicPartition) -> BrokerId | None:
         led = self._metadata.leadership(tp)
         return None if led is None else led.leader
+
+    def _topic_id_of(self, topic: str) -> bytes:
+        info = self._metadata.snapshot.topics.get(topic)
+        return info.topic_id if info else b""
 
     def _has_room(self, leader: BrokerId) -> bool:
         return self._in_flight[leader] < _FETCHES_PER_LEADER
@@ -271,7 +285,7 @@ class Consumer:
         at = EARLIEST if self._reset == "earliest" else LATEST
         for tp, found in (await self.offsets_for_times(dict.fromkeys(tps, at))).items():
             if tp in self._state.assigned and self._state.position(tp) == NO_OFFSET:
-                self._state.seek(tp, found.offset)
+                self._state.found(tp, found.offset, found.leader_epoch)
 
     async def _fetch(self, leader: BrokerId, asks: list[Ask]) -> None:
         try:
@@ -299,10 +313,9 @@ class Consumer:
 
     def _fetch_partition(self, ask: Ask) -> m.FetchPartition:
         led = self._metadata.leadership(ask.tp)
-        info = self._metadata.snapshot.topics.get(ask.tp.topic)
         return m.FetchPartition(
             topic=ask.tp.topic,
-            topic_id=info.topic_id if info else b"",
+            topic_id=ask.topic_id,
             partition=ask.tp.partition,
             leader_epoch=led.leader_epoch if led else -1,
             offset=ask.offset,

@@ -6,12 +6,19 @@ from typing import NamedTuple
 
 from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
 from tidelog.client.records import ConsumerRecord, decode_batch, split_batches
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition
 from tidelog.wire import messages as m
 from tidelog.wire.batch import BatchHeader
 
 RESETS = ("earliest", "latest", "error")
+_EPOCHS_MAX = 100
+"""Of the reader's own history; what is forgotten makes it go back further than it must, never less far."""
+
+
+class _EpochStart(NamedTuple):
+    leader_epoch: int
+    start_offset: int
 
 
 class Ask(NamedTuple):
@@ -21,6 +28,15 @@ class Ask(NamedTuple):
     offset: int
     last_fetched_epoch: int
     seeks: int
+    topic_id: bytes
+
+
+class Wanted(NamedTuple):
+    """Asks by leader, and whether some partition has no known leader, or is of a topic that is another one now."""
+
+    asks: dict[BrokerId, list[Ask]]
+    leaderless: bool
+    recreated: bool
 
 
 class _Partition:
@@ -28,6 +44,7 @@ class _Partition:
         "buffer",
         "buffered_bytes",
         "decoded",
+        "epochs",
         "failures",
         "fetch_offset",
         "high_watermark",
@@ -37,6 +54,7 @@ class _Partition:
         "not_before",
         "position",
         "seeks",
+        "topic_id",
     )
 
     def __init__(self) -> None:
@@ -44,14 +62,18 @@ class _Partition:
         self.in_flight = False
         self.high_watermark = NO_OFFSET
         self.log_start = NO_OFFSET
+        self.topic_id = b""
+        """Of the topic that the position is one of; empty before the first ask."""
         self.place(NO_OFFSET)
 
-    def place(self, offset: int) -> None:
+    def place(self, offset: int, epochs: Iterable[_EpochStart] = ()) -> None:
         """Everything begins anew at `offset`; NO_OFFSET: the reset policy has to find one."""
         self.seeks += 1
         self.position = offset
         self.fetch_offset = offset
-        self.last_epoch = NO_EPOCH
+        self.epochs = deque(epochs, _EPOCHS_MAX)
+        """Where each leader epoch began in what was read: the reader's own history (KIP-320)."""
+        self.last_epoch = self.epochs[-1].leader_epoch if self.epochs else NO_EPOCH
         self.buffer: deque[tuple[BatchHeader, memoryview] | TidelogError] = deque()
         self.buffered_bytes = 0
         self.decoded: deque[ConsumerRecord] = deque()
@@ -82,8 +104,14 @@ class FetchState:
         """Replaces the assignment; partitions that stay keep their position."""
         self._partitions = {tp: self._partitions.get(tp) or _Partition() for tp in tps}
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        self._partitions[tp].place(offset)
+    def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
+        """`last_epoch` is that of the record before `offset`, if the caller knows it."""
+        known = [_EpochStart(last_epoch, offset - 1)] if last_epoch >= 0 and offset > 0 else []
+        self._partitions[tp].place(offset, known)
+
+    def found(self, tp: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """A leader has answered where to begin: the records from `offset` on are of this epoch or a later one."""
+        self._partitions[tp].place(offset, [_EpochStart(leader_epoch, offset)] if leader_epoch >= 0 else [])
 
     def position(self, tp: TopicPartition) -> int:
         """Of the next record to hand out; NO_OFFSET while it is being looked up."""
@@ -98,23 +126,43 @@ class FetchState:
         return [tp for tp, p in self._partitions.items() if p.position == NO_OFFSET and not p.stalled]
 
     def wanted(
-        self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], has_room: Callable[[BrokerId], bool]
-    ) -> tuple[dict[BrokerId, list[Ask]], bool]:
-        """What to ask each leader for now, in flight from here on; and whether some partition has no known leader."""
+        self,
+        now: float,
+        leader_of: Callable[[TopicPartition], BrokerId | None],
+        has_room: Callable[[BrokerId], bool],
+        topic_id_of: Callable[[str], bytes],
+    ) -> Wanted:
+        """What to ask each leader for now, in flight from here on."""
         asks: dict[BrokerId, list[Ask]] = {}
-        leaderless = False
+        leaderless = recreated = False
         for tp, p in self._partitions.items():
             if p.in_flight or p.position == NO_OFFSET or p.stalled or now < p.not_before:
                 continue
             if p.buffered_bytes >= self._partition_bytes:
                 continue
+            if topic_id := topic_id_of(tp.topic):
+                if p.topic_id and p.topic_id != topic_id:
+                    recreated = True
+                    self._recreated(p, tp)
+                p.topic_id = topic_id
+                if p.position == NO_OFFSET or p.stalled:
+                    continue
             leader = leader_of(tp)
             if leader is None:
                 leaderless = True
             elif has_room(leader):
                 p.in_flight = True
-                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks))
-        return asks, leaderless
+                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks, p.topic_id))
+        return Wanted(asks, leaderless, recreated)
+
+    def _recreated(self, p: _Partition, tp: TopicPartition) -> None:
+        """The position was one of a topic that is gone: in the one that has its name now it means nothing (HOLE-10)."""
+        if self._reset == "error":
+            p.place(p.position)
+            message = f"{tp}: topic {tp.topic!r} was deleted and created again; seek to where the new one is to be read"
+            p.buffer.append(TidelogError(message, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            p.place(NO_OFFSET)
 
     def next_at(self, now: float) -> float | None:
         """When a pause ends; None if only an event can help."""
@@ -138,7 +186,7 @@ class FetchState:
         p.log_start = result.log_start_offset
         # An answer without records and with an epoch end says that the history before `offset` is not this log's.
         if result.diverging_end_offset >= 0 and result.diverging_epoch >= 0:
-            self._truncated(p, ask.tp, result.diverging_end_offset)
+            self._truncated(p, ask.tp, result.diverging_epoch, result.diverging_end_offset)
             return
         self._buffer(p, ask, result.records)
 
@@ -148,17 +196,28 @@ class FetchState:
                 p.buffer.append((header, batch))
                 p.buffered_bytes += len(batch)
                 p.fetch_offset = header.end_offset
+                if header.leader_epoch > p.last_epoch:
+                    p.epochs.append(_EpochStart(header.leader_epoch, header.base_offset))
                 p.last_epoch = header.leader_epoch
         except BadBatchError as error:
             p.buffer.append(error)
 
-    def _truncated(self, p: _Partition, tp: TopicPartition, end_offset: int) -> None:
-        if p.position <= end_offset:
-            p.place(p.position)  # only what was fetched ahead is gone; nobody has seen it
+    def _truncated(self, p: _Partition, tp: TopicPartition, epoch: int, end_offset: int) -> None:
+        """The leader's history goes along with the reader's up to `epoch`, which ends there at `end_offset`.
+
+        What the reader has of later epochs is not in this log, also below `end_offset` (HOLE-03, seen from a reader).
+        """
+        agreed = min([end_offset, *(e.start_offset for e in p.epochs if e.leader_epoch > epoch)])
+        position = p.position
+        if position <= agreed:
+            p.place(
+                position, [e for e in p.epochs if e.start_offset < position]
+            )  # only what was fetched ahead is gone; nobody has seen it
         elif self._reset == "error":
-            p.buffer.append(LogTruncationError(tp, p.position, end_offset))
+            p.place(position)
+            p.buffer.append(LogTruncationError(tp, position, agreed))
         else:
-            p.place(end_offset)
+            p.place(agreed, [e for e in p.epochs if e.leader_epoch <= epoch and e.start_offset < agreed])
 
     def out_of_range(self, ask: Ask, result: m.FetchResult) -> None:
         p = self._current(ask)

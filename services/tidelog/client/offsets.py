@@ -4,24 +4,44 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.connections import ClientPorts, Connections
+from tidelog.client.errors import BadBatchError
 from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH
 from tidelog.wire import messages as m
-from tidelog.wire.services import REPLICA_SERVICE_LIST_OFFSETS
+from tidelog.wire.services import REPLICA_SERVICE_FETCH, REPLICA_SERVICE_LIST_OFFSETS
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The high watermark: the end of what is committed."""
+MAX_TIMESTAMP: Final = -3
+"""The first record with the largest timestamp."""
+_LOOK_BYTES: Final = 64 * 1024
+"""How much is read to find the record inside its batch; one larger batch comes whole."""
+_LOOK_TIMEOUT_S: Final = 5.0
 
 
 class FoundOffset(NamedTuple):
-    """`timestamp_ms` is that of the record found by time; offset -1 if no record is so late."""
+    """`timestamp_ms` is that of the record found by time, and offset -1 if no record is so late. `leader_epoch` is the
+    record's."""
 
     offset: int
     timestamp_ms: int
     leader_epoch: int
+
+
+def _first_at(tp: TopicPartition, records: bytes, wanted_ms: int) -> FoundOffset | None:
+    try:
+        for header, batch in split_batches(tp, records, 0):
+            if header.max_timestamp >= wanted_ms:
+                for record in decode_batch(tp, batch, header):
+                    if record.timestamp_ms >= wanted_ms:
+                        return FoundOffset(record.offset, record.timestamp_ms, record.leader_epoch)
+    except BadBatchError:
+        pass  # whoever reads from the batch on is told what is wrong with it
+    return None
 
 
 class OffsetFinder:
@@ -34,7 +54,7 @@ class OffsetFinder:
         self._request_timeout_s = request_timeout_s
 
     async def find(self, wanted: Mapping[TopicPartition, int], limit_s: float) -> dict[TopicPartition, FoundOffset]:
-        """`wanted` maps to EARLIEST, LATEST or Unix milliseconds (the first record at or after it).
+        """`wanted` maps to EARLIEST, LATEST, MAX_TIMESTAMP or Unix milliseconds (the first record at or after it).
 
         Raises the last error when some partition has no answer within `limit_s`.
         """
@@ -61,7 +81,11 @@ class OffsetFinder:
                 problem = self._no_leader(tp)
                 continue
             ask = m.ListOffsetsPartition(
-                topic=tp.topic, partition=tp.partition, leader_epoch=led.leader_epoch, timestamp=timestamp
+                topic=tp.topic,
+                topic_id=self._metadata.snapshot.topics[tp.topic].topic_id,
+                partition=tp.partition,
+                leader_epoch=led.leader_epoch,
+                timestamp=timestamp,
             )
             by_leader.setdefault(led.leader, []).append(ask)
         for leader, asks in by_leader.items():
@@ -72,17 +96,43 @@ class OffsetFinder:
             except TransportError as error:
                 problem = error
                 continue
-            for r in answer.results:
-                if r.error_code is ErrorCode.NONE:
-                    found[TopicPartition(r.topic, r.partition)] = FoundOffset(r.offset, r.timestamp, r.leader_epoch)
-                else:
-                    problem = TidelogError(
-                        f"{r.topic}-{r.partition}: {r.error_message or r.error_code.name}", r.error_code
-                    )
+            for r, ask in zip(answer.results, asks, strict=False):
+                try:
+                    found[TopicPartition(r.topic, r.partition)] = await self._record(leader, ask, r)
+                except (TidelogError, TransportError) as error:
+                    problem = error
         if problem is not None:
             raise problem
         if missing := [tp for tp in wanted if tp not in found]:
             raise TransportError("INTERNAL", f"{missing[0]} is not in the answer")
+
+    async def _record(self, leader: BrokerId, ask: m.ListOffsetsPartition, r: m.ListOffsetsResult) -> FoundOffset:
+        """A leader knows of a time what the headers say: the batch. Which of its records it is, is found here."""
+        tp = TopicPartition(r.topic, r.partition)
+        if r.error_code is not ErrorCode.NONE:
+            raise TidelogError(f"{tp}: {r.error_message or r.error_code.name}", r.error_code)
+        found = FoundOffset(r.offset, r.timestamp, r.leader_epoch)
+        if ask.timestamp in (EARLIEST, LATEST) or r.offset < 0:
+            return found
+        part = m.FetchPartition(
+            topic=tp.topic,
+            topic_id=ask.topic_id,
+            partition=tp.partition,
+            leader_epoch=ask.leader_epoch,
+            offset=r.offset,
+            last_fetched_epoch=NO_EPOCH,
+            max_bytes=_LOOK_BYTES,
+        )
+        request = m.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=_LOOK_BYTES, partitions=(part,))
+        channel = self._connections.to(self._metadata.address(leader), "fetch")
+        answer = await channel.call(REPLICA_SERVICE_FETCH, request, _LOOK_TIMEOUT_S)
+        if len(answer.results) != 1:
+            raise TransportError("INTERNAL", f"{tp} is not in the answer")
+        (fetched,) = answer.results
+        if fetched.error_code is not ErrorCode.NONE:
+            raise TidelogError(f"{tp}: {fetched.error_message or fetched.error_code.name}", fetched.error_code)
+        wanted_ms = r.timestamp if ask.timestamp == MAX_TIMESTAMP else ask.timestamp
+        return _first_at(tp, fetched.records, wanted_ms) or found
 
     def _no_leader(self, tp: TopicPartition) -> TidelogError:
         topic = self._metadata.snapshot.topics.get(tp.topic)

@@ -66,6 +66,11 @@ class SparseIndex:
         at = bisect_left(self._times, timestamp) - 1
         return self._positions[at] if at >= 0 else 0
 
+    def times_below_offset(self, offset: int) -> tuple[int, int]:
+        """(position, time): no batch before `position` ends after `offset`, and `time` is the largest timestamp of them."""
+        at = bisect_right(self._offsets, offset) - 1
+        return (self._positions[at], self._times[at]) if at >= 0 else (0, NO_TIME)
+
     def cut(self, position: int) -> int:
         """Forgets what is at or after `position`, and the entry before it; returns where to note again from."""
         at = max(0, bisect_left(self._positions, position) - 1)

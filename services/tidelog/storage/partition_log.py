@@ -397,16 +397,30 @@ class PartitionLog:
         self._context.owner.data_lost(self.key, str(self.damage))
         return TidelogError(str(self.damage), ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first batch with a record at or after the instant; a reader drops the records before it. None: no such."""
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampOffset | None:
+        """The first batch with a record at or after the instant, by its header; None when none ends by `end_offset`."""
         self._check()
         try:
             for segment in self._segments:
+                if segment.base_offset >= end_offset:
+                    break
                 if header := segment.locate_time(timestamp_ms):
-                    return TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
+                    found = TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
+                    return found if header.end_offset <= end_offset else None
         except OSError as error:
             raise self._fenced("read", error) from error
         return None
+
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
+        """The first batch with the largest timestamp of all that end by `end_offset`; None when none has a timestamp."""
+        self._check()
+        try:
+            latest = max(
+                (s.max_timestamp(end_offset) for s in self._segments if s.base_offset < end_offset), default=-1
+            )
+        except OSError as error:
+            raise self._fenced("read", error) from error
+        return self.offset_for_timestamp(latest, end_offset) if latest >= 0 else None
 
     # --- cutting ------------------------------------------------------------------------------------------------
 

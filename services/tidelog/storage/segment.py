@@ -195,6 +195,15 @@ class Segment:
         walk = self.walk(self.index.below_time(timestamp))
         return next((header for _, header in walk if header.max_timestamp >= timestamp), None)
 
+    def max_timestamp(self, end_offset: int) -> int:
+        """The largest timestamp of the batches that end at or before `end_offset`; -1 when there is none."""
+        position, latest = self.index.times_below_offset(end_offset)
+        for _, header in self.walk(position):
+            if header.end_offset > end_offset:
+                return latest
+            latest = max(latest, header.max_timestamp)
+        return latest
+
     def fitting(self, start: int, stop: int, bytes_max: int, min_one: bool) -> int:
         """The last batch end at most `bytes_max` after `start` and not after `stop`; with `min_one` at least one."""
         if stop - start <= bytes_max:

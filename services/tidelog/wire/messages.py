@@ -643,6 +643,7 @@ class ListOffsetsPartition:
     partition: int
     leader_epoch: int
     timestamp: int
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -672,6 +673,7 @@ class EpochPartition:
     partition: int
     current_leader_epoch: int
     leader_epoch: int
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -686,6 +688,7 @@ class EpochEndOffset:
     error_code: ErrorCode = ErrorCode.NONE
     leader_epoch: int
     end_offset: int
+    error_message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

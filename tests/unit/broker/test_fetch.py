@@ -1,13 +1,15 @@
 """Fetch at its door: only what is committed, whole batches, long polls, every refusal with its code."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from helpers.aio import run
-from helpers.batches import batch, offsets
-from helpers.broker import BrokerBench, member
+from helpers.batches import batch, offsets, patched
+from helpers.broker import TOPIC_ID, BrokerBench, member
 from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
 from tidelog.wire import messages as m
 
@@ -153,36 +155,202 @@ def test_bad_fields_are_named_and_the_next_request_works(fields: dict[str, int],
     run(story())
 
 
-def test_list_offsets_earliest_latest_and_by_time() -> None:
+async def ask(bench: BrokerBench, timestamp: int, **fields: Any) -> m.ListOffsetsResult:
+    part = m.ListOffsetsPartition(
+        **{"topic": "events", "partition": 0, "leader_epoch": -1, "timestamp": timestamp, **fields}
+    )
+    return (await bench.fetch.list_offsets(m.ListOffsetsRequest(partitions=(part,)))).results[0]
+
+
+async def found(bench: BrokerBench, timestamp: int) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch)"""
+    result = await ask(bench, timestamp)
+    assert result.error_code is ErrorCode.NONE, result
+    return result.offset, result.timestamp, result.leader_epoch
+
+
+def test_list_offsets_earliest_latest_largest_and_by_time() -> None:
     async def story() -> None:
-        bench = await led(2, 3)
-
-        async def ask(timestamp: int) -> m.ListOffsetsResult:
-            part = m.ListOffsetsPartition(topic="events", partition=0, leader_epoch=-1, timestamp=timestamp)
-            return (await bench.fetch.list_offsets(m.ListOffsetsRequest(partitions=(part,)))).results[0]
-
-        assert (await ask(-2)).offset == 0
-        assert (await ask(-1)).offset == 5
-        assert (await ask(500)).offset == 0
-        assert (await ask(1_000_000)).offset == -1
-        assert (await ask(-3)).error_code is ErrorCode.INVALID_REQUEST
+        bench = BrokerBench()
+        bench.told()
+        assert await found(bench, -3) == (-1, -1, -1)
+        await bench.send(batch(b"a", b"b", timestamp=500, step_ms=100))
+        await bench.send(batch(b"c", timestamp=900))
+        bench.told(leader_epoch=5, partition_epoch=8)
+        await bench.send(batch(b"d", timestamp=700))
+        assert await found(bench, -2) == (0, -1, 3)
+        assert await found(bench, -1) == (4, -1, 5)
+        assert await found(bench, -3) == (2, 900, 3)
+        assert await found(bench, 0) == (0, 600, 3)
+        assert await found(bench, 600) == (0, 600, 3)
+        assert await found(bench, 601) == (2, 900, 3)
+        assert await found(bench, 901) == (-1, -1, -1)
+        assert await found(bench, 2**63 - 1) == (-1, -1, -1)
+        assert (await ask(bench, -4)).error_code is ErrorCode.INVALID_REQUEST
+        assert (await ask(bench, -1, topic_id=bytes(16))).error_code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert (await ask(bench, -1, leader_epoch=3)).error_code is ErrorCode.FENCED_LEADER_EPOCH
+        assert (await ask(bench, -1, leader_epoch=6)).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
     run(story())
 
 
-def test_offset_for_leader_epoch_names_the_largest_epoch_below() -> None:
+def test_a_poisoned_timestamp_is_one_more_answer_and_breaks_nothing() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told()
+        await bench.send(batch(b"a", timestamp=500))
+        await bench.send(patched(batch(b"b", timestamp=600), 35, ">q", 2**63 - 1))
+        await bench.send(batch(b"c", timestamp=700))
+        refused = await bench.send(patched(batch(b"b"), 27, ">qq", -7, -7))
+        assert refused.error_code is ErrorCode.INVALID_RECORD
+        assert await found(bench, 450) == (0, 500, 3)
+        assert await found(bench, 550) == (1, 2**63 - 1, 3)
+        assert await found(bench, -3) == (1, 2**63 - 1, 3)
+        assert await found(bench, -1) == (3, -1, 3)
+
+    run(story())
+
+
+def test_what_is_not_committed_is_not_listed() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        await bench.send(batch(b"a", timestamp=500), acks=1)
+        await bench.send(batch(b"b", timestamp=900), acks=1)
+        bench.host.step(follower_at(1))
+        assert await found(bench, -1) == (1, -1, 3)
+        assert await found(bench, -3) == (0, 500, 3)
+        assert await found(bench, 501) == (-1, -1, -1)
+        bench.host.step(follower_at(2))
+        assert await found(bench, 501) == (1, 900, 3)
+
+    run(story())
+
+
+def test_hole_30_kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start() -> None:
+    """The leader before may have shown offsets that this one holds and cannot yet call committed."""
+
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(leader_epoch=3, isr=(1, 2), replicas=(1, 2))
+        await bench.send(batch(b"a", timestamp=500), acks=1)
+        bench.host.step(follower_at(1))
+        await bench.send(batch(b"b", timestamp=900), acks=1)
+        bench.told(leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+        assert (bench.host.replica.high_watermark, bench.host.log.log_end_offset) == (1, 2)
+        for timestamp in (-1, 501):
+            refused = await ask(bench, timestamp)
+            assert refused.error_code is ErrorCode.OFFSET_NOT_AVAILABLE
+            assert "high watermark 1" in refused.error_message and "start 2" in refused.error_message
+        # What is committed for sure is answered.
+        assert await found(bench, -2) == (0, -1, 3)
+        assert await found(bench, 500) == (0, 500, 3)
+        assert await found(bench, -3) == (0, 500, 3)
+        bench.host.step(ev.FollowerPosition(2, member(2).broker_epoch, 4, 2, 3, 3, 2, 1.0))
+        assert await found(bench, -1) == (2, -1, 4)
+        assert await found(bench, 501) == (1, 900, 3)
+
+    run(story())
+
+
+OTHER_ID = b"\x07" * 16
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_hole_10_a_long_poll_does_not_see_the_next_topic_of_the_name(named: bool, again: bool) -> None:
+    """Deleted and created again in one wait, with more records than the reader has read: none of them are shown."""
+
+    async def story() -> None:
+        bench = await led(2)
+        topic_id = TOPIC_ID if named else b""
+        reading = asyncio.ensure_future(bench.get(2, max_wait_ms=10_000, topic_id=topic_id))
+        await asyncio.sleep(0.01)
+        assert bench.fetch.waiting == 1
+        assert bench.manager.stop(TopicPartition("events", 0), TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+        if again:
+            assert bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID) is ErrorCode.NONE
+            assert (await bench.send(batch(*[b"new"] * 5))).error_code is ErrorCode.NONE
+        result = await reading
+        assert result.records == b""
+        assert result.error_code is (ErrorCode.UNKNOWN_TOPIC_ID if again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    run(story())
+
+
+def test_hole_10_whoever_still_holds_the_old_id_is_told_so() -> None:
+    async def story() -> None:
+        bench = await led(2)
+        bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID)
+        await bench.send(ONE)
+        got = await bench.get(0, topic_id=TOPIC_ID)
+        sent = await bench.send(ONE, topic_id=TOPIC_ID)
+        assert (got.error_code, got.records, sent.error_code) == (
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            b"",
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+        assert bench.host.log.log_end_offset == 2
+
+    run(story())
+
+
+def test_kip_320_a_history_that_this_log_never_had_is_out_of_range() -> None:
+    async def story() -> None:
+        bench = await led(2)
+        refused = await bench.get(1, last_fetched_epoch=4)
+        assert refused.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert "last_fetched_epoch 4 is not in the history" in refused.error_message
+
+    run(story())
+
+
+async def epoch_end(bench: BrokerBench, epoch: int, current: int = -1) -> m.EpochEndOffset:
+    part = m.EpochPartition(topic="events", partition=0, current_leader_epoch=current, leader_epoch=epoch)
+    return (await bench.fetch.offset_for_leader_epoch(m.OffsetForLeaderEpochRequest(partitions=(part,)))).results[0]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [
+        (-(2**31), (-1, -1)),
+        (-1, (-1, -1)),
+        # Older than all: where the oldest known one begins (KAFKA-7415), under the asked number (F15.2).
+        (0, (0, 0)),
+        (2, (2, 0)),
+        (3, (3, 2)),
+        # Never known here: the largest below it.
+        (4, (3, 2)),
+        (6, (6, 5)),
+        (7, (6, 5)),
+        # Nothing written in it, and yet it is known from its first moment on (HOLE-06).
+        (9, (9, 5)),
+        # Newer than all: undefined.
+        (10, (-1, -1)),
+        (2**31 - 1, (-1, -1)),
+    ],
+)
+def test_f15_2_offset_for_leader_epoch(epoch: int, answer: tuple[int, int]) -> None:
     async def story() -> None:
         bench = await led(2)
         bench.told(leader_epoch=6, partition_epoch=8)
+        await bench.send(batch(b"x", b"y", b"z"))
+        bench.told(leader_epoch=9, partition_epoch=9)
+        result = await epoch_end(bench, epoch)
+        assert (result.error_code, (result.leader_epoch, result.end_offset)) == (ErrorCode.NONE, answer)
 
-        async def ask(epoch: int, current: int = -1) -> m.EpochEndOffset:
-            part = m.EpochPartition(topic="events", partition=0, current_leader_epoch=current, leader_epoch=epoch)
-            request = m.OffsetForLeaderEpochRequest(partitions=(part,))
-            return (await bench.fetch.offset_for_leader_epoch(request)).results[0]
+    run(story())
 
-        assert ((await ask(3)).leader_epoch, (await ask(3)).end_offset) == (3, 2)
-        assert ((await ask(5)).leader_epoch, (await ask(5)).end_offset) == (3, 2)
-        assert (await ask(6)).end_offset == 2
-        assert (await ask(3, current=5)).error_code is ErrorCode.FENCED_LEADER_EPOCH
+
+def test_hole_04_offset_for_leader_epoch_is_fenced() -> None:
+    async def story() -> None:
+        bench = await led(2)
+        for current, code in ((2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+            refused = await epoch_end(bench, 3, current)
+            assert (refused.error_code, refused.leader_epoch, refused.end_offset) == (code, -1, -1)
+            assert f"leader_epoch {current}" in refused.error_message
+        assert (await epoch_end(bench, 3, 3)).end_offset == 2
+        bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+        assert (await epoch_end(bench, 3)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(story())

@@ -132,7 +132,7 @@ def test_bad_batches_are_refused_whole_and_the_next_one_works(records: bytes, co
         ({"partition": 2**31 - 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "broker 1"),
         ({"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch 2"),
         ({"leader_epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 4"),
-        ({"topic_id": b"\xff" * 16}, ErrorCode.INCONSISTENT_TOPIC_ID, "topic_id"),
+        ({"topic_id": b"\xff" * 16}, ErrorCode.UNKNOWN_TOPIC_ID, "topic_id"),
     ],
 )
 def test_bad_fields_are_named_and_nothing_is_appended(fields: dict[str, object], code: ErrorCode, named: str) -> None:

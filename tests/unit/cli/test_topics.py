@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from tidelog.client.records import Record, encode_batch
 from unit.cli.conftest import Tidelog
 
 
@@ -84,6 +85,34 @@ def test_alter_adds_partitions(tidelog: Tidelog, cluster: FakeCluster) -> None:
     assert rows == {"topic": "t", "partitions": 5, "altered": True}
 
 
+def written(cluster: FakeCluster, partition: int, *times_ms: int) -> None:
+    batch = encode_batch(Record(None, b"%d" % at, (), at) for at in times_ms)
+    cluster.partition("t", partition).append(batch, 10**6)
+
+
+def test_offsets_by_time_as_kafka_get_offsets(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=2)
+    cluster.create("u")
+    written(cluster, 0, 100, 300, 200)
+    written(cluster, 1, 50)
+    assert tidelog("topics", "offsets").text == "t:0:3\nt:1:1\nu:0:0\n"
+    assert tidelog("topics", "offsets", "--topic", "t", "--time", "-2").text == "t:0:0\nt:1:0\n"
+    assert tidelog("topics", "offsets", "--topic", "t", "--time", "101").text == "t:0:1\nt:1:\n"
+    assert tidelog("topics", "offsets", "--topic", "t|u", "--time", "max-timestamp").text == "t:0:1\nt:1:0\nu:0:\n"
+    rows = json.loads(tidelog("topics", "offsets", "--time", "101", "--partitions", "1", "--format", "json").text)
+    assert rows == [{"topic": "t", "partition": 1, "offset": None, "timestamp": None, "leaderEpoch": None}]
+    rows = json.loads(tidelog("topics", "offsets", "--time", "101", "--topic", "t", "--format", "json").text)
+    assert rows[0] == {"topic": "t", "partition": 0, "offset": 1, "timestamp": 300, "leaderEpoch": 0}
+
+
+def test_consume_from_a_time(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=2)
+    written(cluster, 0, 100, 300, 200)
+    written(cluster, 1, 50)
+    assert tidelog("consume", "t", "--offset", "@150", "--timeout-ms", "100").text == "300\n200\n"
+    assert tidelog("consume", "t", "--offset", "@0", "--partition", "1", "--timeout-ms", "100").text == "50\n"
+
+
 def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=3)
     healthy = tidelog("cluster", "health")
@@ -131,6 +160,14 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         (("topics", "describe", "nope"), 1, "topic 'nope' does not exist"),
         (("topics", "describe", "--topic", "[x"), 2, "no regular expression"),
         (("topics", "delete", "nope"), 1, "topic 'nope' does not exist"),
+        (("topics", "offsets", "--time", "noon"), 2, "--time 'noon' is not Unix milliseconds"),
+        (("topics", "offsets", "--time", "-4"), 2, "--time '-4' is not Unix milliseconds"),
+        (("topics", "offsets", "--time", str(2**63)), 2, "nor latest .-1., earliest .-2., max-timestamp .-3."),
+        (("topics", "offsets", "--time", "٣"), 2, "is not Unix milliseconds"),
+        (("topics", "offsets", "--partitions", "0,x"), 2, "--partitions '0,x' is not numbers"),
+        (("topics", "offsets", "--topic", "[x"), 2, "no regular expression"),
+        (("topics", "offsets", "--topic", "nope"), 1, "no partition matches"),
+        (("topics", "offsets", "--partitions", "9"), 1, "no partition matches"),
         (("topics", "list", "--command-property", "bootstrap.servers"), 2, "is not KEY=VALUE"),
         (("topics", "list", "--command-property", "bootstrap.server=x:1"), 1, "bootstrap_server: unknown setting"),
         (("topics", "list", "--command-config", "nope.toml"), 1, "nope.toml: No such file"),

@@ -132,7 +132,7 @@ def test_positions_and_offsets_can_be_asked_for() -> None:
             await c.assign([T0, TopicPartition("t", 1)])
             assert await c.beginning_offsets([T0]) == {T0: 10}
             assert await c.end_offsets(c.assignment) == {T0: 50, TopicPartition("t", 1): 0}
-            assert (await c.offsets_for_times({T0: 1025}))[T0].offset == 20
+            assert (await c.offsets_for_times({T0: 1025}))[T0] == (25, 1025, 0)
             assert (await c.offsets_for_times({T0: 9999}))[T0].offset == -1
             assert await c.position(T0) == 10
             await c.seek_to_end()

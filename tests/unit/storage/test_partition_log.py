@@ -182,7 +182,7 @@ def test_offset_for_timestamp() -> None:
     for timestamp in (100, 200, 150, 300):
         lead(log, batch(b"x" * 30, b"y" * 30, timestamp=timestamp, step_ms=10), 1)
     log._tail.clear()
-    found = {t: log.offset_for_timestamp(t) for t in (0, 110, 111, 151, 210, 211, 310, 311)}
+    found = {t: log.offset_for_timestamp(t, log.log_end_offset) for t in (0, 110, 111, 151, 210, 211, 310, 311)}
     assert {t: f and f.offset for t, f in found.items()} == {
         0: 0, 110: 0, 111: 2, 151: 2, 210: 2, 211: 6, 310: 6, 311: None
     }  # fmt: skip
@@ -322,7 +322,8 @@ def test_kafka_10778_mut_23_a_failed_append_fences_the_log(error: int, kept_byte
         (log.truncate_to, 0),
         (log.assign_epoch, 4, 1),
         (log.flush,),
-        (log.offset_for_timestamp, 0),
+        (log.offset_for_timestamp, 0, 9),
+        (log.offset_of_max_timestamp, 9),
     ):
         assert refused(call, *args).code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.failure is not None
