@@ -167,8 +167,10 @@ class _SimFile:
         try:
             self._disk.step("append", self._path)
         except OSError:
+            self._disk.spoiled(self._node)
             self._write(data[: self._disk.kept_of_failed_write])
             raise
+        self._disk.written(self._node, self._path)
         room = self._disk.room_bytes()
         self._write(data[:room])
         if room < len(data):
@@ -198,6 +200,7 @@ class _SimFile:
         except OSError:
             # The kernel has dropped the dirty pages and marks them clean: a second sync would succeed and save nothing.
             self._node.unsynced.clear()
+            self._disk.spoiled(self._node)
             raise
         for op in self._node.unsynced:
             _apply(self._node.synced, op)
@@ -241,6 +244,13 @@ class SimDisk:
         self.stop_after: int | None = None
         """Number of changing calls that succeed; the next one and all later raise PowerCut."""
         self.on_read: Callable[[str], None] = lambda path: None
+        self.on_power_cut: Callable[[], None] | None = None
+        """Called at the first call that raises it."""
+        self.observed = False
+        """While set, somebody looks who is no part of the host: nothing fails, nothing is counted."""
+        self._spoiled: dict[_File, None] = {}
+        self.blind_appends: list[str] = []
+        """Paths of appends behind one, or behind a sync, that had failed: nobody knows what lies there (KAFKA-10778)."""
         self.capacity_bytes: int | None = None
         self.kept_of_failed_write = 0
 
@@ -262,6 +272,15 @@ class SimDisk:
         self._faults.clear()
         self._slow.clear()
         self.capacity_bytes = None
+
+    def fill(self, left_bytes: int) -> None:
+        """Only so much may still be written."""
+        self.capacity_bytes = _bytes_below(self._root) + left_bytes
+
+    @property
+    def failing(self) -> bool:
+        """Whether there is a fault that has yet to strike, or too little room."""
+        return bool(self._faults) or self.capacity_bytes is not None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rots one bit of a file, in what is seen and in what would survive."""
@@ -287,6 +306,8 @@ class SimDisk:
 
     def step(self, op: str, path: str, *, changes: bool = True) -> None:
         """Called at the start of every operation: counts it, delays it, or fails it."""
+        if self.observed:
+            return
         seconds = sum(slow.seconds for slow in self._slow if slow.op == op and slow.path in path)
         if self._in_background:
             self._owed_s += seconds
@@ -301,8 +322,18 @@ class SimDisk:
                 raise OSError(fault.error, "injected", path)
         if changes:
             if self.stop_after is not None and len(self.trace) >= self.stop_after:
+                if self.on_power_cut is not None:
+                    self.on_power_cut()
                 raise PowerCut(f"{op} {path}")
             self.trace.append(Op(op, path))
+
+    def spoiled(self, node: _File) -> None:
+        """An append or a sync of it has failed; only who opens it again knows what is there."""
+        self._spoiled[node] = None
+
+    def written(self, node: _File, path: str) -> None:
+        if node in self._spoiled:
+            self.blind_appends.append(path)
 
     # --- crashes ------------------------------------------------------------------------------------------------
 
@@ -310,6 +341,7 @@ class SimDisk:
         """Ends every process of the host; a loss of power also changes the boot id."""
         self.life += 1
         self._locks.clear()
+        self._spoiled.clear()
         self.stop_after = None
         if how is Crash.PROCESS:
             return
@@ -419,6 +451,7 @@ class SimDisk:
         else:
             self.step("open", path, changes=False)
             node = self._file(path)
+            self._spoiled.pop(node, None)
         return _SimFile(self, path, node, read_only)
 
     def read(self, path: str) -> bytes:

@@ -6,7 +6,7 @@ invariant's number and both values.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -63,6 +63,11 @@ class ReplicaView:
     log_end_offset: int
     log: LogView
     maximal_isr: frozenset[tuple[int, int]] = frozenset()
+    committed_isr_size: int = 0
+    """With the two below: of a leader, as it knows them now."""
+    min_isr: int = 0
+    """Capped at the replication factor."""
+    epoch_start: int = 0
     epoch_starts: Sequence[tuple[int, int]] = ()
 
 
@@ -76,6 +81,7 @@ class StoredView:
     replicas: tuple[int, ...]
     version: int
     controller_epoch: int
+    topic_id: bytes = b""
     recovering: bool = False
     """The leader was elected uncleanly and has not reported back."""
 
@@ -129,23 +135,63 @@ class Checker:
         self._memory: dict[TopicPartition, _Memory] = {}
         self.unclean_elections = 0
 
-    def check(self, view: PartitionView) -> None:
-        """An unclean election is known by the mark of its state, which is gone when the leader has reported back: whoever
-        runs with such topics must look after every change of a state."""
+    def check(self, view: PartitionView, changed: Collection[int] | None = None) -> None:
+        """`changed` names the replicas that are not as they were at the last check of this partition; None: any may be.
+
+        An unclean election is known by the mark of its state, which is gone when the leader has reported back: whoever
+        runs with such topics must look after every change of a state.
+        """
         memory = self._memory.setdefault(view.tp, _Memory())
-        if view.stored is not None:
+        if view.stored is not None and view.stored is not memory.stored:
             self._check_stored(view.tp, view.stored, memory)
             if view.stored.recovering and view.stored.leader_epoch > memory.unclean_epoch:
                 elected = view.replicas.get(view.stored.leader)
                 memory.begin_again(None if elected is None else elected.log)
                 memory.unclean_epoch = view.stored.leader_epoch
                 self.unclean_elections += 1
-        for replica in view.replicas.values():
+        news = [r for r in view.replicas.values() if changed is None or r.broker_id in changed]
+        for replica in news:
             self._check_replica(view.tp, replica, memory)
-        for replica in view.replicas.values():
+        for replica in news:
             self._remember_committed(view.tp, replica, memory)
         if view.stored is not None:
             self._check_leaders(view, view.stored, memory)
+            self._check_members(view, view.stored, memory)
+
+    def check_advance(self, view: PartitionView, leader: ReplicaView) -> None:
+        """A leader's high watermark has risen in this step: I10, and every replica that it counts follows in its epoch.
+
+        A replica of an older epoch may yet cut away what was counted (HOLE-04).
+        """
+        where = (view.tp, "leader", leader.broker_id, "HW", leader.high_watermark)
+        enough = leader.committed_isr_size >= leader.min_isr
+        _require(enough, "I10", *where, "rose with", leader.committed_isr_size, "in sync, min ISR", leader.min_isr)
+        for member in sorted(leader.maximal_isr):
+            other = view.replicas.get(member[0])
+            if other is not None and other.broker_epoch == member[1]:
+                same = other.leader_epoch >= leader.leader_epoch
+                _require(same, "I1", *where, "epoch", leader.leader_epoch, "counts", member, "in", other.leader_epoch)
+
+    def check_join(self, view: PartitionView, leader: ReplicaView, joining: Collection[tuple[int, int]]) -> None:
+        """I14: who is proposed for the ISR follows in this epoch, and has the high watermark and the epoch's start."""
+        want = max(leader.high_watermark, leader.epoch_start)
+        for broker_id, broker_epoch in sorted(joining):
+            other = view.replicas.get(broker_id)
+            if other is None or other.broker_epoch != broker_epoch:
+                continue
+            who = (view.tp, "broker", broker_id)
+            follows = other.leader_epoch >= leader.leader_epoch
+            _require(follows, "I14", *who, "joins in epoch", other.leader_epoch, "leader's is", leader.leader_epoch)
+            _require(other.log_end_offset >= want, "I14", *who, "joins at", other.log_end_offset, "needed is", want)
+
+    def check_ack(self, tp: TopicPartition, base_offset: int) -> None:
+        """I10: an acks=all answer is on its way for the batch at `base_offset`."""
+        memory = self._memory.setdefault(tp, _Memory())
+        _require(base_offset in memory.committed, "I10", tp, "offset", base_offset, "is acknowledged, not committed")
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The topic is deleted; one of the same name is another (HOLE-10)."""
+        self._memory.pop(tp, None)
 
     # -- what clients saw --------------------------------------------------------------------------------------------
 
@@ -235,6 +281,8 @@ class Checker:
                 held = other.log.by_base.get(shown.base_offset)
                 # Who has this batch has all before it: that is I5.
                 _require(held == shown, "I1", view.tp, "leader", replica.broker_id, "shows", shown, member, "has", held)
+            begun = not replica.epoch_starts or replica.epoch_starts[-1][0] == replica.leader_epoch
+            _require(begun, "I7", view.tp, "leader", replica.broker_id, "has not begun epoch", replica.leader_epoch)
             if replica.leader_epoch == stored.leader_epoch and replica.broker_id == stored.leader:
                 _require(
                     replica.maximal_isr >= stored.isr,
@@ -248,6 +296,18 @@ class Checker:
                 last = memory.committed_last
                 found = None if last is None else replica.log.by_base.get(last.base_offset)
                 _require(found == last, "I2", view.tp, "leader", replica.broker_id, "has", found, "committed is", last)
+
+    @staticmethod
+    def _check_members(view: PartitionView, stored: StoredView, memory: _Memory) -> None:
+        """N04: any of them may be elected next, so each has everything that was ever committed."""
+        last = memory.committed_last
+        if last is None:
+            return
+        for member, epoch in stored.isr:
+            other = view.replicas.get(member)
+            if other is not None and other.broker_epoch == epoch:
+                found = other.log.by_base.get(last.base_offset)
+                _require(found == last, "N04", view.tp, "ISR member", member, "has", found, "committed is", last)
 
 
 def _check_new_batches(where: tuple[object, ...], replica: ReplicaView, memory: _Memory) -> None:

@@ -102,6 +102,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """Task steps and callbacks that have run."""
         self.on_step: Callable[[float, str], None] | None = None
         """Called with time and task name before each step of a task, for traces."""
+        self.after_step: Callable[[], None] | None = None
+        """Called after each step and callback, for invariants; what it raises ends the run."""
         numbers = itertools.count()
         self.set_task_factory(lambda loop, coro, **kwargs: _NumberedTask(next(numbers), coro, loop, **kwargs))
 
@@ -133,7 +135,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def finish(self) -> None:
         """Ends what is left, also of stopped and killed processes, and closes the loop."""
         self._ended = True
-        self.on_step = None
+        self.on_step = self.after_step = None
         for process in self._held_by:
             self._ready.extend(process.bury())
         while left := asyncio.all_tasks(self):
@@ -150,7 +152,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.extend(self._due())
         batch = list(self._ready)
         self._ready.clear()
-        if self._shuffle is not None:
+        if self._shuffle is not None and len(batch) > 1:
             places = [i for i, handle in enumerate(batch) if _task_of(handle) is not None]
             steps = [batch[i] for i in places]
             self._shuffle.shuffle(steps)
@@ -161,17 +163,18 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._run_handle(handle)
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
-        task = _task_of(handle)
-        if task is not None:
-            process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
-            if process is not None and (process.paused or not process.alive) and not self._ended:
-                self._held_by[process] = None
-                process.hold(handle)
-                return
-            if self.on_step is not None:
-                self.on_step(self._now, task.get_name())
+        process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
+        stopped = process is not None and (process.paused or not process.alive) and not self._ended
+        if stopped and _task_of(handle) is not None:
+            self._held_by[process] = None
+            process.hold(handle)
+            return
+        if self.on_step is not None and (task := _task_of(handle)) is not None:
+            self.on_step(self._now, task.get_name())
         self.steps += 1
         handle._run()
+        if self.after_step is not None:
+            self.after_step()
 
     def _due(self) -> list[asyncio.Handle]:
         """Timers whose time has come; the clock jumps to the next one if nothing else is ready."""

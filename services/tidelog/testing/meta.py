@@ -10,13 +10,14 @@ Everything happens in timers of the running event loop, in an order that `Rand` 
 """
 
 import asyncio
+import contextvars
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidelog.ports.meta import MetaError, Op, SessionExpired
+from tidelog.ports.meta import Check, MetaError, Op, SessionExpired
 from tidelog.ports.rand import Rand
 from tidelog.runtime.meta_session import (
     Children,
@@ -109,6 +110,14 @@ class SimZooKeeper:
         self._sessions: dict[int, Session] = {}
         self._session_ids = 0x1000
         self._clients: list[SimMeta] = []
+        self.deliveries = 0
+        """Requests that reached a server, and answers and watches that reached a client."""
+        self.on_commit: Callable[[Sequence[Change]], None] | None = None
+        """Called with every change that is made, in the order of the writes."""
+        self.on_expired: Callable[[int], None] | None = None
+        """Called with a session that has ended because its time was up, not because a test wanted it."""
+        self.on_unanswered: Callable[[SimMeta, tuple[Op, ...], bool], None] | None = None
+        """Called with a write whose answer is lost: the client, what it wrote, and whether the server applied it."""
 
     def client(
         self, *, session_timeout_s: float = 6.0, request_timeout_s: float = 15.0, observe: Observe | None = None
@@ -121,6 +130,14 @@ class SimZooKeeper:
     def dump(self) -> dict[str, Znode]:
         """What is committed, by path: for invariants and assertions."""
         return self._leader.dump()
+
+    def find(self, path: str) -> Znode | None:
+        """What is committed at `path`."""
+        return self._leader.find(path)
+
+    def below(self, path: str) -> list[str]:
+        """Names of the committed children; none if there is no such znode."""
+        return [] if self._leader.find(path) is None else self._leader.children(path)
 
     @property
     def live_sessions(self) -> list[int]:
@@ -209,10 +226,17 @@ class SimZooKeeper:
         session.heard_at = heard_at
         at = math.ceil((heard_at + session.timeout_s) / self._tick_s) * self._tick_s
         if self.running:
-            session.expiry = asyncio.get_running_loop().call_at(at, self.expire, session.session_id)
+            session.expiry = asyncio.get_running_loop().call_at(at, self._time_is_up, session.session_id)
+
+    def _time_is_up(self, session_id: int) -> None:
+        self.expire(session_id)
+        if self.on_expired is not None:
+            self.on_expired(session_id)
 
     def _publish(self, changes: list[Change]) -> None:
         loop = asyncio.get_running_loop()
+        if self.on_commit is not None:
+            self.on_commit(changes)
         for server in self._servers:
             server.behind.append((self._zxid, changes))
             if self._lag_s == 0:
@@ -246,8 +270,12 @@ class Connection:
         """Of what is on its way to the server the last `lost` requests (None: as chance will have it) never arrive."""
         if self.open:
             lost = self._store.rand.randrange(len(self._up) + 1) if lost is None else lost
-            for ticket in list(self._up)[: len(self._up) - lost]:
-                self._serve(ticket)
+            arrived = len(self._up) - lost
+            for number, ticket in enumerate(list(self._up)):
+                if number < arrived:
+                    self._serve(ticket)
+                if isinstance(ticket.request, Multi) and self._store.on_unanswered is not None:
+                    self._store.on_unanswered(self._client, ticket.request.ops, number < arrived)
         self.close()
         self._store.silent(self.session)
 
@@ -267,6 +295,7 @@ class Connection:
 
     def _arrive(self) -> None:
         if self.open and self._up:
+            self._store.deliveries += 1
             answer = self._serve(self._up.popleft())
             self._deliver(answer)
 
@@ -295,6 +324,7 @@ class Connection:
     def _deliver_next(self) -> None:
         message = self._down.popleft()
         if self.open:
+            self._store.deliveries += 1
             self._client.receive(message)
 
 
@@ -315,6 +345,7 @@ class SimMeta(MetaSession):
         self._knocking = False
         self._mailbox: deque[Callable[[], None]] = deque()
         self._lose_next: bool | None = None
+        self._lost_multi: Callable[[], None] | None = None
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -366,6 +397,10 @@ class SimMeta(MetaSession):
         """The next write's connection breaks before its answer; `applied` says on which side of the server."""
         self._lose_next = applied
 
+    def lose_next_multi(self, *, applied: bool, then: Callable[[], None]) -> None:
+        """As above, but waits for a write that checks another znode and changes something; then calls `then`."""
+        self._lose_next, self._lost_multi = applied, then
+
     # -- transport ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
@@ -381,17 +416,26 @@ class SimMeta(MetaSession):
         if self._connection is None:
             self._interrupted(ticket)
             return
-        if ticket.is_write and self._lose_next is not None:
+        if self._lose_next is not None and self._is_awaited(ticket):
             applied, self._lose_next = self._lose_next, None
+            then, self._lost_multi = self._lost_multi, None
             connection = self._connection
             connection.send(ticket)
             connection.break_off(lost=0 if applied else 1)
             asyncio.get_running_loop().call_soon(self.on_lost, connection)
+            if then is not None:
+                asyncio.get_running_loop().call_soon(then, context=contextvars.Context())
             return
         if self._paused:
             self._mailbox.append(lambda: self._transmit(ticket))
         else:
             self._connection.send(ticket)
+
+    def _is_awaited(self, ticket: Ticket) -> bool:
+        if self._lost_multi is None:
+            return ticket.is_write
+        ops = ticket.request.ops if isinstance(ticket.request, Multi) else ()
+        return len(ops) > 1 and isinstance(ops[0], Check)
 
     # -- from the network --------------------------------------------------------------------------------------------
 

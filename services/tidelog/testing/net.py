@@ -45,6 +45,10 @@ class SimNetwork:
         self.nodes: dict[str, SimNet] = {}
         self.trace: Callable[[str], None] | None = None
         """Called with one line for each arrival and each fault."""
+        self.deliveries = 0
+        """Messages that have arrived."""
+        self.on_answer: Callable[[str, str, Any, Any], None] | None = None
+        """Called with node, path, request and answer when a unary handler answers, before the answer leaves."""
         self.listening: dict[Address, SimServer] = {}
         self.dead_hosts_are_gone = dead_hosts_are_gone
         self._faults = faults or Faults()
@@ -90,6 +94,12 @@ class SimNetwork:
             link.changes += 1
             for pipe in list(link.waiting):
                 pipe.flow()
+
+    def disturb(self, faults: Faults) -> None:
+        """From now on every link, also one that is yet to come, has these."""
+        self._faults = faults
+        for link in self._links.values():
+            link.faults = replace(faults)
 
     def isolate(self, name: str) -> None:
         """Cuts every link of a node, both ways."""
@@ -139,6 +149,11 @@ class SimNetwork:
         if self.trace is not None:
             self.trace(f"{asyncio.get_running_loop().time():.6f} {line}")
 
+    def _delivered(self, link: Link, path: str, what: str) -> None:
+        self.deliveries += 1
+        if self.trace is not None:
+            self.say(f"{link} {path} {what}")
+
     def owner(self, address: Address) -> str | None:
         """Name of the node that is, or was last, reached at `address`."""
         return self._owners.get(address) or (address.host if address.host in self.nodes else None)
@@ -158,7 +173,7 @@ class SimNetwork:
     def exchange(self, client: "SimNet", address: Address, path: str) -> Exchange:
         target = self.owner(address) or client.name
         there, back = self.link(client.name, target), self.link(target, client.name)
-        found = Exchange(self, path, there, back, self.rand, self.say)
+        found = Exchange(self, path, there, back, self.rand, self._delivered)
         self._exchanges[found] = None
         if there.is_cut or back.is_cut or self._paused(target):
             asyncio.get_running_loop().call_later(
@@ -288,6 +303,9 @@ class SimServer:
         except (TidelogError, TransportError, HandlerBug) as error:
             exchange.finish(as_transport_error(error))
         else:
+            on_answer = self.node.network.on_answer
+            if on_answer is not None and not is_bidi:
+                on_answer(self.node.name, exchange.path, request, result)
             exchange.finish(answer=None if is_bidi else result)
 
 

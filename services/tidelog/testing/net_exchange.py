@@ -47,9 +47,14 @@ class Link:
         return f"{self.source}->{self.target}"
 
 
+Trace = Callable[[Link, str, str], None]
+"""Called with link, path and message when something arrives."""
+
+
 class Pipe:
-    def __init__(self, link: Link, rand: Rand, broken: Callable[[], None], trace: Callable[[str], None]) -> None:
+    def __init__(self, link: Link, path: str, rand: Rand, broken: Callable[[], None], trace: Trace) -> None:
         """`broken` is called when a message of this pipe is lost."""
+        self._path = path
         self.link = link
         self._rand = rand
         self._broken = broken
@@ -90,7 +95,7 @@ class Pipe:
             self._deliver(what, deliver)
 
     def _deliver(self, what: str, deliver: Callable[[], None]) -> None:
-        self._trace(f"{self.link} {what}")
+        self._trace(self.link, self._path, what)
         deliver()
 
 
@@ -103,9 +108,7 @@ class Owner(Protocol):
 class Exchange:
     """A call or a stream from its first byte to its end."""
 
-    def __init__(
-        self, owner: Owner, path: str, there: Link, back: Link, rand: Rand, trace: Callable[[str], None]
-    ) -> None:
+    def __init__(self, owner: Owner, path: str, there: Link, back: Link, rand: Rand, trace: Trace) -> None:
         self.path = path
         self.nodes = (there.source, there.target)
         self.links = (there, back)
@@ -116,13 +119,13 @@ class Exchange:
         """The handler, once it has started."""
         self._owner = owner
         self._pipes = {
-            "client": Pipe(there, rand, self.break_off, trace),
-            "server": Pipe(back, rand, self.break_off, trace),
+            "client": Pipe(there, path, rand, self.break_off, trace),
+            "server": Pipe(back, path, rand, self.break_off, trace),
         }
 
     def send(self, side: str, what: str, deliver: Callable[[], None]) -> None:
         if not self.over:
-            self._pipes[side].send(f"{self.path} {what}", deliver)
+            self._pipes[side].send(what, deliver)
 
     def finish(self, failure: TransportError | None = None, answer: Any = None) -> None:
         """The handler has ended: the client hears it after everything that was written. `answer` is a unary call's."""

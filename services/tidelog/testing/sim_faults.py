@@ -1,18 +1,37 @@
-"""What breaks in a simulated run: drawn from the seed, a random subset of kinds each run (swarm testing), healed at the end."""
+"""What breaks in a simulated run: drawn from the seed, a random subset of kinds each run (swarm testing), healed at the end.
+
+Periods differ in their pace, and a quarter of them is quiet and mended, so that the cluster sometimes recovers and what
+breaks next finds it in another state (reliability 1.8, 4.4). Faults are bounded, healing is not.
+"""
 
 import asyncio
+import contextvars
+import errno
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
+from tidelog.testing import goals
 from tidelog.testing.disk import Crash
-from tidelog.testing.sim_cluster import SimCluster, SimNode
+from tidelog.testing.net_exchange import Faults as LinkFaults
+from tidelog.testing.sim_cluster import SimCluster
+from tidelog.testing.sim_node import SimNode
 
 _log = logging.getLogger(__name__)
 
-PAUSE_MIN_S: Final = 0.2
-PAUSE_MAX_S: Final = 4.0
+T = TypeVar("T")
+
+PERIOD_S: Final = (2.0, 6.0)
+PACES_S: Final = (0.08, 0.3, 1.0)
+"""Mean time between two faults of a period."""
+
+POWER_LOSSES_MAX: Final = 2
+"""Each may leave a partition vetoed for the rest of the run."""
+
+_FAILING: Final = ("append", "sync", "append", "truncate", "pread")
+_HOUR_MS: Final = 3_600_000
 
 
 class Faults:
@@ -20,140 +39,376 @@ class Faults:
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._rand = cluster.rand
+        self._rand = cluster.world.rand
+        self._over = False
+        self._power_losses = 0
         self.count: Counter[str] = Counter()
-        self._power_was_lost = False
-        kinds: dict[str, Callable[[], bool]] = {
+        breaking: dict[str, Callable[[], bool]] = {
             "kill": self._kill,
-            "start": self._start,
+            "bounce": self._bounce,
+            "terminate": self._terminate,
             "pause": self._pause,
-            "resume": self._resume,
             "cut": self._cut,
-            "heal links": self._heal_links,
+            "isolate": self._isolate,
+            "swizzle": self._swizzle,
+            "late commands": self._late_commands,
+            "bad network": self._bad_network,
+            "slow link": self._slow_link,
             "zookeeper link": self._zookeeper_link,
+            "zookeeper outage": self._zookeeper_outage,
             "unknown outcome": self._unknown_outcome,
+            "failover in a multi": self._failover_in_a_multi,
             "expire": self._expire,
+            "elections": self._elections,
             "power loss": self._power_loss,
+            "power loss in a write": self._power_loss_in_a_write,
+            "disk error": self._disk_error,
+            "disk full": self._disk_full,
+            "wall clock": self._wall_clock,
         }
-        healing = ("start", "resume", "heal links")
-        self._kinds = {k: act for k, act in kinds.items() if k in healing or self._rand.random() < 0.6}
+        self.kinds = {kind: act for kind, act in breaking.items() if self._rand.random() < 0.5}
+        self._mending = (self._start, self._resume, self._heal_links)
 
-    async def run(self, seconds: float) -> None:
-        """A quarter of the draws is quiet, so that the cluster sometimes recovers (reliability 1.8)."""
+    async def run(self, until: Callable[[], bool]) -> None:
+        """Period after period, as long as `until` is false."""
+        names = sorted(self.kinds)
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        names = sorted(self._kinds)
-        while loop.time() < until:
-            await asyncio.sleep(PAUSE_MIN_S + self._rand.random() * (PAUSE_MAX_S - PAUSE_MIN_S))
-            if self._rand.random() < 0.25:
-                continue
-            kind = names[self._rand.randrange(len(names))]
-            if self._kinds[kind]():
-                self.count[kind] += 1
-                self._cluster.check()
+        while not until():
+            period_ends = loop.time() + self._between(*PERIOD_S)
+            pace = self._one_of(PACES_S)
+            quiet = not names or self._rand.random() < 0.25
+            if quiet:
+                self._mend()
+            while loop.time() < period_ends and not until():
+                await asyncio.sleep(self._between(0.2, 1.8) * pace)
+                if quiet:
+                    continue
+                if self._rand.random() < 0.4:
+                    self._one_of(self._mending)()
+                    continue
+                kind = self._one_of(names)
+                if self.kinds[kind]():
+                    self.count[kind] += 1
 
     def heal(self) -> None:
-        self._cluster.network.heal_all()
+        """Nothing breaks any more, and everything that is broken is mended; a host whose disk failed starts anew."""
+        self._over = True
+        self._mend()
         for node in self._cluster.nodes.values():
+            node.disk.stop_after = node.disk.on_power_cut = None
+            if node.excused and node.running and not node.terminating:
+                node.kill()
+                node.start()
+
+    def _mend(self) -> None:
+        self._cluster.network.heal_all()
+        self._cluster.network.disturb(LinkFaults())
+        if not self._cluster.zookeeper.running:
+            self._cluster.zookeeper.start()
+        for node in self._cluster.nodes.values():
+            node.disk.mend()
+            node.clock.wall_offset_ms = 0
             if node.running and node.process is not None and node.process.paused:
                 node.resume()
             if node.running and node.meta is not None:
                 node.meta.heal()
-            if not node.running:
+            if node.dead:
                 node.start()
 
-    def _pick(self, nodes: list[SimNode]) -> SimNode | None:
-        return nodes[self._rand.randrange(len(nodes))] if nodes else None
+    # -- drawing -----------------------------------------------------------------------------------------------------
 
-    def _awake(self) -> list[SimNode]:
-        return [n for n in self._cluster.nodes.values() if n.running and n.process is not None and not n.process.paused]
+    def _one_of(self, choices: Sequence[T]) -> T:
+        return choices[self._rand.randrange(len(choices))]
+
+    def _between(self, low: float, high: float) -> float:
+        return low + (high - low) * self._rand.random()
+
+    def _maybe(self) -> bool:
+        return self._rand.random() < 0.5
+
+    def _later(self, seconds: float, act: Callable[[], object]) -> None:
+        def unless_over() -> None:
+            if not self._over:
+                act()
+
+        asyncio.get_running_loop().call_later(seconds, unless_over, context=contextvars.Context())
+
+    def _awake(self, brokers_only: bool = False) -> list[SimNode]:
+        nodes = self._cluster.brokers if brokers_only else list(self._cluster.nodes.values())
+        return [n for n in nodes if n.running and not n.terminating and n.process is not None and not n.process.paused]
+
+    def _pick(self, nodes: Sequence[SimNode]) -> SimNode | None:
+        return self._one_of(nodes) if nodes else None
+
+    def _say(self, what: str, *args: object) -> bool:
+        _log.info("fault: " + what, *args)
+        return True
+
+    # -- processes ---------------------------------------------------------------------------------------------------
 
     def _kill(self) -> bool:
         node = self._pick(self._awake())
         if node is None:
             return False
-        _log.info("fault: kill %s", node.name)
         node.kill()
-        return True
+        return self._say("kill %s", node.name)
 
-    def _power_loss(self) -> bool:
-        """At most one in a run: two at once may lose what was only in memory, which is documented (row 6)."""
-        node = self._pick([n for n in self._awake() if n.name.startswith("broker")])
-        if node is None or self._power_was_lost:
-            return False
-        self._power_was_lost = True
-        how = Crash.KEEP_SOME if self._rand.random() < 0.5 else Crash.DROP_UNSYNCED
-        _log.info("fault: power loss of %s (%s)", node.name, how.name)
-        node.kill(how)
-        return True
-
-    def _start(self) -> bool:
-        node = self._pick([n for n in self._cluster.nodes.values() if not n.running])
+    def _bounce(self) -> bool:
+        """Gone and back before its session has ended (row 25); a third of them with a loss of power."""
+        node = self._pick(self._awake())
         if node is None:
             return False
-        _log.info("fault: start %s", node.name)
+        crash = self._crash() if self._rand.random() < 0.35 else Crash.PROCESS
+        node.kill(crash)
+        self._later(self._between(0.0, 0.4), lambda: self._start_one(node))
+        return self._say("bounce %s (%s)", node.name, crash.name)
+
+    def _terminate(self) -> bool:
+        node = self._pick(self._awake())
+        if node is None:
+            return False
+        node.terminate()
+        return self._say("terminate %s", node.name)
+
+    def _start_one(self, node: SimNode) -> None:
+        if node.dead:
+            node.start()
+
+    def _start(self) -> bool:
+        node = self._pick([n for n in self._cluster.nodes.values() if n.dead])
+        if node is None:
+            return False
         node.start()
-        return True
+        return self._say("start %s", node.name)
 
     def _pause(self) -> bool:
         node = self._pick(self._awake())
         if node is None:
             return False
-        _log.info("fault: pause %s", node.name)
         node.pause()
-        return True
+        session_s = self._cluster.timing.session_ms / 1000
+        process = node.process
+
+        def resume() -> None:
+            if node.process is process and node.running and process is not None and process.paused:
+                node.resume()
+
+        self._later(self._between(0.1, 1.0) if self._maybe() else self._between(0.5, 2.0) * session_s, resume)
+        return self._say("pause %s", node.name)
 
     def _resume(self) -> bool:
         paused = [n for n in self._cluster.nodes.values() if n.running and n.process is not None and n.process.paused]
         node = self._pick(paused)
         if node is None:
             return False
-        _log.info("fault: resume %s", node.name)
         node.resume()
-        return True
+        return self._say("resume %s", node.name)
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    def _cut_for(self, source: str, target: str, seconds: float) -> None:
+        network = self._cluster.network
+        network.cut(source, target)
+        changes = network.link(source, target).changes
+        self._later(
+            seconds,
+            lambda: network.heal(source, target) if network.link(source, target).changes == changes else None,
+        )
 
     def _cut(self) -> bool:
         names = sorted(self._cluster.nodes)
-        one, other = names[self._rand.randrange(len(names))], names[self._rand.randrange(len(names))]
+        one, other = self._one_of(names), self._one_of(names)
         if one == other:
             return False
-        both = self._rand.random() < 0.5
-        _log.info("fault: cut %s %s %s", one, "<->" if both else "->", other)
-        self._cluster.network.cut(one, other)
+        both = self._maybe()
+        seconds = self._between(0.1, 8.0)
+        self._cut_for(one, other, seconds)
         if both:
-            self._cluster.network.cut(other, one)
-        return True
+            self._cut_for(other, one, seconds)
+        return self._say("cut %s %s %s for %.1f s", one, "<->" if both else "->", other, seconds)
+
+    def _isolate(self) -> bool:
+        """From all other nodes, and half of the times from ZooKeeper too; clients still reach it (rows 13, 16)."""
+        node = self._pick(self._awake(brokers_only=True))
+        if node is None:
+            return False
+        seconds = self._between(0.3, 8.0)
+        for other in sorted(self._cluster.nodes):
+            if other != node.name:
+                self._cut_for(node.name, other, seconds)
+                self._cut_for(other, node.name, seconds)
+        if self._maybe() and node.meta is not None:
+            node.meta.cut()
+            self._later(seconds, node.meta.heal)
+        return self._say("isolate %s for %.1f s", node.name, seconds)
+
+    def _swizzle(self) -> bool:
+        """The links of a random subset stop one by one and come back in a random order (reliability 4.1)."""
+        names = sorted(self._cluster.nodes)
+        chosen = [name for name in names if self._maybe()]
+        links = [(a, b) for a in chosen for b in names if a != b]
+        if not links:
+            return False
+        network = self._cluster.network
+        step = self._between(0.02, 0.3)
+        stop, back = self._shuffled(links), self._shuffled(links)
+        for number, (a, b) in enumerate(stop):
+            self._later(number * step, partial(network.cut, a, b))
+        for number, (a, b) in enumerate(back):
+            self._later((len(links) + number) * step, partial(network.heal, a, b))
+        return self._say("swizzle %s", ", ".join(chosen))
+
+    def _shuffled(self, items: Sequence[T]) -> list[T]:
+        left = list(items)
+        return [left.pop(self._rand.randrange(len(left))) for _ in items]
+
+    def _late_commands(self) -> bool:
+        """What the controllers tell one broker comes late, while it goes on to talk with the others."""
+        node = self._one_of(self._cluster.brokers)
+        seconds = self._between(0.2, 3.5)
+        for controller in self._cluster.controllers:
+            self._cut_for(controller.name, node.name, seconds)
+        return self._say("commands to %s are %.1f s late", node.name, seconds)
+
+    def _bad_network(self) -> bool:
+        """Some seconds of loss, duplication and delay on all links (rows 27, 28)."""
+        faults = LinkFaults(
+            delay_s=self._one_of(((0.0001, 0.002), (0.001, 0.05), (0.0, 0.4))),
+            loss=self._one_of((0.0, 0.005, 0.03)),
+            duplicate=self._one_of((0.0, 0.05, 0.3)),
+        )
+        self._cluster.network.disturb(faults)
+        self._later(self._between(0.5, 4.0), lambda: self._cluster.network.disturb(LinkFaults()))
+        return self._say("bad network: %s", faults)
+
+    def _slow_link(self) -> bool:
+        """One direction between two nodes holds messages for seconds, and repeats some of them."""
+        names = sorted(self._cluster.nodes)
+        one, other = self._one_of(names), self._one_of(names)
+        link = self._cluster.network.link(one, other)
+        link.faults.delay_s = (0.0, self._between(0.2, 2.5))
+        link.faults.duplicate = self._one_of((0.0, 0.5))
+        return self._say("slow link %s", link)
 
     def _heal_links(self) -> bool:
         self._cluster.network.heal_all()
         for node in self._awake():
             if node.meta is not None:
                 node.meta.heal()
-        return True
+        return self._say("links heal")
+
+    # -- ZooKeeper ---------------------------------------------------------------------------------------------------
 
     def _zookeeper_link(self) -> bool:
         node = self._pick(self._awake())
         if node is None or node.meta is None:
             return False
-        _log.info("fault: cut %s from ZooKeeper", node.name)
         node.meta.cut()
-        return True
+        self._later(self._between(0.2, 8.0), node.meta.heal)
+        return self._say("cut %s from ZooKeeper", node.name)
+
+    def _zookeeper_outage(self) -> bool:
+        """The ensemble has no quorum for a while; nobody's session expires meanwhile (row 21)."""
+        zookeeper = self._cluster.zookeeper
+        if not zookeeper.running:
+            return False
+        zookeeper.stop()
+        self._later(self._between(0.2, 6.0), lambda: None if zookeeper.running else zookeeper.start())
+        return self._say("ZooKeeper is away")
 
     def _unknown_outcome(self) -> bool:
         node = self._pick(self._awake())
         if node is None or node.meta is None:
             return False
-        applied = self._rand.random() < 0.5
-        _log.info("fault: the next write of %s gets no answer (%s)", node.name, "applied" if applied else "lost")
+        applied = self._maybe()
         node.meta.lose_next_answer(applied=applied)
-        return True
+        return self._say("the next write of %s gets no answer (%s)", node.name, "applied" if applied else "lost")
+
+    def _failover_in_a_multi(self) -> bool:
+        """The active controller writes, and in the middle of it loses its process, its session or only the answer."""
+        active = [n for n in self._awake() if n.controller is not None and n.controller.active]
+        node = self._pick(active)
+        if node is None or node.meta is None:
+            return False
+        meta, process, how = node.meta, node.process, self._rand.randrange(3)
+
+        def strike() -> None:
+            if self._over or node.process is not process or not node.running:
+                return
+            self._cluster.observer.reached[goals.FAILOVER] += how < 2
+            if how == 0:
+                node.kill()
+            elif how == 1:
+                self._cluster.zookeeper.expire(meta.session_id)
+
+        meta.lose_next_multi(applied=self._maybe(), then=strike)
+        return self._say("%s is struck in its next multi (%d)", node.name, how)
 
     def _expire(self) -> bool:
         node = self._pick(self._awake())
-        if node is None or node.meta is None or not node.meta.session_id:
+        return node is not None and self._expire_one(node)
+
+    def _expire_one(self, node: SimNode) -> bool:
+        if node.meta is None or node.meta.session_id not in self._cluster.zookeeper.live_sessions:
             return False
-        if node.meta.session_id not in self._cluster.zookeeper.live_sessions:
-            return False
-        _log.info("fault: expire the session of %s", node.name)
         self._cluster.zookeeper.expire(node.meta.session_id)
-        return True
+        return self._say("expire the session of %s", node.name)
+
+    def _elections(self) -> bool:
+        """Several sessions end one shortly after the other: leaders change faster than everybody can be told."""
+        for number in range(2 + self._rand.randrange(3)):
+            node = self._one_of(self._cluster.brokers)
+            self._later(number * self._between(0.01, 0.5), partial(self._expire_one, node))
+        return self._say("elections")
+
+    # -- power and disks ---------------------------------------------------------------------------------------------
+
+    def _crash(self) -> Crash:
+        """A process's death once the power losses of this run are used up."""
+        if self._power_losses >= POWER_LOSSES_MAX:
+            return Crash.PROCESS
+        self._power_losses += 1
+        return Crash.KEEP_SOME if self._maybe() else Crash.DROP_UNSYNCED
+
+    def _power_loss(self) -> bool:
+        node = self._pick(self._awake(brokers_only=True))
+        if node is None:
+            return False
+        crash = self._crash()
+        node.kill(crash)
+        return self._say("power loss of %s (%s)", node.name, crash.name)
+
+    def _power_loss_in_a_write(self) -> bool:
+        """At any write to the disk, also one of a start, half of the times of one that begins now."""
+        node = self._one_of(self._cluster.brokers)
+        if node.disk.stop_after is not None:
+            return False
+        if self._maybe() and node.running and not node.terminating:
+            node.kill()
+        node.cut_power_soon(1 + self._rand.randrange(30), self._crash())
+        self._start_one(node)
+        return self._say("power loss of %s in a write", node.name)
+
+    def _disk_error(self) -> bool:
+        node = self._pick(self._awake(brokers_only=True))
+        if node is None:
+            return False
+        node.excused = True
+        op = self._one_of(_FAILING)
+        path = self._one_of(("", "events", "thin", "checkpoint"))
+        node.disk.fail(op, errno.EIO, path=path, kept_bytes=self._rand.randrange(200))
+        return self._say("the next %s of %s in %r fails", op, node.name, path)
+
+    def _disk_full(self) -> bool:
+        node = self._pick(self._awake(brokers_only=True))
+        if node is None:
+            return False
+        node.excused = True
+        node.disk.fill(self._rand.randrange(2_000))
+        self._later(self._between(0.5, 5.0), node.disk.mend)
+        return self._say("the disk of %s is full", node.name)
+
+    def _wall_clock(self) -> bool:
+        node = self._one_of(self._cluster.brokers)
+        node.clock.wall_offset_ms = self._one_of((-_HOUR_MS, 0, _HOUR_MS))
+        return self._say("the calendar of %s jumps", node.name)

@@ -6,6 +6,7 @@ from typing import Final
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.ids import TopicPartition
 from tidelog.testing.invariants import BatchView, LogView, PartitionView, ReplicaView, StoredView
+from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.meta_tree import Znode
 from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
@@ -17,24 +18,38 @@ def stored_states(tree: Mapping[str, Znode]) -> dict[TopicPartition, StoredView]
     """Every partition with a state znode."""
     found = {}
     for path, node in tree.items():
-        if not path.startswith(znodes.TOPICS + "/") or not path.endswith("/state"):
+        tp = partition_of(path)
+        if tp is None:
             continue
-        topic, partition = path.split("/")[-4], int(path.split("/")[-2])
+        topic, partition = tp
         topic_node = tree.get(znodes.topic_path(topic))
         if topic_node is None:
             continue
-        assignment = znodes.decode_topic(topic, topic_node.data)
-        state = znodes.decode_state(topic, partition, node.data)
-        found[TopicPartition(topic, partition)] = StoredView(
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=frozenset((x.broker_id, x.broker_epoch) for x in state.isr),
-            replicas=tuple(assignment.partitions[partition]),
-            version=node.stat.version,
-            controller_epoch=state.controller_epoch,
-            recovering=state.recovering,
-        )
+        found[tp] = stored_state(topic, partition, node, topic_node)
     return found
+
+
+def partition_of(path: str) -> TopicPartition | None:
+    """Which partition's state is stored at `path`; None for any other znode."""
+    if not path.startswith(znodes.TOPICS + "/") or not path.endswith("/state"):
+        return None
+    *_, topic, _, partition, _ = path.split("/")
+    return TopicPartition(topic, int(partition))
+
+
+def stored_state(topic: str, partition: int, node: Znode, topic_node: Znode) -> StoredView:
+    assignment = znodes.decode_topic(topic, topic_node.data)
+    state = znodes.decode_state(topic, partition, node.data)
+    return StoredView(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=frozenset((x.broker_id, x.broker_epoch) for x in state.isr),
+        replicas=tuple(assignment.partitions[partition]),
+        version=node.stat.version,
+        controller_epoch=state.controller_epoch,
+        topic_id=assignment.topic_id,
+        recovering=state.recovering,
+    )
 
 
 class BatchReader:
@@ -71,6 +86,9 @@ def replica_view(host: PartitionHost, broker_id: int, broker_epoch: int, reader:
         log_end_offset=host.replica.log_end_offset,
         log=reader.log(host),
         maximal_isr=frozenset((x.broker_id, x.broker_epoch) for x in isr),
+        committed_isr_size=0 if leading is None else len(leading.isr.committed.isr),
+        min_isr=0 if leading is None else min(leading.min_isr, len(leading.replicas)),
+        epoch_start=0 if leading is None else leading.epoch_start,
         epoch_starts=host.log.epochs.entries,
     )
 
@@ -88,3 +106,21 @@ def partition_views(
             if view is not None:
                 replicas.setdefault(host.tp, {})[broker_id] = view
     return [PartitionView(tp, states.get(tp), found) for tp, found in sorted(replicas.items())]
+
+
+def vetoed(states: Mapping[TopicPartition, StoredView], zookeeper: SimZooKeeper) -> frozenset[TopicPartition]:
+    """Partitions that rightly have no leader: every member of the ISR is back in another life that lost something."""
+    leaderless = {tp: stored for tp, stored in states.items() if stored.leader < 0}
+    if not leaderless:
+        return frozenset()
+    registered = {}
+    for name in zookeeper.below(znodes.BROKER_IDS):
+        node = zookeeper.find(znodes.broker_path(int(name)))
+        if node is not None:
+            registered[int(name)] = (node.stat.czxid, znodes.decode_broker(int(name), node.data))
+    found = set()
+    for tp, stored in leaderless.items():
+        lives = [(registered.get(broker), epoch) for broker, epoch in stored.isr]
+        if all(r is not None and r[0] != epoch and not 0 <= r[1].intact_since <= epoch for r, epoch in lives):
+            found.add(tp)
+    return frozenset(found)

@@ -49,6 +49,8 @@ class Copy:
             if not starts or starts[-1][0] != each.leader_epoch:
                 starts.append((each.leader_epoch, each.base_offset))
         end = self.log[-1].end_offset if self.log else 0
+        if self.leads and starts and starts[-1][0] < self.epoch:
+            starts.append((self.epoch, end))
         return ReplicaView(
             broker_id=self.broker,
             broker_epoch=self.broker * 100 + self.life,

@@ -1,0 +1,28 @@
+"""What a set of simulated runs must have seen at least once: a fault that never bites proves nothing (reliability 4.4)."""
+
+from collections import Counter
+from typing import Final
+
+TRUNCATION: Final = "a follower truncated its log"
+REFUSED: Final = "an AlterIsr was refused"
+ZOMBIE: Final = "a zombie leader was fenced"
+VETO: Final = "a lossy last replica was vetoed"
+UNKNOWN_APPLIED: Final = "an unknown outcome turned out applied"
+UNKNOWN_LOST: Final = "an unknown outcome turned out not applied"
+FROZEN: Final = "a high watermark was frozen below min ISR"
+FAILOVER: Final = "a controller failed over inside a multi"
+
+GOALS: Final = (TRUNCATION, REFUSED, ZOMBIE, VETO, UNKNOWN_APPLIED, UNKNOWN_LOST, FROZEN, FAILOVER)
+
+JUDGED_SEEDS: Final = 50
+"""A set smaller than this may miss one by chance, so it is not judged."""
+
+
+def missed(reached: Counter[str]) -> list[str]:
+    return [goal for goal in GOALS if not reached[goal]]
+
+
+def table(reached: Counter[str], seeds: Counter[str]) -> str:
+    """One line a goal: how often, and in how many runs."""
+    width = max(map(len, GOALS))
+    return "".join(f"{goal:<{width}}  {reached[goal]:>8,}  in {seeds[goal]:>6,} seeds\n" for goal in GOALS)

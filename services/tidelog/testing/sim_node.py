@@ -1,0 +1,224 @@
+"""One simulated host: a disk, a clock, and the process that runs there now, the real broker or the real controller."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.broker.app import Broker
+from tidelog.config import BrokerSettings, ControllerSettings
+from tidelog.controller.app import Controller
+from tidelog.ids import Address
+from tidelog.ports.bundle import Ports
+from tidelog.ports.rand import Rand
+from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.testing.clock import SimClock
+from tidelog.testing.disk import Crash, SimDisk
+from tidelog.testing.loop import SimProcess
+from tidelog.testing.meta import SimMeta, SimZooKeeper
+from tidelog.testing.net import SimNetwork
+from tidelog.testing.rand import seeded
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Timeouts and sizes of one run: drawn, since a bug may need a lag limit below a session timeout, or the reverse."""
+
+    session_ms: int
+    lag_ms: int
+    request_ms: int
+    suspect_hold_ms: int
+    keepalive_s: float
+    segment_bytes: int
+
+    @classmethod
+    def drawn(cls, seed: int) -> "Timing":
+        rand = seeded(seed, "timing")
+
+        def one_of(*choices: int) -> int:
+            return choices[rand.randrange(len(choices))]
+
+        return cls(
+            session_ms=one_of(2_000, 4_000, 6_000),
+            lag_ms=one_of(1_500, 3_000, 6_000),
+            request_ms=one_of(1_000, 3_000),
+            suspect_hold_ms=one_of(1_000, 10_000),
+            keepalive_s=one_of(1, 4),
+            segment_bytes=one_of(2 << 10, 16 << 10),
+        )
+
+
+@dataclass(slots=True)
+class World:
+    """What all hosts of a run share."""
+
+    seed: int
+    rand: Rand
+    """Of the faults."""
+    timing: Timing
+    zookeeper: SimZooKeeper
+    network: SimNetwork
+    nodes: "dict[str, SimNode]" = field(default_factory=dict)
+    bugs: list[str] = field(default_factory=list)
+    """Node and method of every request handler that raised what is no part of its protocol."""
+    on_gone: "Callable[[SimNode], None]" = lambda node: None
+    """Called when a process has ended."""
+
+    @property
+    def brokers(self) -> "list[SimNode]":
+        return [node for name, node in self.nodes.items() if name.startswith("broker")]
+
+    @property
+    def controllers(self) -> "list[SimNode]":
+        return [node for name, node in self.nodes.items() if name.startswith("controller")]
+
+
+class SimNode:
+    """One host. Its disk survives its processes; each start is a new process with a session of its own."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name = name
+        self.number = int(name.partition("-")[2])
+        self.world = world
+        self.disk = SimDisk()
+        self.clock = SimClock()
+        """Of the host: its calendar may jump."""
+        self.excused = False
+        """Its disk was broken in this life: the process may end by itself, and partitions may stay offline until a restart."""
+        self.process: SimProcess | None = None
+        self.meta: SimMeta | None = None
+        self.broker: Broker | None = None
+        self.controller: Controller | None = None
+        self.starts = 0
+        self.terminating = False
+        self.stopper = Supervisor("stop")
+
+    @property
+    def dead(self) -> bool:
+        """Killed, or never started: nothing of its last process is left."""
+        return self.broker is None and self.controller is None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    @property
+    def address(self) -> Address:
+        return Address(self.name, BROKER_PORT if self.name.startswith("broker") else CONTROLLER_PORT)
+
+    def start(self) -> None:
+        assert not self.running and self.dead, f"{self.name} runs already"
+        self.starts += 1
+        self.excused, self.terminating = self.disk.failing, False
+        world, timing = self.world, self.world.timing
+        process = self.process = SimProcess(self.name)
+        self.meta = world.zookeeper.client(
+            session_timeout_s=timing.session_ms / 1000, request_timeout_s=timing.request_ms / 1000
+        )
+        ports = Ports(
+            clock=self.clock,
+            net=world.network.node(self.name, process, lambda path: world.bugs.append(f"{self.name}: {path}")),
+            disk=self.disk,
+            meta=self.meta,
+            rand=seeded(world.seed, f"{self.name}/{self.starts}"),
+        )
+        number = self.number
+        if self.name.startswith("broker"):
+            broker = self.broker = self._broker(number, ports, process)
+            process.start("start", broker.start())
+        else:
+            controller = self.controller = self._controller(number, ports, process)
+            process.start("start", controller.start())
+
+    def _broker(self, number: int, ports: Ports, process: SimProcess) -> Broker:
+        timing = self.world.timing
+        settings = BrokerSettings(
+            broker_id=number,
+            zookeeper=(Address("zookeeper", 2181),),
+            listeners={"INTERNAL": self.address},
+            data_dir=Path("/data"),
+            replica_lag_time_max_ms=timing.lag_ms,
+            request_timeout_ms=timing.request_ms,
+            zookeeper_session_timeout_ms=timing.session_ms,
+            high_watermark_checkpoint_interval_ms=1_000,
+            segment_bytes=timing.segment_bytes,
+        )
+        return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()))
+
+    def _controller(self, number: int, ports: Ports, process: SimProcess) -> Controller:
+        timing = self.world.timing
+        settings = ControllerSettings(
+            controller_id=number,
+            zookeeper=(Address("zookeeper", 2181),),
+            listen=self.address,
+            request_timeout_ms=timing.request_ms,
+            zookeeper_session_timeout_ms=timing.session_ms,
+            suspect_hold_ms=timing.suspect_hold_ms,
+        )
+        return Controller(settings, ports, process.supervisor, ControllerMetrics(CollectorRegistry()))
+
+    def kill(self, crash: Crash = Crash.PROCESS) -> None:
+        """SIGKILL, or a loss of power of the host (`Crash.KEEP_SOME`, `DROP_UNSYNCED`)."""
+        assert self.process is not None and self.meta is not None
+        self.process.kill()
+        self.world.network.kill(self.name)
+        self.meta.kill()
+        self.disk.crash(crash, self.world.rand)
+        self.world.on_gone(self)
+        self.broker = self.controller = None
+
+    def cut_power_soon(self, writes: int, crash: Crash) -> None:
+        """The host loses power at the `writes`-th write to its disk from now, wherever in the code that is."""
+
+        def cut() -> None:
+            self.disk.on_power_cut = None
+            process = self.process
+            assert process is not None
+            process.alive = False  # what follows in this very step finds a dead disk; no other step of it will run
+
+            def die() -> None:
+                if self.process is process and self.meta is not None and not self.dead:
+                    self.kill(crash)
+
+            asyncio.get_running_loop().call_soon(die, context=contextvars.Context())
+
+        self.disk.on_power_cut = cut
+        self.disk.stop_after = len(self.disk.trace) + writes
+
+    def terminate(self) -> None:
+        """SIGTERM: the process stops in its own time; what is left of it is gone then."""
+        process, stopping = self.process, self.broker or self.controller
+        assert process is not None and stopping is not None
+        self.terminating = True
+
+        async def stop() -> None:
+            try:
+                await stopping.stop()
+            finally:
+                ended()
+
+        def ended() -> None:
+            if self.process is process and not self.dead:
+                asyncio.get_running_loop().call_soon(self.kill, context=contextvars.Context())
+
+        self.stopper.start("stop", stop(), context=process.context)
+
+    def pause(self) -> None:
+        assert self.process is not None and self.meta is not None
+        self.process.pause()
+        self.world.network.pause(self.name)
+        self.meta.pause()
+
+    def resume(self) -> None:
+        assert self.process is not None and self.meta is not None
+        self.process.resume()
+        self.world.network.resume(self.name)
+        self.meta.resume()

@@ -1,0 +1,281 @@
+"""One seeded run of a simulated cluster: a load, a reader and topics that come and go; faults for a while; then healing.
+
+The cluster must converge within a bounded time, and a last read from the start must hold everything that was acknowledged
+or ever read (X1), from replicas that are equal byte by byte (X2).
+"""
+
+import asyncio
+import gc
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.admin import AdminClient
+from tidelog.client.consumer import Consumer
+from tidelog.client.errors import ClusterUnreachable, DeliveryError
+from tidelog.client.producer import Producer
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.testing import loop as sim_loop
+from tidelog.testing.invariants import Violation
+from tidelog.testing.sim_cluster import SimCluster
+from tidelog.testing.sim_faults import Faults
+
+TOPICS: Final = {"events": "2", "thin": "1"}
+"""Topic -> min.insync.replicas: with 1 a leader may go on alone, which is where last replicas are lost."""
+PARTITIONS: Final = 2
+CHURN: Final = "churn"
+FAULT_S: Final = 16.0
+DELIVERED_MIN: Final = 5_000
+FAULT_MAX_S: Final = 200.0
+HEAL_S: Final = 90.0
+WATCH_S: Final = 0.1
+SEND_S: Final = 0.1
+SENDS: Final = 4
+"""At each instant of sending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of one seed that held."""
+
+    acked: int
+    read: int
+    delivered: int
+    faults: Counter[str]
+    reached: Counter[str]
+    vetoed: int
+    """Partitions that rightly stayed offline: their last in-sync replica lost power (reliability 3.6 rule D)."""
+
+
+class Run:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.cluster = SimCluster(seed)
+        self.faults = Faults(self.cluster)
+        self._partitions = [TopicPartition(topic, i) for topic in TOPICS for i in range(PARTITIONS)]
+        self._idle = asyncio.Event()
+        """Set when the load is to end."""
+        self._stop = asyncio.Event()
+
+    async def story(self) -> Result:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, sim_loop.SimLoop)
+        with self.cluster.observer.watching():
+            loop.after_step = self.cluster.observer.after_step
+            try:
+                return await self._story()
+            finally:
+                loop.after_step = None
+
+    async def _story(self) -> Result:
+        now = asyncio.get_running_loop().time
+        self.cluster.start()
+        await self._until_created()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._consume())
+            loads = [
+                group.create_task(load)
+                for load in (self._produce("producer", "all"), self._produce("hasty", 1), self._churn())
+            ]
+            begun = now()
+            await self.faults.run(
+                lambda: (
+                    now() - begun > FAULT_S and (self.cluster.delivered >= DELIVERED_MIN or now() - begun > FAULT_MAX_S)
+                )
+            )
+            self.faults.heal()
+            self._idle.set()
+            async with _within(HEAL_S, "a request was not answered"):
+                await asyncio.wait(loads)
+            vetoed = await self._until_converged()
+            self._stop.set()
+        self._compare_replicas(vetoed)
+        async with _within(HEAL_S, "the last read did not end"):
+            read = await self._final_read(vetoed)
+        return Result(
+            self.cluster.checker.acked_count,
+            read,
+            self.cluster.delivered,
+            self.faults.count,
+            self.cluster.observer.reached,
+            len(vetoed),
+        )
+
+    async def _until_created(self) -> None:
+        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
+        async with admin, _within(HEAL_S, "no topic was created"):
+            for topic, min_isr in TOPICS.items():
+                while True:
+                    try:
+                        await admin.create_topic(topic, PARTITIONS, 3, configs={"min.insync.replicas": min_isr})
+                        await admin.wait_until_led(topic, in_sync=True)
+                        break
+                    except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
+                        await asyncio.sleep(0.2)
+
+    async def _churn(self) -> None:
+        """A topic that is created, written to, deleted and created again under the same name (HOLE-10)."""
+        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("churn"))
+        async with admin:
+            while not self._idle.is_set():
+                try:
+                    await admin.create_topic(CHURN, 1, 3, configs={"min.insync.replicas": "1"})
+                    await asyncio.sleep(1.5)
+                    await admin.delete_topic(CHURN)
+                except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
+                    await asyncio.sleep(0.5)
+
+    async def _watch(self) -> None:
+        while not self._stop.is_set():
+            await asyncio.sleep(WATCH_S)
+            if self.cluster.world.bugs:
+                raise Violation(f"a handler of {self.cluster.world.bugs[0]} failed")
+            for node in self.cluster.nodes.values():
+                failed = node.process is not None and node.process.supervisor.failures
+                if node.running and failed and not node.terminating:
+                    if not node.excused:
+                        raise Violation(f"{node.name} ended by itself")
+                    node.kill()
+                if node.stopper.failures and not node.excused:
+                    raise Violation(f"{node.name} cannot stop")
+
+    async def _produce(self, name: str, acks: int | str) -> None:
+        number = 0
+        request_ms = self.cluster.timing.request_ms
+        producer = Producer(
+            self.cluster.bootstrap,
+            ports=self.cluster.client_ports(name),
+            acks=acks,
+            batch_bytes=256,
+            request_timeout_ms=request_ms,
+            delivery_timeout_ms=4 * request_ms,
+        )
+        async with producer, asyncio.TaskGroup() as sends:
+            while not self._idle.is_set():
+                for _ in range(SENDS if acks == "all" else 1):
+                    number += 1
+                    sends.create_task(self._send(producer, f"{name}-{number}".encode(), number, promised=acks == "all"))
+                if acks != "all" and number % 40 == 0:
+                    sends.create_task(self._send_to(producer, CHURN, 0, b"%d" % number))
+                await asyncio.sleep(SEND_S)
+
+    async def _send(self, producer: Producer, value: bytes, number: int, *, promised: bool) -> None:
+        tp = self._partitions[number % len(self._partitions)]
+        offset = await self._send_to(producer, tp.topic, tp.partition, value)
+        if promised and offset >= 0:
+            self.cluster.checker.acked(tp, offset, value)
+
+    @staticmethod
+    async def _send_to(producer: Producer, topic: str, partition: int, value: bytes) -> int:
+        """Its offset; -1 if it was refused or nobody knows: nothing is promised then."""
+        try:
+            return (await (await producer.send(topic, value, partition=partition))).offset
+        except (DeliveryError, TidelogError):
+            return -1
+
+    async def _consume(self) -> None:
+        while not self._stop.is_set():
+            try:
+                async with self._consumer("consumer") as consumer:
+                    await consumer.assign(self._partitions)
+                    await self._read(consumer)
+            except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
+                await asyncio.sleep(0.2)  # a client that gave up; the next one reads from the start again (I9)
+
+    async def _read(self, consumer: Consumer) -> None:
+        while not self._stop.is_set():
+            for record in await consumer.poll(timeout_s=0.5):
+                self.cluster.checker.read(
+                    TopicPartition(record.topic, record.partition), record.offset, record.value or b""
+                )
+
+    def _consumer(self, name: str) -> Consumer:
+        return Consumer(
+            self.cluster.bootstrap,
+            ports=self.cluster.client_ports(name),
+            request_timeout_ms=self.cluster.timing.request_ms,
+        )
+
+    async def _until_converged(self) -> frozenset[TopicPartition]:
+        now = asyncio.get_running_loop().time
+        until = now() + HEAL_S
+        while now() < until:
+            await asyncio.sleep(0.5)
+            self.cluster.tend()
+            vetoed = self.cluster.vetoed()
+            if self.cluster.converged(except_for=vetoed):
+                return vetoed
+        raise Violation(f"LIVE-1 to 4: no convergence {HEAL_S:.0f} s after healing: {self.cluster.describe()}")
+
+    def _compare_replicas(self, vetoed: frozenset[TopicPartition]) -> None:
+        """X2."""
+        for tp in self._partitions:
+            if tp not in vetoed and len(logs := self.cluster.logs(tp)) > 0:
+                first, *others = logs.values()
+                if any(log != first for log in others):
+                    sizes = {broker: len(log) for broker, log in logs.items()}
+                    raise Violation(f"X2: {tp}: replicas differ, their sizes are {sizes}")
+
+    async def _final_read(self, vetoed: frozenset[TopicPartition]) -> int:
+        total = 0
+        for tp in self._partitions:
+            if tp in vetoed:
+                continue
+            async with self._consumer(f"final-{tp}") as consumer:
+                end = (await consumer.end_offsets([tp]))[tp]
+                await consumer.assign([tp])
+                records: dict[int, bytes] = {}
+                while await consumer.position(tp) < end:
+                    for record in await consumer.poll(timeout_s=0.5):
+                        records[record.offset] = record.value or b""
+                self.cluster.checker.final_read(tp, records)
+                total += len(records)
+        return total
+
+
+@asynccontextmanager
+async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
+    """LIVE-3: what is asked of a whole cluster is answered in bounded time."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Violation(f"LIVE-3: {otherwise} within {seconds:.0f} s") from None
+
+
+def run_seed(seed: int) -> Result:
+    """Raises whatever broke: a Violation, or a bug of the code under test."""
+    return _run(seed, None)
+
+
+def run_traced(seed: int) -> tuple[str, Result]:
+    """The result, and a digest of everything that crossed the network, and when."""
+    digest = hashlib.sha256()
+    result = _run(seed, digest.update)
+    return digest.hexdigest(), result
+
+
+def _run(seed: int, trace: Callable[[bytes], None] | None) -> Result:
+    async def story() -> Result:
+        run = Run(seed)
+        if trace is not None:
+            run.cluster.network.trace = lambda line: trace(line.encode())
+        return await run.story()
+
+    collects = gc.isenabled()
+    gc.disable()  # a run is short, and everything of it goes at once
+    try:
+        with warnings.catch_warnings():
+            # A killed process leaves coroutines that never ended: that is what a kill is.
+            warnings.simplefilter("ignore")
+            return sim_loop.run(story(), seed)
+    finally:
+        if collects:
+            gc.enable()
+            gc.collect()
