@@ -321,7 +321,11 @@ class Faults:
         if node is None or node.meta is None:
             return False
         applied = self._maybe()
-        node.meta.lose_next_answer(applied=applied)
+        if node.controller is not None and node.controller.active:
+            # Not one of its lease's writes, which come far more often.
+            node.meta.lose_next_multi(applied=applied, then=lambda: None)
+        else:
+            node.meta.lose_next_answer(applied=applied)
         return self._say("the next write of %s gets no answer (%s)", node.name, "applied" if applied else "lost")
 
     def _failover_in_a_multi(self) -> bool:
