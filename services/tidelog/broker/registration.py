@@ -10,7 +10,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Meta, MetaError, SessionClosed, SessionState
 from tidelog.ports.rand import Rand
 from tidelog.runtime.lease import LeaseKeeper
-from tidelog.runtime.zk_patterns import find, register
+from tidelog.runtime.zk_patterns import find, register, resign
 from tidelog.wire.znodes import BadZnode, BrokerRegistration, broker_path, decode_broker, encode_broker
 
 _log = logging.getLogger(__name__)
@@ -74,12 +74,19 @@ class Registration:
         self._wanted.set()
 
     async def _register(self) -> None:
-        # Named anew for each try, so that an unknown outcome can be told from somebody else's (reliability 6.4).
-        registration = replace(self._describe(), attempt=self._rand.randbytes(8).hex())
-        path, payload = broker_path(registration.broker_id), encode_broker(registration)
-        await self._find_former_self(registration)
-        stat = await register(self._meta, path, payload, self._previous_sessions)
-        self._previous_sessions = [stat.ephemeral_owner]
+        while True:
+            # Named anew for each try, so that an unknown outcome can be told from somebody else's (reliability 6.4).
+            registration = replace(self._describe(), attempt=self._rand.randbytes(8).hex())
+            path, payload = broker_path(registration.broker_id), encode_broker(registration)
+            await self._find_former_self(registration)
+            stat = await register(self._meta, path, payload, self._previous_sessions)
+            self._previous_sessions = [stat.ephemeral_owner]
+            if self._describe().intact_since == registration.intact_since:
+                break
+            # The disk lost something meanwhile: the controller may elect us on a promise that does not hold. Another epoch
+            # makes what it writes about this one worthless (reliability 3.6); the same znode with other words would not.
+            _log.warning("this data directory has lost something while it was registered; this broker registers anew")
+            await resign(self._meta, path)
         same_life = stat.czxid == self.broker_epoch
         self.broker_epoch = stat.czxid
         self._keeper = LeaseKeeper(

@@ -92,20 +92,31 @@ class ReplicaManager:
         self.live = live
         now = self._clock.now()
         results = []
+        begun: dict[int, PartitionHost] = {}
+        """Those that lead in a new epoch, by their place in the results."""
         for decision in decisions:
             state = decision.state
             try:
-                self._become(decision, live, now)
+                host = self._become(decision, live, now)
                 code = ErrorCode.NONE
+                if host is not None:
+                    begun[len(results)] = host
             except TidelogError as error:
                 _log.warning("%s-%s: %s", state.topic, state.partition, error)
                 code = error.code
             results.append(_result(state, code))
-        # One sync for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
-        self._logs.commit_epochs()
+        if begun:
+            # One sync for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
+            try:
+                self._logs.commit_epochs()
+            except TidelogError as error:
+                for place, host in begun.items():
+                    host.take_offline(error)
+                    results[place] = _result(decisions[place].state, error.code)
         return results
 
-    def _become(self, decision: Decision, live: dict[int, int], now: float) -> None:
+    def _become(self, decision: Decision, live: dict[int, int], now: float) -> PartitionHost | None:
+        """The partition, if it leads in an epoch that begins now."""
         state = decision.state
         tp = TopicPartition(state.topic, state.partition)
         host = self._hosts.get(tp)
@@ -122,6 +133,7 @@ class ReplicaManager:
                 f"leader_epoch {state.leader_epoch} is older than {host.replica.leader_epoch}",
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
+        before = host.is_leader, host.replica.leader_epoch
         host.config, host.assigned, host.isr_size = decision.config, state.replicas, len(state.isr)
         host.step(
             ev.LeaderAndIsr(
@@ -140,6 +152,7 @@ class ReplicaManager:
         if host.is_leader and not host.countable:
             assert self._context is not None
             self._context.flushes.request(host)
+        return host if host.is_leader and before != (True, host.replica.leader_epoch) else None
 
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
         assert self._context is not None

@@ -290,3 +290,41 @@ def test_whatever_befalls_the_session_the_epoch_is_that_of_the_znode_in_the_end(
         assert life.tasks == ["registration", "lease"]
 
     simulate(story, seed)
+
+
+@pytest.mark.parametrize("after_s", [i * 0.0005 for i in range(12)])
+def test_i14_a_loss_in_the_middle_of_a_registration_is_in_it_or_in_another_epoch(after_s: float) -> None:
+    """`intact_since` is read before the registration is written: what is lost in between must not be promised."""
+
+    async def story(store: SimZooKeeper) -> None:
+        life = Life(store)
+        life.intact_since = 7
+        await life.start()
+        await asyncio.sleep(after_s)
+        before = list(life.epochs)
+        life.intact_since = -1
+        await life.registered(1)
+        node = znode(store)
+        assert node is not None and life.epochs == [node.stat.czxid]
+        # A life that was registered before the loss keeps its epoch; one that was not is not called intact.
+        assert before or described(store).intact_since == -1
+        await until(life.registration.holds_lease, limit_s=1.0)
+
+    simulate(story)
+
+
+def test_i14_the_epoch_of_a_promise_that_did_not_hold_is_never_the_brokers() -> None:
+    """Whatever a controller wrote about it names a life that nobody lives: the veto stands (reliability 3.6)."""
+
+    async def story(store: SimZooKeeper) -> None:
+        life = Life(store)
+        life.intact_since = 7
+        await life.start()
+        await until(lambda: znode(store) is not None)
+        promised = znode(store)
+        assert promised is not None and life.epochs == [], "it has not heard of its registration yet"
+        life.intact_since = -1
+        await life.registered(1)
+        assert life.epochs[0] > promised.stat.czxid and described(store).intact_since == -1
+
+    simulate(story)

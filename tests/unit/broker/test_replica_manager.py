@@ -344,3 +344,31 @@ def test_deleted_logs_are_purged_after_a_checkpoint() -> None:
         assert not any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
 
     sim_loop.run(story())
+
+
+def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_others_go_on() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        for topic in ("a", "b", "followed"):
+            bench.told(topic=topic)
+            append(bench, topic)
+        failed: list[bool] = []
+        bench.manager.on_failed = lambda: failed.append(True)
+        parked = bench.manager.host("a", 0).wait_committed(100)
+        bench.disk.fail("sync", errno.EIO, path="leader-epoch-journal")
+        codes = {
+            "a": bench.told(topic="a", leader_epoch=8),
+            "followed": bench.told(topic="followed", leader=2, leader_epoch=8, isr=(2,), replicas=(1, 2)),
+            # The journal is over until a restart: whoever has to begin an epoch cannot, whoever follows has none to begin.
+            "b": bench.told(topic="b", leader_epoch=9),
+            "followed again": bench.told(topic="followed", leader=2, leader_epoch=9, isr=(2,), replicas=(1, 2)),
+            "repeated": bench.told(topic="a", leader_epoch=8),
+        }
+        lost, fine = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
+        assert codes == {"a": lost, "followed": fine, "b": lost, "followed again": fine, "repeated": lost}
+        assert {result.topic for result in bench.manager.failed()} == {"a", "b"} and failed
+        assert not bench.manager.host("a", 0).is_leader and await parked is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        refused = await bench.send(batch(b"x"), acks=1, topic="a")
+        assert refused.error_code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    run(story())
