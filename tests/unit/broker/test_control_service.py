@@ -440,7 +440,7 @@ def test_hole_10_of_a_list_in_parts_strays_go_with_the_last_part_only() -> None:
     bench = ControlBench()
     bench.send(roles(*(state(topic=name) for name in ("a", "b", "c", "gone")), sequence=1))
     bench.became(201)
-    whole = {"broker_epoch": 201}
+    whole: dict[str, Any] = {"broker_epoch": 201}
     first = roles(state(topic="a"), sequence=2, more=True, **whole)
     second = roles(state(topic="b"), sequence=3, continued=True, more=True, **whole)
     third = roles(state(topic="c"), sequence=4, continued=True, **whole)
