@@ -91,7 +91,7 @@ class ReplicaManager:
     def become(self, decisions: Sequence[Decision], live: dict[int, int]) -> list[m.PartitionResult]:
         self.live = live
         now = self._clock.now()
-        results = []
+        results: list[m.PartitionResult] = []
         begun: dict[int, PartitionHost] = {}
         """Those that lead in a new epoch, by their place in the results."""
         for decision in decisions:
