@@ -24,7 +24,10 @@ class MetadataCache:
         for topic in request.deleted_topics:
             self._topics.pop(topic, None)
         for state in request.partition_states:
-            self._topics.setdefault(state.topic, {})[state.partition] = state
+            known = self._topics.setdefault(state.topic, {})
+            if known and next(iter(known.values())).topic_id != state.topic_id:
+                known.clear()  # another topic of this name: nothing of the old one may be mixed in (HOLE-10)
+            known[state.partition] = state
         self.controller_id = request.controller_id
         self.set_live(request.live_brokers)
 

@@ -156,8 +156,7 @@ class ReplicaManager:
 
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
         assert self._context is not None
-        old = self._logs.get(tp)
-        if old is not None and old.key.topic_id != topic_id:
+        if self._logs.stored_topic_id(tp) not in (None, topic_id):
             self._logs.delete(tp)
         log = self._logs.create(tp, topic_id)
         replica = PartitionReplica(
@@ -174,8 +173,7 @@ class ReplicaManager:
         """StopReplica; a smaller or equal epoch is a late or repeated command (HOLE-09)."""
         host = self._hosts.get(tp)
         if host is None:
-            log = self._logs.logs.get(tp)
-            if topic_id and log is not None and topic_id != log.key.topic_id:
+            if topic_id and self._logs.stored_topic_id(tp) not in (None, topic_id):
                 return ErrorCode.INCONSISTENT_TOPIC_ID
             return self._delete_log(tp) if delete else ErrorCode.NONE
         if topic_id and topic_id != host.topic_id:
@@ -207,8 +205,8 @@ class ReplicaManager:
         for host in [h for h in self._hosts.values() if (h.tp, h.topic_id) not in listed]:
             _log.warning("removing a partition that the controller no longer lists: %s", host.tp)
             self._remove(host)
-        for tp, log in list(self._logs.logs.items()):
-            if (tp, log.key.topic_id) not in listed:
+        for tp in [*self._logs.logs, *self._logs.failed]:
+            if (tp, self._logs.stored_topic_id(tp)) not in listed:
                 self._delete_log(tp)
 
     def failed(self) -> tuple[m.PartitionResult, ...]:

@@ -180,12 +180,16 @@ class Outbox:
         return partition.published()
 
     def _all_on(self, broker: Broker) -> list[Partition] | None:
-        """What a full LeaderAndIsr lists; None while a decision that it must not see the state before is being written."""
+        """What a full LeaderAndIsr lists; None while a decision that it must not see the state before is being written.
+
+        That is also a first state: what is not listed is deleted by the broker, and it may hold a replica of a partition
+        whose state somebody has removed by hand.
+        """
         here = []
         for partition in self._state.partitions_on(broker.broker_id).values():
-            if partition.state is None or partition.topic.deleting:
+            if partition.topic.deleting or (partition.state is None and partition.writing is None):
                 continue
-            if partition.led_by_former_life_of(broker):
+            if partition.state is None or partition.led_by_former_life_of(broker):
                 return None
             here.append(partition)
         return here

@@ -1,7 +1,9 @@
 """All logs of one broker in one data directory: found and recovered at start, made, deleted, checkpointed, closed."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -26,6 +28,7 @@ LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 TOPIC_SUFFIX: Final = ".topic"
 DELETE_SUFFIX: Final = "-delete"
 _DELETED_NAME_CHARS_MAX: Final = 200
+_TURN: Final = re.compile(rf"-\d+(?={DELETE_SUFFIX}$)")
 _KNOWN_FILES: Final = OWN_FILES | {
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
@@ -205,12 +208,9 @@ class LogStore:
         """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
         deleted, or its names went with the power (then the directory is not intact anyway)."""
         gone = {key for known in (*self._marks, self._journal) for key in known.logs()} - self._known
+        deleted = {_TURN.sub("", path) for path in self._deleted}
         for key in sorted(gone):
-            if (
-                self._high_watermarks.get(key)
-                and not self._data_dir.power_lost
-                and self._trash(key) not in self._deleted
-            ):
+            if self._high_watermarks.get(key) and not self._data_dir.power_lost and self._trash(key) not in deleted:
                 self._lost = True
                 self.notes.append(
                     f"{self._root}/{key}: the folder of topic {key.topic_id.hex()} is gone, and with it records"
@@ -236,6 +236,13 @@ class LogStore:
         if tp in self.failed:
             raise TidelogError(self.failed[tp], ErrorCode.KAFKA_STORAGE_ERROR)
         return self._logs.get(tp)
+
+    def stored_topic_id(self, tp: TopicPartition) -> bytes | None:
+        """Of the topic whose log lies in this partition's folder, also of one that could not be opened."""
+        log = self._logs.get(tp)
+        if log is not None:
+            return log.key.topic_id
+        return self._topic_id_in(self._folder(tp)) if tp in self.failed else None
 
     def registered(self, broker_epoch: int) -> None:
         """The broker has this epoch now; a directory that had lost something is intact since here."""
@@ -327,7 +334,7 @@ class LogStore:
         if log is not None:
             log.close()
         key = LogKey(tp.topic, tp.partition, topic_id)
-        gone = self._trash(key)
+        gone = next(name for turn in count() if self._disk.kind(name := self._trash(key, turn)) is None)
         try:
             self._disk.rename(folder, gone)
         except OSError as error:
@@ -336,9 +343,12 @@ class LogStore:
         self._known.discard(key)
         self._forget(key)
 
-    def _trash(self, key: LogKey) -> str:
-        # The limit of a name is 255 bytes; the topic id alone makes it unique.
-        return f"{self._root}/{key.topic[:_DELETED_NAME_CHARS_MAX]}-{key.partition}.{key.topic_id.hex()}{DELETE_SUFFIX}"
+    def _trash(self, key: LogKey, turn: int = 0) -> str:
+        # The limit of a name is 255 bytes; the topic id alone makes it unique, but for a log that comes back before the
+        # purge and is deleted once more.
+        again = f"-{turn}" if turn else ""
+        name = f"{key.topic[:_DELETED_NAME_CHARS_MAX]}-{key.partition}.{key.topic_id.hex()}{again}{DELETE_SUFFIX}"
+        return f"{self._root}/{name}"
 
     def purge(self) -> None:
         """Removes the files of deleted logs, those deleted before the last checkpoint (an executor's work).

@@ -1,5 +1,6 @@
 """What a broker answers about the cluster, from what the controller last told it."""
 
+from dataclasses import replace
 from typing import Any
 
 from tidelog.broker.metadata_cache import MetadataCache
@@ -108,6 +109,14 @@ def test_hole_10_a_topic_deleted_and_made_again_in_one_request_is_the_new_one() 
     told(cache, partition("a", 0, leader_epoch=0), deleted_topics=("a",))
     (topic,) = ask(cache).topics
     assert [(p.partition, p.leader_epoch) for p in topic.partitions] == [(0, 0)]
+
+
+def test_hole_10_partitions_of_two_topics_of_one_name_are_not_mixed() -> None:
+    cache = MetadataCache()
+    told(cache, partition("a", 0), partition("a", 1))
+    told(cache, replace(partition("a", 0, leader_epoch=0), topic_id=b"new!" * 4))
+    (topic,) = ask(cache).topics
+    assert (topic.topic_id, [(p.partition, p.leader_epoch) for p in topic.partitions]) == (b"new!" * 4, [(0, 0)])
 
 
 def test_a_full_picture_forgets_what_it_does_not_name() -> None:

@@ -128,6 +128,63 @@ def test_hole_10_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_
     assert bench.logs.get(tp("events")) is None
 
 
+@pytest.mark.parametrize("how", ["healthy", "damaged", "unreadable"])
+def test_l24_a_broker_that_was_down_during_delete_and_recreate(how: str) -> None:
+    """Its old replica is neither served nor mixed with the new topic's, whatever state it is in."""
+
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(leader_epoch=7)
+        append(bench, count=5)
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        old = bench.disk.read("/data/events-0/00000000000000000000.log")
+        bench.disk.crash(Crash.PROCESS)
+        if how == "damaged":
+            bench.disk.flip_bit("/data/events-0/00000000000000000000.log", 90)
+        elif how == "unreadable":
+            bench.disk.fail("pread", errno.EIO, path="events-0")
+        bench = BrokerBench(bench.disk)
+        assert (how == "unreadable") == (tp("events") in bench.logs.failed)
+        # Before it is told what it holds, it serves nothing.
+        assert (await bench.get(0)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID) is ErrorCode.NONE
+        assert (bench.host.log.log_end_offset, bench.host.replica.high_watermark) == (0, 0)
+        assert (await bench.send(batch(b"new"), acks=1)).base_offset == 0
+        got = await bench.get(0, topic_id=OTHER_ID)
+        assert b"new" in got.records and b"record" not in got.records
+        assert (await bench.get(0, topic_id=TOPIC_ID)).error_code is ErrorCode.UNKNOWN_TOPIC_ID
+        # Renamed first: what an operator may still want is there until the next checkpoint has forgotten it.
+        remains = f"/data/events-0.{TOPIC_ID.hex()}-delete"
+        if how == "healthy":
+            assert bench.disk.read(f"{remains}/00000000000000000000.log") == old
+        bench.logs.purge()
+        assert bench.disk.kind(remains) is not None
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        bench.logs.purge()
+        assert bench.disk.kind(remains) is None
+        bench = killed(bench)
+        assert bench.told(leader_epoch=1, partition_epoch=1, topic_id=OTHER_ID) is ErrorCode.NONE
+        assert bench.host.log.log_end_offset == 1
+
+    run(story())
+
+
+def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
+    bench = BrokerBench()
+    for topic in ("gone", "here"):
+        bench.told(topic=topic)
+        append(bench, topic)
+    bench.disk.crash(Crash.PROCESS)
+    for topic in ("gone-0", "here-0"):
+        bench.disk.fail("pread", errno.EIO, path=topic)
+    bench = BrokerBench(bench.disk)
+    assert set(bench.logs.failed) == {tp("gone"), tp("here")}
+    assert bench.manager.stop(tp("here"), OTHER_ID, -2, delete=True) is ErrorCode.INCONSISTENT_TOPIC_ID
+    bench.manager.remove_strays(frozenset({(tp("here"), TOPIC_ID)}))
+    assert set(bench.logs.failed) == {tp("here")}
+    assert bench.disk.kind("/data/gone-0") is None and bench.disk.kind("/data/here-0") is not None
+
+
 # -- decisions -------------------------------------------------------------------------------------------------------
 
 

@@ -455,6 +455,45 @@ def test_delete_renames_and_purge_removes_what_a_checkpoint_no_longer_names() ->
     assert store.get(TP) is None
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_log_that_comes_back_and_is_deleted_again_before_the_purge(restarts: bool) -> None:
+    """Moved away and back in a few seconds: the same topic id, and the first remains are still there."""
+    disk = SimDisk()
+    store = started(disk)
+    store.checkpoint({TP: 2})
+    for turn in range(3):
+        store.delete(TP)
+        if restarts:
+            disk.crash(Crash.PROCESS)
+            store = open_store(disk)
+            assert store.intact_since == 5, "what was deleted is no loss"
+        if turn < 2:
+            log = store.create(TP, TOPIC_ID)
+            assert (log.log_end_offset, log.latest_epoch) == (0, -1)
+            lead(log, A, turn)
+            store.checkpoint({TP: 1})
+    store.checkpoint({})
+    store.purge()
+    assert not [e.name for e in disk.list_dir(ROOT) if e.name.endswith("-delete")]
+    assert store.get(TP) is None
+
+
+def test_of_two_remains_of_one_log_the_later_also_says_that_it_was_deleted() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.delete(TP)
+    store.checkpoint({})
+    lead(store.create(TP, TOPIC_ID), A, 1)
+    store.checkpoint({TP: 1})
+    store.delete(TP)
+    store.purge()  # of the first; the second's marks are still on disk
+    assert [e.name for e in disk.list_dir(ROOT) if e.name.endswith("-delete")] == [
+        f"events-0.{TOPIC_ID.hex()}-1-delete"
+    ]
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).intact_since == 5
+
+
 def test_leftovers_of_a_deletion_are_removed_at_start() -> None:
     disk = SimDisk()
     store = started(disk)

@@ -1,0 +1,138 @@
+"""A controller dies between any two writes of a topic's creation, growth or deletion; the next one finishes or finds nothing.
+
+Fault matrix row 18: completed or cleanly absent, no orphan znode, no partition without a leader although a replica is alive.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.controller.events import Snapshot, StoredTopic
+from tidelog.controller.model import PartitionState
+from tidelog.wire import messages as m
+from tidelog.wire import znodes
+from unit.controller.harness import Harness, MemoryStore, broker, full_roles, roles
+
+BROKERS = (broker(1, 11), broker(2, 12), broker(3, 13))
+Deed = Callable[[Harness], object]
+
+
+def create(c: Harness) -> object:
+    return c.create(m.NewTopic(name="t", num_partitions=3, replication_factor=2))
+
+
+def grow(c: Harness) -> object:
+    return c.grow(m.NewPartitions(name="t", total_count=5))
+
+
+def delete(c: Harness) -> object:
+    return c.delete("t")
+
+
+def snapshot_of(store: MemoryStore) -> Snapshot:
+    """What the next controller reads."""
+    topics = []
+    for path, (data, version) in sorted(store.znodes.items()):
+        name = path.removeprefix(znodes.TOPICS + "/")
+        if name == path or "/" in name:
+            continue
+        found = znodes.decode_topic(name, data)
+        states: list[PartitionState | None] = []
+        for index in range(len(found.partitions)):
+            node = store.znodes.get(znodes.state_path(name, index))
+            if node is None:
+                states.append(None)
+                continue
+            stored = znodes.decode_state(name, index, node[0])
+            states.append(
+                PartitionState(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, node[1])
+            )
+        config = znodes.topic_config_path(name) in store.znodes
+        topics.append(StoredTopic(name, found.topic_id, found.partitions, tuple(states), {}, config, version))
+    marks = [p.removeprefix(znodes.DELETE_TOPICS + "/") for p in store.znodes if p.startswith(znodes.DELETE_TOPICS)]
+    return Snapshot(BROKERS, tuple(topics), tuple(marks))
+
+
+def next_controller(store: MemoryStore) -> Harness:
+    snapshot = snapshot_of(store)
+    c = Harness()
+    c.store = store
+    c.elected(*snapshot.topics, brokers=BROKERS, deletions=snapshot.deletions, epoch=3)
+    return c
+
+
+def begun(before: tuple[Deed, ...], deed: Deed) -> Harness:
+    c = Harness()
+    c.elected(brokers=BROKERS)
+    for each in before:
+        each(c)
+        c.run()
+    deed(c)
+    return c
+
+
+def written(c: Harness, groups: int) -> int:
+    """Lets so many write groups through, in order, each confirmed before the next step; returns how many there were."""
+    done = 0
+    while c.in_flight and done < groups:
+        head, rest = c.in_flight[: groups - done], c.in_flight[groups - done :]
+        c.in_flight = head
+        done += len(head)
+        c.write()
+        c.in_flight = rest + c.in_flight
+    return done
+
+
+DEEDS: dict[str, tuple[tuple[Deed, ...], Deed, set[int]]] = {
+    # what was there before, what is done, how many partitions there may be in the end
+    "creation": ((), create, {0, 3}),
+    "growth": ((create,), grow, {3, 5}),
+    "deletion": ((create,), delete, {0, 3}),
+    "deletion of a grown topic": ((create, grow), delete, {0, 5}),
+}
+
+
+@pytest.mark.parametrize("groups", range(8))
+@pytest.mark.parametrize("name", DEEDS)
+def test_row_18_a_controller_dies_between_two_writes(name: str, groups: int) -> None:
+    before, deed, sizes = DEEDS[name]
+    c = begun(before, deed)
+    written(c, groups)
+    successor = next_controller(c.store)
+    successor.run()
+    state = successor.machine.state
+    partitions = state.partition_count
+    assert partitions in sizes, partitions
+    assert state.health.leaderless == 0
+    if partitions == 0:
+        assert c.store.znodes == {}, "an orphan znode"
+    # The first write decides; after it nothing goes back.
+    if groups:
+        assert partitions == {"creation": 3, "growth": 5}.get(name, 0)
+    # And the name can be used again.
+    create(successor) if partitions == 0 else delete(successor)
+    successor.run()
+    assert successor.machine.state.partition_count == (3 if partitions == 0 else 0)
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_the_cuts_above_reach_beyond_the_last_write(name: str) -> None:
+    before, deed, _ = DEEDS[name]
+    assert written(begun(before, deed), 99) < 8
+
+
+def test_hole_10_a_full_list_waits_for_first_states_that_are_being_written() -> None:
+    """Somebody removed a state znode by hand. What a full list leaves out is deleted, and the broker holds that replica."""
+    c = begun((), create)
+    c.run()
+    for path in (znodes.state_path("t", 0), znodes.partition_path("t", 0)):
+        del c.store.znodes[path]
+    snapshot = snapshot_of(c.store)
+    successor = Harness()
+    successor.store = c.store
+    effects = successor.elected(*snapshot.topics, brokers=BROKERS, epoch=3)
+    holders = {int(b) for b in snapshot.topics[0].replicas[0]}
+    assert set(full_roles(effects)) == {1, 2, 3} - holders
+    effects = successor.write()
+    assert set(full_roles(effects)) == holders
+    assert all("t-0" in [told for told, *_ in roles(effects)[b]] for b in holders)
