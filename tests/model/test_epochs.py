@@ -57,7 +57,7 @@ def test_hole_01_02_03_the_older_truncation_rules_lose_at_the_documented_depths(
 
 @pytest.mark.parametrize("rules", [Rules(), TIDELOG, HISTORY[0][1]], ids=["kip-320", "tidelog", "truncate-to-hw"])
 def test_symmetry_is_sound_the_reduced_states_are_the_orbits_of_all(rules: Rules) -> None:
-    model, whole = EpochModel(rules, TINY), Unreduced(rules, TINY)
+    model, whole = EpochModel(rules, Bounds(1, 1, 2)), Unreduced(rules, Bounds(1, 1, 2))
     everything = reached(whole)
     assert {model.canonical(state) for state in everything} == reached(model)
     assert len(everything) > 4 * len(reached(model))

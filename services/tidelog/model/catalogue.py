@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
+from tidelog.model import alter_isr, controllers, restarts
 from tidelog.model.epochs import Bounds, Cut, EpochModel, Rules
 from tidelog.model.search import Model
 
@@ -79,10 +80,90 @@ def epoch_checks() -> list[Check]:
     return checks
 
 
+ALTER_ISR: Final = (
+    ("MUT-6", alter_isr.Rules(counted=alter_isr.Counted.COMMITTED), "high watermark over the committed ISR only", 7),
+    ("MUT-7", alter_isr.Rules(counted=alter_isr.Counted.PROPOSED), "a shrink is applied before it is confirmed", 4),
+    ("MUT-8", alter_isr.Rules(kept_on_timeout=False), "a change that timed out is rolled back", 8),
+    ("MUT-9", alter_isr.Rules(version_checked=False), "the controller ignores the version", 7),
+    (
+        "REPEATED",
+        alter_isr.Rules(dead_for_good=False),
+        "a suspicion passes, and a request that was refused under it arrives again",
+        None,
+    ),
+)
+"""The last is no mutant of the list: it shows why what was answered once must not be answered again."""
+
+
+def alter_isr_checks() -> list[Check]:
+    def check(key: str, text: str, rules: alter_isr.Rules, bounds: alter_isr.Bounds, **rest: Any) -> Check:
+        bounds_text = f"{bounds.records} records, {bounds.versions} versions"
+        return Check(key, "3.5", text, bounds_text, alter_isr.AlterIsrModel(rules, bounds), **rest)
+
+    small, large = alter_isr.Bounds(2, 4), alter_isr.Bounds(2, 5)
+    once = alter_isr.Rules(dead_for_good=False, repeats=False)
+    return [
+        check("right-AlterIsr", "all rules, any message again", alter_isr.Rules(), large, mutant=False, weight=480),
+        check("right-AlterIsr", "all rules, suspicions pass, none again", once, small, mutant=False, weight=130),
+        *(check(key, text, rules, small, mutant=True, depth=depth) for key, rules, text, depth in ALTER_ISR),
+    ]
+
+
+RESTARTS: Final = (
+    ("MUT-11", restarts.Rules(bounces_seen=False), "no bounce detection"),
+    ("MUT-12", restarts.Rules(life_checked=False), "no broker epoch in AlterIsr"),
+    ("MUT-13", restarts.Rules(veto=False), "no veto for the last replica that lost its log"),
+    ("MUT-14", restarts.Rules(frozen_under_min_isr=False), "the high watermark advances below min ISR"),
+    ("MUT-6", restarts.Rules(pending_counted=False), "high watermark over the committed ISR only"),
+)
+ONE_LOSS: Final = restarts.Bounds(records=1, lossy=1, kills=1, departures=2)
+NO_RESTART_RULES: Final = restarts.Rules(bounces_seen=False, life_checked=False, veto=False)
+
+
+def restart_checks() -> list[Check]:
+    def check(key: str, text: str, rules: restarts.Rules, bounds: restarts.Bounds, **rest: Any) -> Check:
+        faults = f"{bounds.lossy} lossy, {bounds.kills} kills, {bounds.departures} departures"
+        return Check(key, "3.6", text, faults, restarts.RestartModel(rules, bounds), **rest)
+
+    right, kills = restarts.Rules(), replace(ONE_LOSS, lossy=0, kills=2)
+    return [
+        check("right-restarts", "bounces, lives and veto (D)", right, ONE_LOSS, mutant=False, weight=200),
+        check("right-restarts", "the same", right, replace(ONE_LOSS, lossy=2, departures=1), mutant=False, weight=300),
+        check(
+            "right-kills", "none of them, but nothing is ever lost", NO_RESTART_RULES, kills, mutant=False, weight=150
+        ),
+        *(check(key, text, rules, ONE_LOSS, mutant=True, weight=50) for key, rules, text in RESTARTS),
+    ]
+
+
+def controller_checks() -> list[Check]:
+    def check(key: str, text: str, rules: controllers.Rules, bounds: controllers.Bounds, **rest: Any) -> Check:
+        bounds_text = f"{bounds.terms} terms, {bounds.versions} versions"
+        return Check(key, "two", text, bounds_text, controllers.ControllerModel(rules, bounds), **rest)
+
+    return [
+        check(
+            "right-controllers",
+            "every multi checks the epoch",
+            controllers.Rules(),
+            controllers.Bounds(3, 4),
+            mutant=False,
+            weight=60,
+        ),
+        check(
+            "MUT-10",
+            "multis check no epoch",
+            controllers.Rules(epoch_checked=False),
+            controllers.Bounds(3, 3),
+            mutant=True,
+        ),
+    ]
+
+
 @cache
 def all_checks() -> tuple[Check, ...]:
     """In the order of the table."""
-    return tuple(epoch_checks())
+    return (*epoch_checks(), *alter_isr_checks(), *restart_checks(), *controller_checks())
 
 
 def chosen(only: str) -> list[Check]:
