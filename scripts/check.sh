@@ -14,7 +14,7 @@ step() {
 
 step "format" ruff format --check --quiet .
 step "lint" ruff check --quiet .
-step "types" mypy -p tidelog -p helpers
+step "types" mypy -p tidelog -p helpers -p bench
 step "tidy" python scripts/check.py
 step "generated protocol code" python scripts/gen_proto.py --check
 step "generated dashboards" python scripts/gen_dashboards.py --check

@@ -9,7 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from bench import failover, latency, many, partitions, throughput, writes
+from bench import (
+    catchup,
+    failover,
+    latency,
+    many,
+    partitions,
+    purity,
+    replication,
+    rolling,
+    throughput,
+    versus_kafka,
+    writes,
+)
 from bench.harness import FULL, SMOKE, Bench, Line, Scale
 from tidelog.runtime import loop
 
@@ -22,6 +34,11 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     partitions.NAMES: partitions.run,
     many.NAMES: many.run,
     writes.NAMES: writes.run,
+    rolling.NAMES: rolling.run,
+    catchup.NAMES: catchup.run,
+    purity.NAMES: purity.run,
+    replication.NAMES: replication.run,
+    versus_kafka.NAMES: versus_kafka.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 
@@ -54,7 +71,14 @@ async def measure(wanted: frozenset[str], scale: Scale) -> list[Line]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="make bench",
+        description=__doc__,
+        epilog="\n".join(
+            sorted((sys.modules[run.__module__].__doc__ or "").partition("\n")[0] for run in GROUPS.values())
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--only", type=chosen, default=frozenset(FIGURES), help=f"some of {', '.join(FIGURES)}")
     parser.add_argument("--smoke", action="store_true", help="as short as can be; the figures mean nothing")
     arguments = parser.parse_args()

@@ -85,14 +85,18 @@ class Probe:
                 await asyncio.sleep(0.02)
                 await self.refresh()
 
-    async def produce(self, partitions: Sequence[int], batch: bytes, timeout_s: float = CALL_S) -> set[int]:
-        """One acks=all request to the leader of all `partitions`; returns those that acknowledged."""
-        return await self._offer(self._addresses[self.leaders[partitions[0]]], partitions, batch, timeout_s)
+    async def produce(
+        self, partitions: Sequence[int], batch: bytes, timeout_s: float = CALL_S, *, acks: int = ALL
+    ) -> set[int]:
+        """One request to the leader of all `partitions`; returns those that acknowledged."""
+        return await self._offer(self._addresses[self.leaders[partitions[0]]], partitions, batch, timeout_s, acks)
 
-    async def _offer(self, address: Address, partitions: Sequence[int], batch: bytes, timeout_s: float) -> set[int]:
+    async def _offer(
+        self, address: Address, partitions: Sequence[int], batch: bytes, timeout_s: float, acks: int = ALL
+    ) -> set[int]:
         request = m.ProduceRequest(
             client_id="bench",
-            acks=ALL,
+            acks=acks,
             timeout_ms=int(timeout_s * 1000),
             partitions=tuple(
                 m.ProducePartition(topic=self.topic, partition=p, leader_epoch=-1, records=batch) for p in partitions
@@ -101,8 +105,8 @@ class Probe:
         answer = await self._channel(address).call(REPLICA_SERVICE_PRODUCE, request, timeout_s + 1.0)
         return {r.partition for r in answer.results if r.error_code is ErrorCode.NONE}
 
-    async def must_produce(self, partition: int, batch: bytes) -> None:
-        if not await self.produce((partition,), batch):
+    async def must_produce(self, partition: int, batch: bytes, acks: int = ALL) -> None:
+        if not await self.produce((partition,), batch, acks=acks):
             raise RuntimeError(f"{self.topic}-{partition} refused a batch while nothing was wrong with the cluster")
 
     async def until_acked(
@@ -156,7 +160,7 @@ class Probe:
                 await asyncio.sleep(OFFER_AGAIN_S)
         return time.perf_counter()
 
-    async def rate(self, batch: bytes, window: int, seconds: float) -> float:
+    async def rate(self, batch: bytes, window: int, seconds: float, acks: int = ALL) -> float:
         """Acknowledged bytes a second, `window` requests of one batch in flight, spread over the partitions."""
         acked = 0
         begin = time.perf_counter()
@@ -165,7 +169,7 @@ class Probe:
         async def send(partition: int) -> None:
             nonlocal acked
             while time.perf_counter() < end:
-                await self.must_produce(partition, batch)
+                await self.must_produce(partition, batch, acks)
                 acked += 1
 
         async with asyncio.TaskGroup() as group:
@@ -203,16 +207,22 @@ class Probe:
 
 
 class BenchCluster:
-    """ZooKeeper, two controllers and three brokers with default settings, and a client of them."""
+    """ZooKeeper, two controllers and three brokers with default settings unless said otherwise, and a client of them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, brokers: int = REPLICAS, settings: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
         self.local = LocalCluster(directory)
+        self._brokers = range(brokers)
+        self._settings = settings
         self._topics = itertools.count()
         self._admin: Any = None
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.to_thread(self.local.up)  # it has an event loop of its own to ask the brokers
+            await asyncio.to_thread(
+                self.local.up, self._brokers, settings=self._settings
+            )  # it has an event loop of its own to ask the brokers
             self._admin = AdminClient(self.bootstrap, request_timeout_ms=60_000)
             await self._admin.start()
         except BaseException:
@@ -239,25 +249,36 @@ class BenchCluster:
         assert isinstance(self._admin, AdminClient)
         return self._admin
 
-    async def new_topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+    async def new_topic(
+        self, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = REPLICAS
+    ) -> str:
         """Created, led and in sync."""
         name = f"bench-{next(self._topics)}"
-        await self.admin.create_topic(name, partitions, REPLICAS, configs=configs)
+        await self.admin.create_topic(name, partitions, replicas, configs=configs)
         await self.admin.wait_until_led(name, in_sync=True, timeout_s=60.0)
         return name
 
-    async def rate(self, batch: bytes, window: int, partitions: int, seconds: float) -> float:
+    async def rate(
+        self,
+        batch: bytes,
+        window: int,
+        partitions: int,
+        seconds: float,
+        *,
+        replicas: int = REPLICAS,
+        acks: int = ALL,
+    ) -> float:
         """As `Probe.rate`, to a topic of its own that is gone afterwards: rounds must not fill the disk."""
-        topic = await self.new_topic(partitions)
+        topic = await self.new_topic(partitions, replicas=replicas)
         async with Probe(topic, self.addresses) as probe:
             await probe.wait_known(partitions)
-            moved = await probe.rate(batch, window, seconds)
+            moved = await probe.rate(batch, window, seconds, acks)
         await self.admin.delete_topic(topic)
         return moved
 
-    async def producer_rate(self, value: bytes, partitions: int, seconds: float) -> float:
+    async def producer_rate(self, value: bytes, partitions: int, seconds: float, *, replicas: int = REPLICAS) -> float:
         """Acknowledged payload bytes a second of the real Producer, record by record."""
-        topic = await self.new_topic(partitions)
+        topic = await self.new_topic(partitions, replicas=replicas)
         acked = 0
 
         def count(_ack: asyncio.Future[Any]) -> None:

@@ -36,6 +36,8 @@ class Scale:
     few_partitions: int = 100
     failovers: int = 3
     """Of each kind at `many_partitions`."""
+    gap_bytes: int = 256 << 20
+    """Which a follower has to close."""
     creations: int = 3
     idle_s: float = 20.0
 
@@ -50,6 +52,7 @@ SMOKE: Final = Scale(
     many_partitions=60,
     few_partitions=6,
     failovers=1,
+    gap_bytes=4 << 20,
     creations=1,
     idle_s=0.5,
 )

@@ -10,8 +10,9 @@ from typing import Final
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.cluster.api import CONTROLLER
+from tidelog.cluster.api import CONTROLLER, ZOOKEEPER
 from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.zookeeper import four_letter_word
 from tidelog.ids import Address
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -19,6 +20,7 @@ TIMEOUT_S: Final = 20.0
 # What the active controller logs when everybody has been told: "suspected: 4 leaders elected; detect 51.3 ms, ..."
 ROUND: Final = re.compile(r"^([a-z_-]+): (\d+) leaders elected; (.*)")
 STEP: Final = re.compile(r"(\w+) ([0-9.]+) ms")
+ZXID: Final = re.compile(r"^Zxid: (0x[0-9a-f]+)", re.MULTILINE)
 LOG_LINES: Final = 400
 FAILOVERS: Final = ("suspected", "broker_down")
 
@@ -41,6 +43,14 @@ async def metrics(cluster: LocalCluster, name: str) -> Samples:
 def value(samples: Samples, name: str, **labels: str) -> float:
     """0.0 where there is no such sample."""
     return samples.get((name, frozenset(labels.items())), 0.0)
+
+
+def zxid(cluster: LocalCluster) -> int:
+    """The number of ZooKeeper's newest transaction: one for each write that it has executed, whatever it was."""
+    (server,) = cluster.endpoints(ZOOKEEPER).values()
+    found = ZXID.search(four_letter_word(server, "srvr", timeout_s=TIMEOUT_S))
+    assert found is not None, "srvr names no Zxid"
+    return int(found[1], 16)
 
 
 def rss_bytes(cluster: LocalCluster, name: str) -> int:

@@ -16,7 +16,7 @@ from tidelog.controller.store import FencedStore, Results
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.meta import Create
 from tidelog.runtime import zk_patterns
-from tidelog.runtime.real_ports import SystemClock
+from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.zk import ZkMeta
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
