@@ -395,6 +395,31 @@ class FakeCluster:
             deleted.append(m.DeletedTopic(name=name, error_code=code))
         return m.DeleteTopicsResponse(topics=tuple(deleted))
 
+    async def _elect_leaders(self, broker_id: int, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
+        asked = [(t.topic, p) for t in request.topics for p in t.partitions]
+        if not request.topics:
+            asked = [(name, p) for name, topic in self.topics.items() for p in range(len(topic.partitions))]
+        return m.ElectLeadersResponse(results=tuple(self._elect(topic, p) for topic, p in asked))
+
+    async def _release_veto(self, broker_id: int, request: m.ReleaseVetoRequest) -> m.ReleaseVetoResponse:
+        asked = [(t.topic, p) for t in request.topics for p in t.partitions]
+        return m.ReleaseVetoResponse(results=tuple(self._elect(topic, p) for topic, p in asked))
+
+    def _elect(self, name: str, partition: int) -> m.ElectionResult:
+        """The first broker is everybody's preferred leader here."""
+        result = m.ElectionResult(topic=name, partition=partition)
+        topic, first = self.topics.get(name), next(iter(self.addresses))
+        if topic is None or partition >= len(topic.partitions):
+            message = f"topic {name!r} has no partition {partition}"
+            return replace(result, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=message)
+        if topic.partitions[partition].leader == first:
+            return replace(result, error_code=ErrorCode.ELECTION_NOT_NEEDED, error_message="it leads")
+        if first in self.down:
+            message = f"broker {first} is not alive"
+            return replace(result, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, error_message=message)
+        self.elect(name, partition, first)
+        return result
+
     async def _describe_topics(self, broker_id: int, request: m.DescribeTopicsRequest) -> m.DescribeTopicsResponse:
         return m.DescribeTopicsResponse(topics=tuple(self._describe(n) for n in request.names or sorted(self.topics)))
 
@@ -455,6 +480,8 @@ _METHODS = (
     s.ADMIN_SERVICE_CREATE_TOPICS,
     s.ADMIN_SERVICE_DELETE_TOPICS,
     s.ADMIN_SERVICE_CREATE_PARTITIONS,
+    s.ADMIN_SERVICE_ELECT_LEADERS,
+    s.ADMIN_SERVICE_RELEASE_VETO,
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
     s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )

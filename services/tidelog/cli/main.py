@@ -8,7 +8,7 @@ from typing import Final
 import typer
 from typer import Exit, TyperException
 
-from tidelog.cli import cluster, config, consume, healthcheck, local, log, offsets, produce, topics
+from tidelog.cli import cluster, config, consume, elections, healthcheck, local, log, offsets, produce, topics
 from tidelog.cli.common import CommandError
 from tidelog.errors import TidelogError, TransportError
 
@@ -25,6 +25,8 @@ topics.app.command("offsets")(offsets.offsets)
 app.add_typer(topics.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command("elect-leaders")(elections.elect_leaders)
+app.command("release-veto")(elections.release_veto)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
@@ -47,7 +49,8 @@ def run(args: Sequence[str]) -> int:
     except Exit as end:
         return end.exit_code
     except TyperException as error:
-        return _complain(f"{error.format_message()} {_help_of(error)}".strip(), error.exit_code)
+        said = " ".join(error.format_message().split())  # a list of choices comes in lines
+        return _complain(f"{said} {_help_of(error)}".strip(), error.exit_code)
     except CommandError as error:
         return _complain(str(error), error.exit_code)
     except TidelogError as error:

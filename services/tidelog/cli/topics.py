@@ -350,7 +350,13 @@ def _partition_line(topic: "TopicDescription", p: "PartitionDescription") -> str
     return (
         f"\tTopic: {topic.name}\tPartition: {p.partition}\tLeader: {leader}\tReplicas: {_ids(p.replicas)}"
         f"\tIsr: {_ids(p.isr)}\tAdding Replicas: \tRemoving Replicas: \tElr: N/A\tLastKnownElr: N/A"
+        + "".join(f"\tStatus: {status}" for status in _statuses(p))
     )
+
+
+def _statuses(p: "PartitionDescription") -> list[str]:
+    """What is out of the ordinary: offline for fear of a loss (`tidelog release-veto`), led after an unclean election."""
+    return [name for name, is_so in (("vetoed", p.vetoed), ("recovering", p.recovering)) if is_so]
 
 
 def _ids(brokers: Sequence[int]) -> str:
@@ -372,6 +378,8 @@ def _topic_json(topic: "TopicDescription", partitions: Sequence["PartitionDescri
                 "partitionEpoch": p.partition_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
+                "vetoed": p.vetoed,
+                "recovering": p.recovering,
             }
             for p in partitions
         ],

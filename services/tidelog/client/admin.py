@@ -1,13 +1,13 @@
 """AdminClient: topics and the state of the cluster, through any broker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import NO_LEADER, Address
+from tidelog.ids import NO_LEADER, Address, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.net import Unary
 from tidelog.runtime.retry import ADMIN
@@ -128,6 +128,21 @@ class AdminClient:
     async def describe_cluster(self) -> m.DescribeClusterResponse:
         return await self._read(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest())
 
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> list[m.ElectionResult]:
+        """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is: what he lacks is lost.
+
+        One result a partition, each with its own error code; None asks for every partition that it could change.
+        """
+        request = m.ElectLeadersRequest(unclean=unclean, topics=_by_topic(partitions), timeout_ms=self._timeout_ms)
+        return list((await self._read(s.ADMIN_SERVICE_ELECT_LEADERS, request)).results)
+
+    async def release_veto(self, partitions: Iterable[TopicPartition] | None = None) -> list[m.ElectionResult]:
+        """Lets the last ISR member lead although it may have lost records; None asks for every partition held back so."""
+        request = m.ReleaseVetoRequest(topics=_by_topic(partitions), timeout_ms=self._timeout_ms)
+        return list((await self._read(s.ADMIN_SERVICE_RELEASE_VETO, request)).results)
+
     async def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
         """Until every partition of a topic has a leader (and a full ISR); REQUEST_TIMED_OUT names one that has not."""
         async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, timeout_s):
@@ -164,6 +179,18 @@ class AdminClient:
                     ) from error
                 _raise_if_not_reached(answer)
         return answer
+
+
+def _by_topic(partitions: Iterable[TopicPartition] | None) -> tuple[m.TopicPartitions, ...]:
+    """ValueError for an empty choice, which on the wire would stand for all."""
+    if partitions is None:
+        return ()
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    if not topics:
+        raise ValueError("no partition is named; None stands for all")
+    return tuple(m.TopicPartitions(topic=topic, partitions=tuple(found)) for topic, found in topics.items())
 
 
 def _code_of(answer: object) -> ErrorCode:

@@ -1,0 +1,187 @@
+"""`tidelog elect-leaders` and `tidelog release-veto`: kafka-leader-election's flags and sentences."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient
+    from tidelog.wire.messages import ElectionResult
+
+
+class ElectionType(StrEnum):
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+TopicOption = Annotated[str | None, typer.Option("--topic", help="One partition: its topic.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition: its number.")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--path-to-json-file",
+        metavar="FILE",
+        help='Several partitions: {"partitions": [{"topic": "events", "partition": 0}]}.',
+    ),
+]
+AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="Every partition that it can change.")]
+
+Ask = Callable[["AdminClient", Sequence[TopicPartition] | None], Awaitable[list["ElectionResult"]]]
+
+
+def elect_leaders(
+    election_type: Annotated[
+        ElectionType,
+        typer.Option(
+            "--election-type",
+            help="preferred: the first replica leads, if it is in sync. unclean: where nobody in sync is alive the first "
+            "live replica leads, and what it lacks is lost.",
+        ),
+    ],
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    path_to_json_file: FileOption = None,
+    all_topic_partitions: AllOption = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Elect the leaders of one partition, several, or all. Exits 1 if a partition could not be elected.
+
+    Example: tidelog elect-leaders --election-type preferred --all-topic-partitions
+    """
+    chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
+
+    async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
+        return await admin.elect_leaders(partitions, unclean=election_type is ElectionType.UNCLEAN)
+
+    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties))
+    kind = election_type.value.upper()
+    _report(
+        results,
+        output,
+        election_type.value,
+        done=f"Successfully completed leader election ({kind}) for partitions",
+        valid="Valid replica already elected for partitions",
+        failed=f"Error completing leader election ({kind}) for partition:",
+    )
+
+
+def release_veto(
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    path_to_json_file: FileOption = None,
+    all_topic_partitions: AllOption = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Let the last in-sync replica lead although it may have lost records (a power loss, a wiped disk).
+
+    `tidelog topics describe` marks such partitions as vetoed. They also come back by themselves when another member of the
+    ISR returns, without a loss: prefer that where you can.
+
+    Example: tidelog release-veto --topic events --partition 0
+    """
+    chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
+
+    async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
+        return await admin.release_veto(partitions)
+
+    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties))
+    _report(
+        results,
+        output,
+        "release-veto",
+        done="Released the veto for partitions",
+        valid="No veto holds partitions",
+        failed="Error releasing the veto for partition:",
+    )
+
+
+def _chosen(
+    topic: str | None, partition: int | None, file: Path | None, everything: bool
+) -> list[TopicPartition] | None:
+    """None: all."""
+    if sum((topic is not None, file is not None, everything)) != 1:
+        raise CommandError(
+            "one and only one of these is required: --topic, --path-to-json-file, --all-topic-partitions", 2
+        )
+    if topic is None:
+        if partition is not None:
+            raise CommandError("--partition is only allowed with --topic", 2)
+        return None if file is None else _read(file)
+    if partition is None:
+        raise CommandError("--topic needs --partition", 2)
+    return [TopicPartition(topic, partition)]
+
+
+def _read(file: Path) -> list[TopicPartition]:
+    try:
+        found = [
+            TopicPartition(each["topic"], each["partition"]) for each in json.loads(file.read_text())["partitions"]
+        ]
+        if not all(type(each.topic) is str and type(each.partition) is int and each.partition >= 0 for each in found):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise CommandError(f'{file} is not {{"partitions": [{{"topic": "events", "partition": 0}}]}}', 2) from None
+    if not found:
+        raise CommandError(f"{file} names no partition", 2)
+    if len(set(found)) != len(found):
+        raise CommandError(f"{file} names a partition twice", 2)
+    return found
+
+
+def _run(ask: Ask, chosen: Sequence[TopicPartition] | None, connect: common.Connect) -> list["ElectionResult"]:
+    async def main() -> list["ElectionResult"]:
+        from tidelog.client.admin import AdminClient
+
+        settings = connect.settings()
+        async with AdminClient(
+            settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports()
+        ) as admin:
+            return await ask(admin, chosen)
+
+    return common.run(main())
+
+
+def _report(results: list["ElectionResult"], output: Format, kind: str, *, done: str, valid: str, failed: str) -> None:
+    elected = [each for each in results if each.error_code is ErrorCode.NONE]
+    needless = [each for each in results if each.error_code is ErrorCode.ELECTION_NOT_NEEDED]
+    refused = [each for each in results if each not in elected and each not in needless]
+    if output is Format.JSON:
+        common.print_json(
+            {
+                "electionType": kind,
+                "elected": [_json(each) for each in elected],
+                "alreadyValid": [_json(each) for each in needless],
+                "failed": [
+                    {**_json(each), "error": each.error_code.name, "message": each.error_message} for each in refused
+                ],
+            }
+        )
+    else:
+        for sentence, named in ((done, elected), (valid, needless)):
+            if named:
+                print(sentence, ", ".join(f"{each.topic}-{each.partition}" for each in named))
+        for each in refused:
+            print(f"{failed} {each.topic}-{each.partition}: {each.error_code.name}: {each.error_message}")
+        if not results:
+            print("No partition needs it.")
+    if refused:
+        raise CommandError(f"{len(refused)} replica(s) could not be elected")
+
+
+def _json(result: "ElectionResult") -> dict[str, Any]:
+    return {"topic": result.topic, "partition": result.partition}

@@ -1,0 +1,148 @@
+"""`tidelog elect-leaders` and `tidelog release-veto`: kafka-leader-election's sentences, and its exit codes."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_broker import FakeCluster
+from unit.cli.conftest import Tidelog
+
+ALL = "--all-topic-partitions"
+PREFERRED = ("elect-leaders", "--election-type", "preferred")
+UNCLEAN = ("elect-leaders", "--election-type", "unclean")
+
+
+@pytest.fixture
+def events(cluster: FakeCluster) -> FakeCluster:
+    """Of three partitions broker 1 leads the first; it is everybody's preferred leader."""
+    cluster.create("events", partitions=3)
+    return cluster
+
+
+def test_kafkas_sentences_for_what_was_elected_and_what_was_valid(tidelog: Tidelog, events: FakeCluster) -> None:
+    result = tidelog(*PREFERRED, ALL)
+    assert result.exit_code == 0
+    assert result.text.splitlines() == [
+        "Successfully completed leader election (PREFERRED) for partitions events-1, events-2",
+        "Valid replica already elected for partitions events-0",
+    ]
+    (call,) = events.of("ElectLeaders")
+    assert (call.request.unclean, call.request.topics) == (False, ())
+
+
+def test_one_partition_by_topic_and_number(tidelog: Tidelog, events: FakeCluster) -> None:
+    assert tidelog(*UNCLEAN, "--topic", "events", "--partition", "2").text == (
+        "Successfully completed leader election (UNCLEAN) for partitions events-2\n"
+    )
+    (call,) = events.of("ElectLeaders")
+    assert call.request.unclean
+    assert [(each.topic, each.partitions) for each in call.request.topics] == [("events", (2,))]
+
+
+def test_what_failed_is_named_and_the_exit_code_is_not_zero(tidelog: Tidelog, events: FakeCluster) -> None:
+    events.down.add(1)
+    result = tidelog(*PREFERRED, "--topic", "events", "--partition", "1")
+    assert result.exit_code == 1
+    assert result.text == (
+        "Error completing leader election (PREFERRED) for partition: events-1: PREFERRED_LEADER_NOT_AVAILABLE: "
+        "broker 1 is not alive\n"
+    )
+    assert result.error == "tidelog: 1 replica(s) could not be elected"
+
+
+def test_several_partitions_from_a_file_and_the_answer_as_json(
+    tidelog: Tidelog, events: FakeCluster, tmp_path: Path
+) -> None:
+    chosen = [{"topic": "events", "partition": 0}, {"topic": "events", "partition": 1}, {"topic": "no", "partition": 0}]
+    (tmp_path / "chosen.json").write_text(json.dumps({"partitions": chosen}))
+    result = tidelog(*PREFERRED, "--path-to-json-file", "chosen.json", "--format", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.text) == {
+        "electionType": "preferred",
+        "elected": [{"topic": "events", "partition": 1}],
+        "alreadyValid": [{"topic": "events", "partition": 0}],
+        "failed": [
+            {
+                "topic": "no",
+                "partition": 0,
+                "error": "UNKNOWN_TOPIC_OR_PARTITION",
+                "message": "topic 'no' has no partition 0",
+            }
+        ],
+    }
+
+
+def test_release_veto_has_sentences_of_its_own(tidelog: Tidelog, events: FakeCluster) -> None:
+    assert tidelog("release-veto", "--topic", "events", "--partition", "1").text == (
+        "Released the veto for partitions events-1\n"
+    )
+    assert tidelog("release-veto", "--topic", "events", "--partition", "1").text == (
+        "No veto holds partitions events-1\n"
+    )
+    assert tidelog("release-veto", ALL).text == "No partition needs it.\n"
+    assert len(events.of("ReleaseVeto")) == 3
+
+
+def test_describe_shows_what_is_vetoed_and_what_recovers(
+    tidelog: Tidelog, events: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = events._describe
+
+    def describe(name: str) -> object:
+        topic = real(name)
+        first, second, third = topic.partitions
+        return replace(topic, partitions=(replace(first, vetoed=True), replace(second, recovering=True), third))
+
+    monkeypatch.setattr(events, "_describe", describe)
+    lines = tidelog("topics", "describe", "events").text.splitlines()[1:]
+    assert [line.partition("LastKnownElr: N/A")[2] for line in lines] == [
+        "\tStatus: vetoed",
+        "\tStatus: recovering",
+        "",
+    ]
+    (topic,) = json.loads(tidelog("topics", "describe", "events", "--format", "json").text)
+    assert [(each["vetoed"], each["recovering"]) for each in topic["partitions"]] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("elect-leaders", ALL), 2, "Missing option '--election-type'"),
+        (("elect-leaders", "--election-type", "fair", ALL), 2, "'fair' is not one of 'preferred', 'unclean'"),
+        (PREFERRED, 2, "one and only one of these is required: --topic, --path-to-json-file, --all-topic-partitions"),
+        ((*PREFERRED, ALL, "--topic", "events", "--partition", "0"), 2, "one and only one"),
+        ((*PREFERRED, ALL, "--path-to-json-file", "x.json"), 2, "one and only one"),
+        ((*PREFERRED, "--topic", "events"), 2, "--topic needs --partition"),
+        ((*PREFERRED, ALL, "--partition", "0"), 2, "--partition is only allowed with --topic"),
+        ((*PREFERRED, "--topic", "events", "--partition", "-1"), 2, "--partition.*greater than or equal to 0"),
+        ((*PREFERRED, "--topic", "events", "--partition", "one"), 2, "not a valid integer|valid integer"),
+        ((*PREFERRED, "--topic", "events", "--partition", "3"), 1, "1 replica.s. could not be elected"),
+        ((*PREFERRED, "--topic", "nope", "--partition", "0"), 1, "1 replica.s. could not be elected"),
+        ((*PREFERRED, "--path-to-json-file", "none.json"), 1, "none.json: No such file"),
+        ((*PREFERRED, "--path-to-json-file", "list.json"), 2, r'list.json is not {"partitions": \['),
+        ((*PREFERRED, "--path-to-json-file", "text.json"), 2, "text.json is not"),
+        ((*PREFERRED, "--path-to-json-file", "twice.json"), 2, "twice.json names a partition twice"),
+        ((*PREFERRED, "--path-to-json-file", "empty.json"), 2, "empty.json names no partition"),
+        (("release-veto",), 2, "one and only one"),
+        (("release-veto", "--topic", "events"), 2, "--topic needs --partition"),
+    ],
+)
+def test_bad_input_is_one_line_and_not_zero(
+    tidelog: Tidelog, events: FakeCluster, tmp_path: Path, args: tuple[str, ...], code: int, said: str
+) -> None:
+    one = {"topic": "events", "partition": 1}
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "text.json").write_text('{"partitions": [{"topic": "events", "partition": "1"}]}')
+    (tmp_path / "twice.json").write_text(json.dumps({"partitions": [one, one]}))
+    (tmp_path / "empty.json").write_text('{"partitions": []}')
+    result = tidelog(*args)
+    assert result.exit_code == code
+    assert re.search(said, result.error), result.error
+    assert events.partition("events", 1).leader == 2
