@@ -86,7 +86,12 @@ class Controller:
         standing_by = False
         while True:
             payload = self._payload()
-            elected = await zk_patterns.elect(self._ports.meta, znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, payload)
+            try:
+                elected = await zk_patterns.elect(self._ports.meta, znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, payload)
+            except znodes.BadZnode as error:
+                log.error("nobody can be elected: %s; repair this znode", error)
+                await self._ports.clock.sleep(STAND_AGAIN_S)
+                continue
             if elected is None:
                 if not standing_by:
                     log.info("standing by")

@@ -10,7 +10,6 @@ from tidelog.controller.effects import Examinable, Outcome, WriteGroup
 from tidelog.controller.events import Snapshot, StoredTopic
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
-from tidelog.ids import BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import (
     BadVersion,
@@ -168,19 +167,16 @@ async def read_snapshot(meta: Meta) -> Snapshot:
     brokers = await meta.children(znodes.BROKER_IDS)
     topics = await meta.get_many([znodes.topic_path(name) for name in names])
     configs = await meta.get_many([znodes.topic_config_path(name) for name in names])
-    registrations = await meta.get_many([znodes.broker_path(int(each)) for each in brokers if each.isdecimal()])
+    registrations = await meta.get_many([f"{znodes.BROKER_IDS}/{name}" for name in brokers])
     assignments = {
         name: znodes.decode_topic(name, node[0]) for name, node in zip(names, topics, strict=True) if node is not None
     }
-    states = iter(
-        await meta.get_many(
-            [
-                znodes.state_path(name, index)
-                for name, assignment in assignments.items()
-                for index in range(len(assignment.partitions))
-            ]
-        )
-    )
+    partitions = [
+        (name, index) for name, assignment in assignments.items() for index in range(len(assignment.partitions))
+    ]
+    found = await meta.get_many([znodes.state_path(*each) for each in partitions])
+    await _check_missing(meta, [each for each, state in zip(partitions, found, strict=True) if state is None])
+    states = iter(found)
     stored = []
     for name, topic, node in zip(names, topics, configs, strict=True):
         assignment = assignments.get(name)
@@ -197,12 +193,20 @@ async def read_snapshot(meta: Meta) -> Snapshot:
                 version=topic[1].version,
             )
         )
-    alive = zip((each for each in brokers if each.isdecimal()), registrations, strict=True)
+    alive = zip(brokers, registrations, strict=True)
     return Snapshot(
         brokers=brokers_of({name: node for name, node in alive if node is not None}),
         topics=tuple(stored),
         deletions=tuple(deletions),
     )
+
+
+async def _check_missing(meta: Meta, partitions: list[tuple[str, int]]) -> None:
+    """A partition and its state come and go together: who has deleted the state alone has not made the partition new."""
+    found = await meta.get_many([znodes.partition_path(*each) for each in partitions])
+    for each, node in zip(partitions, found, strict=True):
+        if node is not None:
+            raise znodes.BadZnode(znodes.state_path(*each), "it is missing, and the partition above it is there")
 
 
 def _state(topic: str, index: int, node: tuple[bytes, Stat] | None) -> PartitionState | None:
@@ -216,16 +220,19 @@ def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
     """The registrations below /brokers/ids, by broker id. One that cannot be read is no live broker."""
     brokers = []
     for name, (data, stat) in sorted(nodes.items()):
+        broker_id = znodes.broker_id_of(name)
+        if broker_id is None:
+            log.error("%s/%s is no registration of a broker", znodes.BROKER_IDS, name)
+            continue
         try:
-            broker_id = int(name)
             registration = znodes.decode_broker(broker_id, data)
-        except (ValueError, znodes.BadZnode) as error:
+        except znodes.BadZnode as error:
             log.error("registration %s is not understood: %s", name, error)
             continue
         intact_since = registration.intact_since
         brokers.append(
             Broker(
-                broker_id=BrokerId(broker_id),
+                broker_id=broker_id,
                 epoch=stat.czxid,
                 intact_since=stat.czxid if intact_since == znodes.INTACT_SINCE_NOW else intact_since,
                 listeners=registration.listeners,

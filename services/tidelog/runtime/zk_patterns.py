@@ -23,6 +23,7 @@ from tidelog.ports.meta import (
     SetData,
     Stat,
 )
+from tidelog.wire.znodes import decode_controller_epoch
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ async def elect(meta: Meta, path: str, epoch_path: str, payload: bytes) -> Elect
 
     One multi makes the ephemeral and raises the epoch, so both carry one zxid; that, with the owner, tells afterwards
     whether this session won, whatever answer it got. The first epoch is 1. `payload` should name the attempt.
+
+    BadZnode: what is stored is no epoch; to begin again at 1 would be to begin below an epoch that was (HOLE-11).
     """
     await ensure_path(meta, parent(path))
     await ensure_path(meta, parent(epoch_path))
@@ -64,7 +67,11 @@ async def elect(meta: Meta, path: str, epoch_path: str, payload: bytes) -> Elect
             if current is None:
                 ops.append(Create(epoch_path, b"1"))
             else:
-                ops.append(SetData(epoch_path, b"%d" % (int(current[0]) + 1), current[1].version))
+                ops.append(
+                    SetData(
+                        epoch_path, b"%d" % (decode_controller_epoch(current[0], epoch_path) + 1), current[1].version
+                    )
+                )
             await meta.multi(ops)
         except LOOK_AGAIN as error:
             log.info("election on %s: %r; reading again", path, error)
@@ -77,7 +84,7 @@ def _won(meta: Meta, holder: Stat, current: tuple[bytes, Stat] | None) -> Electe
     # Read one after the other: if the session ended in between, the epoch is somebody else's.
     if stat.mzxid != holder.czxid:
         return None
-    return Elected(int(data), stat.version, holder.ephemeral_owner, holder.version)
+    return Elected(decode_controller_epoch(data), stat.version, holder.ephemeral_owner, holder.version)
 
 
 async def resign(meta: Meta, path: str) -> None:

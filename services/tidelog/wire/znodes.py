@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from tidelog.ids import Address, BrokerId
+from tidelog.ids import NO_LEADER, Address, BrokerId
 from tidelog.wire.messages import IsrMember, Listener
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -39,6 +39,9 @@ _LAYOUT: Final = 1
 _RECOVERING: Final = ',"recovering":true'
 """Left out while it is false, which is nearly always."""
 
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
 T = TypeVar("T")
 
 
@@ -53,6 +56,14 @@ class BadZnode(Exception):
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_id_of(name: str) -> BrokerId | None:
+    """Of a child of /brokers/ids; None for one that no broker has made."""
+    if not (name.isascii() and name.isdecimal() and len(name) <= 10):
+        return None
+    broker_id = int(name)
+    return BrokerId(broker_id) if str(broker_id) == name and broker_id <= _INT32_MAX else None
 
 
 def topic_path(topic: str) -> str:
@@ -169,9 +180,9 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes, path: str = CONTROLLER_EPOCH) -> int:
     try:
-        return int(data.decode("ascii"))
+        return _number(int(data.decode("ascii")), "epoch", 0, _INT32_MAX - 1)
     except ValueError as error:
-        raise BadZnode(path, f"{data[:40]!r} is not a controller epoch") from error
+        raise BadZnode(path, f"{data[:40]!r} is not an epoch") from error
 
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
@@ -198,7 +209,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
                 for each in listeners
             ),
             rack=_text(fields, "rack", ""),
-            intact_since=_int(fields, "intact_since"),
+            intact_since=_int(fields, "intact_since", INTACT_SINCE_NOW, _INT64_MAX),
             attempt=_text(fields, "attempt"),
             software=_text(fields, "software", ""),
             directory_id=_text(fields, "directory", ""),
@@ -221,7 +232,10 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     def build(fields: Mapping[str, Any]) -> TopicAssignment:
         partitions: Mapping[str, Sequence[int]] = _of(fields, "partitions", dict)
         replicas = tuple(
-            tuple(BrokerId(int(each)) for each in partitions[str(index)]) for index in range(len(partitions))
+            _distinct(
+                tuple(BrokerId(_number(x, "partitions", 0, _INT32_MAX)) for x in partitions[str(index)]), "partitions"
+            )
+            for index in range(len(partitions))
         )
         if not replicas or not all(replicas):
             raise ValueError("'partitions' names a topic without partitions or a partition without replicas")
@@ -242,10 +256,13 @@ def encode_state(state: StoredState) -> bytes:
 def decode_state(topic: str, partition: int, data: bytes) -> StoredState:
     def build(fields: Mapping[str, Any]) -> StoredState:
         state = StoredState(
-            leader=BrokerId(_int(fields, "leader")),
-            leader_epoch=_int(fields, "leader_epoch"),
+            leader=BrokerId(_int(fields, "leader", NO_LEADER)),
+            leader_epoch=_int(fields, "leader_epoch", high=_INT32_MAX - 1),  # the next election adds one
             isr=tuple(
-                IsrMember(broker_id=int(broker_id), broker_epoch=int(broker_epoch))
+                IsrMember(
+                    broker_id=_number(broker_id, "isr", 0, _INT32_MAX),
+                    broker_epoch=_number(broker_epoch, "isr", 0, _INT64_MAX),
+                )
                 for broker_id, broker_epoch in _of(fields, "isr", list)
             ),
             controller_epoch=_int(fields, "controller_epoch"),
@@ -253,6 +270,9 @@ def decode_state(topic: str, partition: int, data: bytes) -> StoredState:
         )
         if not state.isr:
             raise ValueError("'isr' is empty")
+        members = _distinct(tuple(BrokerId(member.broker_id) for member in state.isr), "isr")
+        if state.leader != NO_LEADER and state.leader not in members:
+            raise ValueError(f"'leader' {state.leader} is not in 'isr' {list(members)}")
         return state
 
     return _decode(state_path(topic, partition), data, build)
@@ -293,11 +313,23 @@ def _of(fields: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def _int(fields: Mapping[str, Any], key: str) -> int:
-    value = fields[key]
+def _int(fields: Mapping[str, Any], key: str, low: int = 0, high: int = _INT32_MAX) -> int:
+    return _number(fields[key], key, low, high)
+
+
+def _number(value: Any, key: str, low: int, high: int) -> int:
+    """What is out of range cannot be told to a broker, so nobody of ours has written it."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{key!r} is not an integer")
+    if not low <= value <= high:
+        raise ValueError(f"{key!r} is {value}, which is not within {low}..{high}")
     return value
+
+
+def _distinct(ids: tuple[BrokerId, ...], key: str) -> tuple[BrokerId, ...]:
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"{key!r} names a broker twice: {list(ids)}")
+    return ids
 
 
 def _flag(fields: Mapping[str, Any], key: str) -> bool:

@@ -10,15 +10,23 @@ from tidelog.ids import BrokerId
 from tidelog.wire import znodes
 from tidelog.wire.messages import IsrMember, Listener
 
-members = st.builds(IsrMember, broker_id=st.integers(0, 2**31), broker_epoch=st.integers(0, 2**62))
-states = st.builds(
-    znodes.StoredState,
-    leader=st.integers(-1, 2**31).map(BrokerId),
-    leader_epoch=st.integers(0, 2**31),
-    isr=st.lists(members, min_size=1, max_size=5).map(tuple),
-    controller_epoch=st.integers(0, 2**31),
-    recovering=st.booleans(),
-)
+INT32_MAX = 2**31 - 1
+members = st.builds(IsrMember, broker_id=st.integers(0, INT32_MAX), broker_epoch=st.integers(0, 2**63 - 1))
+
+
+@st.composite
+def drawn_states(draw: st.DrawFn) -> znodes.StoredState:
+    isr = draw(st.lists(members, min_size=1, max_size=5, unique_by=lambda member: member.broker_id))
+    return znodes.StoredState(
+        leader=BrokerId(draw(st.sampled_from([-1, *(member.broker_id for member in isr)]))),
+        leader_epoch=draw(st.integers(0, INT32_MAX - 1)),
+        isr=tuple(isr),
+        controller_epoch=draw(st.integers(0, INT32_MAX)),
+        recovering=draw(st.booleans()),
+    )
+
+
+states = drawn_states()
 
 
 @given(states)
