@@ -14,6 +14,8 @@ done
 if engine=$(docker version --format '{{.Server.Version}}' 2>&1); then
     echo "test: a Docker engine answers ($engine): with the Compose tests"
     directories+=(tests/compose)
+    # First, since tests outside of tests/compose use images too (Prometheus over the local cluster).
+    scripts/images.sh --quiet || failed+=(images)
 else
     not_run+=("tests/compose: no Docker engine answers ($(tail -n 1 <<<"$engine")); scripts/docker_engine.sh can get one")
 fi

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from bench.harness import percentile
 from tidelog.client.admin import AdminClient
+from tidelog.client.produce_link import ProduceLink
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.cluster.api import bootstrap_servers
@@ -20,7 +21,7 @@ from tidelog.ids import Address, BrokerId
 from tidelog.ports.net import Channel
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
-from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA, REPLICA_SERVICE_PRODUCE
+from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA
 
 ALL: Final = -1
 REPLICAS: Final = 3
@@ -48,11 +49,14 @@ class Probe:
         self._addresses: dict[BrokerId, Address] = {}
         self._net = GrpcNet()
         self._channels: dict[Address, Channel] = {}
+        self._links: dict[Address, ProduceLink] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for link in self._links.values():
+            await link.close()
         for channel in self._channels.values():
             await channel.close()
 
@@ -102,7 +106,10 @@ class Probe:
                 m.ProducePartition(topic=self.topic, partition=p, leader_epoch=-1, records=batch) for p in partitions
             ),
         )
-        answer = await self._channel(address).call(REPLICA_SERVICE_PRODUCE, request, timeout_s + 1.0)
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = ProduceLink(self._channel(address))
+        answer = await link.call(request, timeout_s + 1.0)
         return {r.partition for r in answer.results if r.error_code is ErrorCode.NONE}
 
     async def must_produce(self, partition: int, batch: bytes, acks: int = ALL) -> None:

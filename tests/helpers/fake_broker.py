@@ -526,10 +526,47 @@ class FakeChannel:
         return await self._cluster.call(broker_id, method.path, request, timeout_s)
 
     def open(self, method: Any) -> Any:
-        raise NotImplementedError("clients open no streams")
+        assert method is s.REPLICA_SERVICE_PRODUCE_STREAM, "clients open no other streams"
+        return FakeProduceStream(self)
 
     async def close(self) -> None:
         self.closed = True
+
+
+class FakeProduceStream:
+    """ProduceStream over the scripted Produce; a request that gets no answer breaks it for all that wait."""
+
+    def __init__(self, channel: "FakeChannel") -> None:
+        self._channel = channel
+        self._served: list[asyncio.Task[None]] = []
+        self._answers: asyncio.Queue[m.ProduceAnswers | TransportError] = asyncio.Queue()
+        self._broken: TransportError | None = None
+
+    async def write(self, request: m.ProduceRequest) -> None:
+        if self._broken is not None:
+            raise self._broken
+        self._served.append(asyncio.create_task(self._serve(len(self._served) + 1, request)))
+
+    async def _serve(self, number: int, request: m.ProduceRequest) -> None:
+        try:
+            response = await self._channel.call(s.REPLICA_SERVICE_PRODUCE, request, 3600.0)
+        except TransportError as error:
+            self._answers.put_nowait(error)
+        else:
+            answer = m.ProduceAnswer(number=number, response=response)
+            self._answers.put_nowait(m.ProduceAnswers(answers=(answer,)))
+
+    async def read(self) -> m.ProduceAnswers:
+        if self._broken is None:
+            found = await self._answers.get()
+            if not isinstance(found, TransportError):
+                return found
+            self._broken = found
+        raise self._broken
+
+    def cancel(self) -> None:
+        for task in self._served:
+            task.cancel()
 
 
 class FakeNet:
@@ -559,11 +596,24 @@ async def no_tasks_left() -> AsyncIterator[None]:
 async def serve_over_grpc(cluster: FakeCluster) -> list[Any]:
     """The same brokers behind real sockets of this machine; `cluster.addresses` become theirs."""
 
+    def produce_stream(broker_id: int) -> Any:
+        async def serve(stream: Any, _context: Any) -> None:
+            number = 0
+            while (request := await stream.read()) is not None:
+                number += 1
+                response = await cluster.call(broker_id, s.REPLICA_SERVICE_PRODUCE.path, request, 60.0)
+                await stream.write(m.ProduceAnswers(answers=(m.ProduceAnswer(number=number, response=response),)))
+
+        return serve
+
     def routes(broker_id: int) -> list[Route]:
         def handler(method: Any) -> Callable[[Any, Any], Awaitable[Any]]:
             return lambda request, context: cluster.call(broker_id, method.path, request, 60.0)
 
-        return [Route(method, handler(method)) for method in _METHODS]
+        return [
+            *(Route(method, handler(method)) for method in _METHODS),
+            Route(s.REPLICA_SERVICE_PRODUCE_STREAM, produce_stream(broker_id)),
+        ]
 
     servers = [await GrpcNet().serve(Address("127.0.0.1", 0), routes(b)) for b in cluster.addresses]
     cluster.addresses = dict(zip(cluster.addresses, (server.address for server in servers), strict=True))

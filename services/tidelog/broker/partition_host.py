@@ -1,13 +1,12 @@
 """One partition on this broker: its log, its replica machine, and what waits on it. It runs effects and decides nothing."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tidelog.broker.pending import PendingProduces, Wakeup
+from tidelog.broker.pending import PendingProduces, Settle, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
@@ -150,17 +149,15 @@ class PartitionHost:
             sink.news(self)
         return appended
 
-    def wait_committed(self, end: int) -> asyncio.Future[ErrorCode]:
-        """For acks=all. What is committed already resolves at once."""
-        future = self.pending.add(end)
+    def wait_committed(self, end: int, settle: Settle) -> None:
+        """For acks=all: calls `settle` when everything below `end` is committed, at once if it is, or with why it never will."""
+        self.pending.add(end, settle)
         self.pending.complete_below(self.replica.high_watermark)
-        return future
 
-    def wait_synced(self, end: int) -> asyncio.Future[ErrorCode]:
-        """For acks=1 with flush=sync."""
-        future = self.unsynced.add(end)
+    def wait_synced(self, end: int, settle: Settle) -> None:
+        """For acks=1 with flush=sync; as `wait_committed`."""
+        self.unsynced.add(end, settle)
         self.unsynced.complete_below(self.log.recovery_point)
-        return future
 
     @property
     def countable(self) -> bool:

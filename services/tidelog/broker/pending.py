@@ -1,10 +1,13 @@
-"""Requests parked until the high watermark passes them: each waits on a future of its own, so that one cancelled call
-cancels nobody else's (performance 4.11)."""
+"""Requests parked until the high watermark passes them: each with a call of its own, so that one cancelled request cancels
+nobody else's (performance 4.11)."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from tidelog.errors import ErrorCode
+
+Settle = Callable[[ErrorCode], None]
 
 
 class PendingProduces:
@@ -13,34 +16,27 @@ class PendingProduces:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, asyncio.Future[ErrorCode]]] = deque()
+        self._waiting: deque[tuple[int, Settle]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, end: int) -> asyncio.Future[ErrorCode]:
-        """Resolves to NONE when everything below `end` is committed, or to why it will not be."""
-        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    def add(self, end: int, settle: Settle) -> None:
+        """`settle` is called with NONE when everything below `end` is committed, or with why it will not be."""
         waiting = self._waiting
         at = len(waiting)
         while at and waiting[at - 1][0] > end:  # a repetition waits for its original, which others have followed
             at -= 1
-        waiting.insert(at, (end, future))
-        return future
+        waiting.insert(at, (end, settle))
 
     def complete_below(self, high_watermark: int) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            self._resolve(waiting.popleft()[1], ErrorCode.NONE)
+            waiting.popleft()[1](ErrorCode.NONE)
 
     def fail(self, code: ErrorCode) -> None:
         while self._waiting:
-            self._resolve(self._waiting.popleft()[1], code)
-
-    @staticmethod
-    def _resolve(future: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
-        if not future.done():  # its caller may have given up
-            future.set_result(code)
+            self._waiting.popleft()[1](code)
 
 
 class Wakeup:

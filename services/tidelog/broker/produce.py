@@ -1,10 +1,12 @@
 """Produce: validate, append, answer as acks says. Knows no gRPC: any front door may call it with the same bytes."""
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tidelog.broker.partition_host import SYNC
+from tidelog.broker.pending import Settle
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
@@ -19,6 +21,9 @@ _ACKS = (0, 1, ACKS_ALL)
 TIMEOUT_MS_MAX: Final = 3_600_000
 PARTITIONS_MAX: Final = 10_000
 """In one request: a bound on what one caller makes this process hold."""
+
+Answer = Callable[[m.ProduceResponse], None]
+Wait = Callable[[Settle], None]
 
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -37,39 +42,49 @@ class ProduceHandler:
         requests: RequestMetrics,
     ) -> None:
         self._manager = manager
-        self._clock = clock
+        self.clock = clock
         self._may_ack_alone = may_ack_alone
         self._on_append = on_append
         self._on_refusal = on_refusal
-        self._requests = requests
+        self.requests = requests
         self.waiting = 0
         """Requests parked for acks=all."""
 
     async def __call__(self, request: m.ProduceRequest) -> m.ProduceResponse:
+        answered: asyncio.Future[m.ProduceResponse] = asyncio.get_running_loop().create_future()
+        parked = self.submit(request, answered.set_result)
+        try:
+            return await answered
+        finally:
+            if parked is not None:
+                parked.give_up()
+
+    def submit(self, request: m.ProduceRequest, answer: Answer) -> "Parked | None":
+        """Appends at once and calls `answer` once: before it returns, or later when it returns a parked request."""
         fault = self._fault(request)
         if fault is not None:
-            return m.ProduceResponse(results=tuple(self._refusal(p, fault) for p in request.partitions))
+            answer(m.ProduceResponse(results=tuple([self._refusal(p, fault) for p in request.partitions])))
+            return None
         results: list[m.ProduceResult] = []
-        waiting: list[tuple[int, asyncio.Future[ErrorCode]]] = []
-        began_at = self._clock.now()
+        waiting: list[tuple[int, Wait]] = []
+        began_at = self.clock.now()
         for part in request.partitions:
             try:
-                result, future = self._append(part, request.acks)
+                result, wait = self._append(part, request.acks)
             except TidelogError as error:
-                result, future = self._refusal(part, error), None
-            if future is not None:
-                waiting.append((len(results), future))
+                result = self._refusal(part, error)
+            else:
+                if wait is not None:
+                    waiting.append((len(results), wait))
             results.append(result)
-        appended_at = self._clock.now()
-        self._requests.spent(API, Phase.LOCAL, appended_at - began_at)
-        if waiting:
-            self.waiting += 1
-            try:
-                await self._wait(results, waiting, request.timeout_ms)
-            finally:
-                self.waiting -= 1
-            self._requests.spent(API, Phase.REMOTE, self._clock.now() - appended_at)
-        return m.ProduceResponse(results=tuple(results))
+        self.requests.spent(API, Phase.LOCAL, self.clock.now() - began_at)
+        if not waiting:
+            answer(m.ProduceResponse(results=tuple(results)))
+            return None
+        parked = Parked(self, results, [index for index, _ in waiting], request.timeout_ms, answer)
+        for index, wait in waiting:
+            wait(functools.partial(parked.settle, index))
+        return parked
 
     def _fault(self, request: m.ProduceRequest) -> TidelogError | None:
         """What is wrong with the request as a whole; nothing is appended then."""
@@ -91,7 +106,8 @@ class ProduceHandler:
             return TidelogError("partitions names one partition twice", ErrorCode.INVALID_REQUEST)
         return None
 
-    def _append(self, part: m.ProducePartition, acks: int) -> tuple[m.ProduceResult, asyncio.Future[ErrorCode] | None]:
+    def _append(self, part: m.ProducePartition, acks: int) -> tuple[m.ProduceResult, Wait | None]:
+        """The answer for one partition if all goes well, and what it has to wait for."""
         host = self._manager.host(part.topic, part.partition, part.topic_id)
         batches = validate_produce(part.records, batch_bytes_max=host.config.max_message_bytes)
         if acks != ACKS_ALL and not self._may_ack_alone():
@@ -109,37 +125,14 @@ class ProduceHandler:
             leader_id=host.replica.leader,
             leader_epoch=host.replica.leader_epoch,
         )
+        end = appended.last_offset + 1
         if acks == ACKS_ALL:
-            return result, host.wait_committed(appended.last_offset + 1)
+            return result, functools.partial(host.wait_committed, end)
         if acks == 1 and host.config.flush == SYNC:
-            return result, host.wait_synced(appended.last_offset + 1)
+            return result, functools.partial(host.wait_synced, end)
         return result, None
 
-    async def _wait(
-        self,
-        results: list[m.ProduceResult],
-        waiting: list[tuple[int, asyncio.Future[ErrorCode]]],
-        timeout_ms: int,
-    ) -> None:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                for index, future in waiting:
-                    code = await future
-                    if code is not ErrorCode.NONE:
-                        results[index] = self._uncommitted(results[index], code, "replication did not complete")
-        except TimeoutError:
-            self._requests.parked_expired(API)
-            for index, future in waiting:
-                # Not done, or cancelled under us by the timeout; what is done has its result already.
-                if not future.done() or future.cancelled():
-                    future.cancel()
-                    results[index] = self._uncommitted(
-                        results[index],
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"not replicated within timeout_ms {timeout_ms}; it may be later",
-                    )
-
-    def _uncommitted(self, result: m.ProduceResult, code: ErrorCode, why: str) -> m.ProduceResult:
+    def uncommitted(self, result: m.ProduceResult, code: ErrorCode, why: str) -> m.ProduceResult:
         """The batch is in this log but the promise is not kept: the outcome is unknown to the caller."""
         self._on_refusal(code)
         return m.ProduceResult(
@@ -168,3 +161,61 @@ class ProduceHandler:
             leader_id=NO_LEADER if host is None else host.replica.leader,
             leader_epoch=NO_EPOCH if host is None else host.replica.leader_epoch,
         )
+
+
+class Parked:
+    """A request that waits until its partitions are committed (or synced), and at most for its own timeout."""
+
+    __slots__ = ("_answer", "_handler", "_open", "_parked_at", "_results", "_timeout_ms", "_timer")
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        results: list[m.ProduceResult],
+        waiting: Iterable[int],
+        timeout_ms: int,
+        answer: Answer,
+    ) -> None:
+        """`waiting`: which of the results hold only if the partition is committed in time."""
+        self._handler = handler
+        self._results = results
+        self._open = set(waiting)
+        self._timeout_ms = timeout_ms
+        self._answer = answer
+        self._parked_at = handler.clock.now()
+        self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire)
+        handler.waiting += 1
+
+    def settle(self, index: int, code: ErrorCode) -> None:
+        """A partition is committed, or never will be here. Late news of a request that is over are ignored."""
+        if index not in self._open:
+            return
+        self._open.remove(index)
+        if code is not ErrorCode.NONE:
+            self._fail(index, code, "replication did not complete")
+        if not self._open:
+            self._end()
+            self._answer(m.ProduceResponse(results=tuple(self._results)))
+
+    def give_up(self) -> None:
+        """Its caller is gone; what was appended stays."""
+        if self._open:
+            self._open.clear()
+            self._end()
+
+    def _expire(self) -> None:
+        self._handler.requests.parked_expired(API)
+        why = f"not replicated within timeout_ms {self._timeout_ms}; it may be later"
+        for index in self._open:
+            self._fail(index, ErrorCode.REQUEST_TIMED_OUT, why)
+        self._open.clear()
+        self._end()
+        self._answer(m.ProduceResponse(results=tuple(self._results)))
+
+    def _fail(self, index: int, code: ErrorCode, why: str) -> None:
+        self._results[index] = self._handler.uncommitted(self._results[index], code, why)
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        self._handler.waiting -= 1
+        self._handler.requests.spent(API, Phase.REMOTE, self._handler.clock.now() - self._parked_at)

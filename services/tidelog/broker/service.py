@@ -9,6 +9,7 @@ from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.metadata_cache import INTERNAL, MetadataCache
 from tidelog.broker.produce import ProduceHandler
+from tidelog.broker.produce_session import ProduceStreams
 from tidelog.errors import ErrorCode
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
@@ -46,6 +47,7 @@ class BrokerService:
         clock: Clock,
     ) -> None:
         self._produce = produce
+        self._produce_streams = ProduceStreams(produce.submit, clock, self._count)
         self._fetch = fetch
         self._sessions = sessions
         self._control = control
@@ -58,6 +60,7 @@ class BrokerService:
         """INTERNAL serves everything; every other listener leaves out what only servers may call (reliability D9)."""
         routes = [
             self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, _: self._produce(request)),
+            Route(s.REPLICA_SERVICE_PRODUCE_STREAM, self._produce_streams.serve),
             self._counted(s.REPLICA_SERVICE_FETCH, lambda request, _: self._fetch.fetch(request)),
             self._counted(s.REPLICA_SERVICE_LIST_OFFSETS, lambda request, _: self._fetch.list_offsets(request)),
             self._counted(
@@ -79,15 +82,18 @@ class BrokerService:
 
     def _counted(self, method: Unary[Req, Res], handler: Callable[[Req, CallContext], Awaitable[Res]]) -> Route:
         api = method.path.rpartition("/")[2]
-        clock, metrics = self._clock, self._metrics
+        clock = self._clock
 
         async def handle(request: Req, context: CallContext) -> Res:
             started = clock.now()
             response = await handler(request, context)
-            metrics.answered(api, _worst_code(response), clock.now() - started)
+            self._count(api, response, clock.now() - started)
             return response
 
         return Route(method, handle)
+
+    def _count(self, api: str, response: object, seconds: float) -> None:
+        self._metrics.answered(api, _worst_code(response), seconds)
 
     async def _replica_fetch(
         self, stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse], _: CallContext

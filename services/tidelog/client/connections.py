@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.client.produce_link import ProduceLink
 from tidelog.ids import Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel, Net
@@ -39,6 +40,7 @@ class Connections:
     def __init__(self, net: Net) -> None:
         self._net = net
         self._channels: dict[tuple[Address, str], Channel] = {}
+        self._produce_links: dict[Address, ProduceLink] = {}
 
     def to(self, address: Address, purpose: str) -> Channel:
         """`purpose` keeps a parked long poll away from metadata calls: see `ports.net.Net.channel`."""
@@ -48,7 +50,16 @@ class Connections:
             channel = self._channels[key] = self._net.channel(address, purpose=purpose)
         return channel
 
+    def produce_link(self, address: Address) -> ProduceLink:
+        link = self._produce_links.get(address)
+        if link is None:
+            link = self._produce_links[address] = ProduceLink(self.to(address, "produce"))
+        return link
+
     async def close(self) -> None:
+        for link in self._produce_links.values():
+            await link.close()
+        self._produce_links.clear()
         channels = list(self._channels.values())
         self._channels.clear()
         for channel in channels:

@@ -19,7 +19,6 @@ from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.batch import HEADER_BYTES
-from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _ANSWER_SLACK_S: Final = 1.0
@@ -288,9 +287,8 @@ class Producer:
                 timeout_ms=self._request_timeout_ms,
                 partitions=tuple(self._produce_partition(batch) for batch in batches),
             )
-            channel = self._connections.to(self._metadata.address(leader), "produce")
-            timeout_s = self._request_timeout_ms / 1000 + _ANSWER_SLACK_S
-            answer = await channel.call(REPLICA_SERVICE_PRODUCE, request, timeout_s)
+            link = self._connections.produce_link(self._metadata.address(leader))
+            answer = await link.call(request, self._request_timeout_ms / 1000 + _ANSWER_SLACK_S)
         except TransportError as error:
             self._refresh.set()
             for batch in batches:

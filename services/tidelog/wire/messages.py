@@ -598,6 +598,19 @@ class ProduceResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAnswer:
+    number: int
+    response: ProduceResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAnswers:
+    """What has been decided since the last message."""
+
+    answers: tuple[ProduceAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
     topic: str = ""
     topic_id: bytes = b""

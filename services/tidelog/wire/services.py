@@ -51,6 +51,7 @@ COORDINATOR_SERVICE_CLUSTER_METADATA = Unary(
 )
 # tidelog.v1.ReplicaService
 REPLICA_SERVICE_PRODUCE = Unary("/tidelog.v1.ReplicaService/Produce", m.ProduceRequest, m.ProduceResponse)
+REPLICA_SERVICE_PRODUCE_STREAM = Bidi("/tidelog.v1.ReplicaService/ProduceStream", m.ProduceRequest, m.ProduceAnswers)
 REPLICA_SERVICE_FETCH = Unary("/tidelog.v1.ReplicaService/Fetch", m.FetchRequest, m.FetchResponse)
 REPLICA_SERVICE_LIST_OFFSETS = Unary(
     "/tidelog.v1.ReplicaService/ListOffsets", m.ListOffsetsRequest, m.ListOffsetsResponse

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.wire.pb import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"w\n\x0eProduceRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.tidelog.v1.ProducePartition\"m\n\x10ProducePartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"=\n\x0fProduceResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.ProduceResult\"\xcb\x01\n\rProduceResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x11\n\tleader_id\x18\x07 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x05\"\x8c\x01\n\x0c\x46\x65tchRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.FetchPartition\"\x99\x01\n\x0e\x46\x65tchPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\"9\n\rFetchResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.FetchResult\"\x94\x02\n\x0b\x46\x65tchResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x17\n\x0f\x64iverging_epoch\x18\x07 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\x08 \x01(\x03\x12\x11\n\tleader_id\x18\t \x01(\x05\x12\x14\n\x0cleader_epoch\x18\n \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"J\n\x12ListOffsetsRequest\x12\x34\n\npartitions\x18\x01 \x03(\x0b\x32 .tidelog.v1.ListOffsetsPartition\"s\n\x14ListOffsetsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x10\n\x08topic_id\x18\x05 \x01(\x0c\"E\n\x13ListOffsetsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.ListOffsetsResult\"\xb0\x01\n\x11ListOffsetsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x0e\n\x06offset\x18\x06 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"M\n\x1bOffsetForLeaderEpochRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.EpochPartition\"x\n\x0e\x45pochPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08topic_id\x18\x05 \x01(\x0c\"K\n\x1cOffsetForLeaderEpochResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.EpochEndOffset\"\x9e\x01\n\x0e\x45pochEndOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x15\n\rerror_message\x18\x06 \x01(\t\"\x85\x01\n\x13ReplicaFetchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61\x63ked_chunk\x18\x03 \x01(\x03\x12/\n\npartitions\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.ReplicaPosition\"\xc3\x01\n\x0fReplicaPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12)\n\nerror_code\x18\x07 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x0f\n\x07leaving\x18\x08 \x01(\x08\"S\n\x14ReplicaFetchResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x03\x12,\n\npartitions\x18\x02 \x03(\x0b\x32\x18.tidelog.v1.ReplicaChunk\"\x8d\x02\n\x0cReplicaChunk\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12)\n\nerror_code\x18\x04 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x17\n\x0f\x64iverging_epoch\x18\x07 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\x08 \x01(\x03\x12\x0e\n\x06offset\x18\t \x01(\x03\x12\x10\n\x08topic_id\x18\n \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"W\n\x15InitProducerIdRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"\x87\x01\n\x16InitProducerIdResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x32\xfd\x03\n\x0eReplicaService\x12\x42\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\x12<\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\x12N\n\x0bListOffsets\x12\x1e.tidelog.v1.ListOffsetsRequest\x1a\x1f.tidelog.v1.ListOffsetsResponse\x12i\n\x14OffsetForLeaderEpoch\x12\'.tidelog.v1.OffsetForLeaderEpochRequest\x1a(.tidelog.v1.OffsetForLeaderEpochResponse\x12W\n\x0eInitProducerId\x12!.tidelog.v1.InitProducerIdRequest\x1a\".tidelog.v1.InitProducerIdResponse\x12U\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"w\n\x0eProduceRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x0c\n\x04\x61\x63ks\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x30\n\npartitions\x18\x04 \x03(\x0b\x32\x1c.tidelog.v1.ProducePartition\"m\n\x10ProducePartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"=\n\x0fProduceResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.ProduceResult\"\xcb\x01\n\rProduceResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x11\n\tleader_id\x18\x07 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x08 \x01(\x05\"<\n\x0eProduceAnswers\x12*\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x19.tidelog.v1.ProduceAnswer\"N\n\rProduceAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12-\n\x08response\x18\x02 \x01(\x0b\x32\x1b.tidelog.v1.ProduceResponse\"\x8c\x01\n\x0c\x46\x65tchRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bmax_wait_ms\x18\x02 \x01(\x05\x12\x11\n\tmin_bytes\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12.\n\npartitions\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.FetchPartition\"\x99\x01\n\x0e\x46\x65tchPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\"9\n\rFetchResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.FetchResult\"\x94\x02\n\x0b\x46\x65tchResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x17\n\x0f\x64iverging_epoch\x18\x07 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\x08 \x01(\x03\x12\x11\n\tleader_id\x18\t \x01(\x05\x12\x14\n\x0cleader_epoch\x18\n \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"J\n\x12ListOffsetsRequest\x12\x34\n\npartitions\x18\x01 \x03(\x0b\x32 .tidelog.v1.ListOffsetsPartition\"s\n\x14ListOffsetsPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x10\n\x08topic_id\x18\x05 \x01(\x0c\"E\n\x13ListOffsetsResponse\x12.\n\x07results\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.ListOffsetsResult\"\xb0\x01\n\x11ListOffsetsResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12\x0e\n\x06offset\x18\x06 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x07 \x01(\x05\"M\n\x1bOffsetForLeaderEpochRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.EpochPartition\"x\n\x0e\x45pochPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x10\n\x08topic_id\x18\x05 \x01(\x0c\"K\n\x1cOffsetForLeaderEpochResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.EpochEndOffset\"\x9e\x01\n\x0e\x45pochEndOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\x12\x15\n\rerror_message\x18\x06 \x01(\t\"\x85\x01\n\x13ReplicaFetchRequest\x12\x12\n\nreplica_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61\x63ked_chunk\x18\x03 \x01(\x03\x12/\n\npartitions\x18\x04 \x03(\x0b\x32\x1b.tidelog.v1.ReplicaPosition\"\xc3\x01\n\x0fReplicaPosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x06 \x01(\x05\x12)\n\nerror_code\x18\x07 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x0f\n\x07leaving\x18\x08 \x01(\x08\"S\n\x14ReplicaFetchResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x03\x12,\n\npartitions\x18\x02 \x03(\x0b\x32\x18.tidelog.v1.ReplicaChunk\"\x8d\x02\n\x0cReplicaChunk\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12)\n\nerror_code\x18\x04 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x17\n\x0f\x64iverging_epoch\x18\x07 \x01(\x05\x12\x1c\n\x14\x64iverging_end_offset\x18\x08 \x01(\x03\x12\x0e\n\x06offset\x18\t \x01(\x03\x12\x10\n\x08topic_id\x18\n \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"W\n\x15InitProducerIdRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"\x87\x01\n\x16InitProducerIdResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x32\xca\x04\n\x0eReplicaService\x12\x42\n\x07Produce\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1b.tidelog.v1.ProduceResponse\x12K\n\rProduceStream\x12\x1a.tidelog.v1.ProduceRequest\x1a\x1a.tidelog.v1.ProduceAnswers(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x18.tidelog.v1.FetchRequest\x1a\x19.tidelog.v1.FetchResponse\x12N\n\x0bListOffsets\x12\x1e.tidelog.v1.ListOffsetsRequest\x1a\x1f.tidelog.v1.ListOffsetsResponse\x12i\n\x14OffsetForLeaderEpoch\x12\'.tidelog.v1.OffsetForLeaderEpochRequest\x1a(.tidelog.v1.OffsetForLeaderEpochResponse\x12W\n\x0eInitProducerId\x12!.tidelog.v1.InitProducerIdRequest\x1a\".tidelog.v1.InitProducerIdResponse\x12U\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,42 +40,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRODUCERESPONSE']._serialized_end=358
   _globals['_PRODUCERESULT']._serialized_start=361
   _globals['_PRODUCERESULT']._serialized_end=564
-  _globals['_FETCHREQUEST']._serialized_start=567
-  _globals['_FETCHREQUEST']._serialized_end=707
-  _globals['_FETCHPARTITION']._serialized_start=710
-  _globals['_FETCHPARTITION']._serialized_end=863
-  _globals['_FETCHRESPONSE']._serialized_start=865
-  _globals['_FETCHRESPONSE']._serialized_end=922
-  _globals['_FETCHRESULT']._serialized_start=925
-  _globals['_FETCHRESULT']._serialized_end=1201
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1203
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1277
-  _globals['_LISTOFFSETSPARTITION']._serialized_start=1279
-  _globals['_LISTOFFSETSPARTITION']._serialized_end=1394
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1396
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1465
-  _globals['_LISTOFFSETSRESULT']._serialized_start=1468
-  _globals['_LISTOFFSETSRESULT']._serialized_end=1644
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=1646
-  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=1723
-  _globals['_EPOCHPARTITION']._serialized_start=1725
-  _globals['_EPOCHPARTITION']._serialized_end=1845
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=1847
-  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=1922
-  _globals['_EPOCHENDOFFSET']._serialized_start=1925
-  _globals['_EPOCHENDOFFSET']._serialized_end=2083
-  _globals['_REPLICAFETCHREQUEST']._serialized_start=2086
-  _globals['_REPLICAFETCHREQUEST']._serialized_end=2219
-  _globals['_REPLICAPOSITION']._serialized_start=2222
-  _globals['_REPLICAPOSITION']._serialized_end=2417
-  _globals['_REPLICAFETCHRESPONSE']._serialized_start=2419
-  _globals['_REPLICAFETCHRESPONSE']._serialized_end=2502
-  _globals['_REPLICACHUNK']._serialized_start=2505
-  _globals['_REPLICACHUNK']._serialized_end=2774
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2776
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=2863
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=2866
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=3001
-  _globals['_REPLICASERVICE']._serialized_start=3004
-  _globals['_REPLICASERVICE']._serialized_end=3513
+  _globals['_PRODUCEANSWERS']._serialized_start=566
+  _globals['_PRODUCEANSWERS']._serialized_end=626
+  _globals['_PRODUCEANSWER']._serialized_start=628
+  _globals['_PRODUCEANSWER']._serialized_end=706
+  _globals['_FETCHREQUEST']._serialized_start=709
+  _globals['_FETCHREQUEST']._serialized_end=849
+  _globals['_FETCHPARTITION']._serialized_start=852
+  _globals['_FETCHPARTITION']._serialized_end=1005
+  _globals['_FETCHRESPONSE']._serialized_start=1007
+  _globals['_FETCHRESPONSE']._serialized_end=1064
+  _globals['_FETCHRESULT']._serialized_start=1067
+  _globals['_FETCHRESULT']._serialized_end=1343
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1345
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=1419
+  _globals['_LISTOFFSETSPARTITION']._serialized_start=1421
+  _globals['_LISTOFFSETSPARTITION']._serialized_end=1536
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1538
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1607
+  _globals['_LISTOFFSETSRESULT']._serialized_start=1610
+  _globals['_LISTOFFSETSRESULT']._serialized_end=1786
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_start=1788
+  _globals['_OFFSETFORLEADEREPOCHREQUEST']._serialized_end=1865
+  _globals['_EPOCHPARTITION']._serialized_start=1867
+  _globals['_EPOCHPARTITION']._serialized_end=1987
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_start=1989
+  _globals['_OFFSETFORLEADEREPOCHRESPONSE']._serialized_end=2064
+  _globals['_EPOCHENDOFFSET']._serialized_start=2067
+  _globals['_EPOCHENDOFFSET']._serialized_end=2225
+  _globals['_REPLICAFETCHREQUEST']._serialized_start=2228
+  _globals['_REPLICAFETCHREQUEST']._serialized_end=2361
+  _globals['_REPLICAPOSITION']._serialized_start=2364
+  _globals['_REPLICAPOSITION']._serialized_end=2559
+  _globals['_REPLICAFETCHRESPONSE']._serialized_start=2561
+  _globals['_REPLICAFETCHRESPONSE']._serialized_end=2644
+  _globals['_REPLICACHUNK']._serialized_start=2647
+  _globals['_REPLICACHUNK']._serialized_end=2916
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=2918
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=3005
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=3008
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=3143
+  _globals['_REPLICASERVICE']._serialized_start=3146
+  _globals['_REPLICASERVICE']._serialized_end=3732
 # @@protoc_insertion_point(module_scope)

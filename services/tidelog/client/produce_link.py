@@ -1,0 +1,88 @@
+"""The producer's side of ProduceStream: one stream to one broker, opened at first use and again after a break."""
+
+import asyncio
+from collections import deque
+
+from tidelog.errors import TransportError
+from tidelog.ports.net import Channel, Stream
+from tidelog.wire import messages as m
+from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
+
+_ProduceStream = Stream[m.ProduceAnswers, m.ProduceRequest]
+_Answer = asyncio.Future[m.ProduceResponse]
+
+
+class ProduceLink:
+    """Requests are written in the order of their `call`s."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._queue: deque[tuple[m.ProduceRequest, _Answer]] = deque()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def call(self, request: m.ProduceRequest, timeout_s: float) -> m.ProduceResponse:
+        """TransportError when no answer came: the outcome is unknown."""
+        answer: _Answer = asyncio.get_running_loop().create_future()
+        self._queue.append((request, answer))
+        self._news.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="produce stream")
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise TransportError("DEADLINE_EXCEEDED", f"no answer to a produce request in {timeout_s:g} s") from None
+
+    async def close(self) -> None:
+        """Calls in progress end with TransportError."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        """One stream, from its first request to its break."""
+        sent: dict[int, _Answer] = {}
+        error = TransportError("CANCELLED", "the produce stream was closed")
+        try:
+            stream = self._channel.open(REPLICA_SERVICE_PRODUCE_STREAM)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    writer = group.create_task(self._write(stream, sent))
+                    try:
+                        await self._read(stream, sent)
+                    except TransportError as broken:
+                        error = broken
+                    finally:
+                        writer.cancel()
+            finally:
+                stream.cancel()
+        finally:
+            self._task = None
+            rest, self._queue = self._queue, deque()
+            for answer in (*sent.values(), *(answer for _, answer in rest)):
+                if not answer.done():
+                    answer.set_exception(error)
+
+    async def _write(self, stream: _ProduceStream, sent: dict[int, _Answer]) -> None:
+        number = 0
+        try:
+            while True:
+                while self._queue:
+                    request, answer = self._queue.popleft()
+                    if not answer.done():  # its caller has given up before it was its turn
+                        number += 1
+                        sent[number] = answer
+                        await stream.write(request)
+                self._news.clear()
+                await self._news.wait()
+        except TransportError:
+            pass  # the reading side sees it too
+
+    async def _read(self, stream: _ProduceStream, sent: dict[int, _Answer]) -> None:
+        while (answers := await stream.read()) is not None:
+            for each in answers.answers:
+                answer = sent.pop(each.number, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(each.response)
+        raise TransportError("UNAVAILABLE", "the broker ended the produce stream")
