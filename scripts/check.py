@@ -55,7 +55,7 @@ SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "metadata", "offsets", "producer")),
-    *(f"client.{name}" for name in ("range_reader", "sync")),
+    *(f"client.{name}" for name in ("produce_link", "range_reader", "sync")),
     *(f"model.{name}" for name in ("runner", "__main__")),
 )
 

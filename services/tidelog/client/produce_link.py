@@ -5,6 +5,7 @@ from collections import deque
 
 from tidelog.errors import TransportError
 from tidelog.ports.net import Channel, Stream
+from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
 
@@ -19,15 +20,17 @@ class ProduceLink:
         self._channel = channel
         self._queue: deque[tuple[m.ProduceRequest, _Answer]] = deque()
         self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Supervisor("produce stream")
+        self._running = False
 
     async def call(self, request: m.ProduceRequest, timeout_s: float) -> m.ProduceResponse:
         """TransportError when no answer came: the outcome is unknown."""
         answer: _Answer = asyncio.get_running_loop().create_future()
         self._queue.append((request, answer))
         self._news.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="produce stream")
+        if not self._running:
+            self._running = True
+            self._tasks.start("produce stream", self._run())
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
@@ -36,9 +39,7 @@ class ProduceLink:
 
     async def close(self) -> None:
         """Calls in progress end with TransportError."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        await self._tasks.stop()
 
     async def _run(self) -> None:
         """One stream, from its first request to its break."""
@@ -58,7 +59,7 @@ class ProduceLink:
             finally:
                 stream.cancel()
         finally:
-            self._task = None
+            self._running = False
             rest, self._queue = self._queue, deque()
             for answer in (*sent.values(), *(answer for _, answer in rest)):
                 if not answer.done():
