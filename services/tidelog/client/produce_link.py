@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
+from typing import Final
 
 from tidelog.errors import TransportError
 from tidelog.ports.net import Channel, Stream
@@ -11,6 +13,7 @@ from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
 
 _ProduceStream = Stream[m.ProduceAnswers, m.ProduceRequest]
 _Answer = asyncio.Future[m.ProduceResponse]
+_CLOSED: Final = TransportError("CANCELLED", "the produce stream was closed")
 
 
 class ProduceLink:
@@ -40,11 +43,12 @@ class ProduceLink:
     async def close(self) -> None:
         """Calls in progress end with TransportError."""
         await self._tasks.stop()
+        self._fail((), _CLOSED)  # what the stream's task did not live to see
 
     async def _run(self) -> None:
         """One stream, from its first request to its break."""
         sent: dict[int, _Answer] = {}
-        error = TransportError("CANCELLED", "the produce stream was closed")
+        error = _CLOSED
         try:
             stream = self._channel.open(REPLICA_SERVICE_PRODUCE_STREAM)
             try:
@@ -60,10 +64,13 @@ class ProduceLink:
                 stream.cancel()
         finally:
             self._running = False
-            rest, self._queue = self._queue, deque()
-            for answer in (*sent.values(), *(answer for _, answer in rest)):
-                if not answer.done():
-                    answer.set_exception(error)
+            self._fail(sent.values(), error)
+
+    def _fail(self, sent: Iterable[_Answer], error: TransportError) -> None:
+        rest, self._queue = self._queue, deque()
+        for answer in (*sent, *(answer for _, answer in rest)):
+            if not answer.done():
+                answer.set_exception(error)
 
     async def _write(self, stream: _ProduceStream, sent: dict[int, _Answer]) -> None:
         number = 0
