@@ -2,7 +2,7 @@
 
 A refusal is an answer like any other: TOPIC_AUTHORIZATION_FAILED (29) for each item of a topic, CLUSTER_AUTHORIZATION_FAILED
 (31) for a request as a whole, in the message's own error field. A stream has no such field for itself: it ends with the
-error in its status.
+error in its status. ProduceStream carries requests that are answered each by itself, like those of Produce.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ from tidelog.ports.authorizer import (
     ResourceType,
 )
 from tidelog.ports.net import Bidi, BidiHandler, CallContext, Route, Stream, Unary, UnaryHandler
+from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
 
@@ -56,6 +57,7 @@ _ALTER_CLUSTER: Final = OnCluster(Operation.ALTER)
 
 _ROWS: Final[tuple[tuple[Unary[Any, Any] | Bidi[Any, Any], Rule], ...]] = (
     (s.REPLICA_SERVICE_PRODUCE, OnTopics(Operation.WRITE, "partitions", "results")),
+    (s.REPLICA_SERVICE_PRODUCE_STREAM, OnTopics(Operation.WRITE, "partitions", "results")),
     (s.REPLICA_SERVICE_FETCH, OnTopics(Operation.READ, "partitions", "results")),
     (s.REPLICA_SERVICE_LIST_OFFSETS, OnTopics(Operation.DESCRIBE, "partitions", "results")),
     (s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH, OnTopics(Operation.DESCRIBE, "partitions", "results")),
@@ -97,7 +99,8 @@ class _Guard:
         self._route = route
         self._inner: Any = route.handler
         self._rule = RULES[route.method.path]
-        self._response: type[Any] = route.method.response
+        streamed = route.method is s.REPLICA_SERVICE_PRODUCE_STREAM
+        self._response: type[Any] = m.ProduceResponse if streamed else route.method.response
         self._authorizer = authorizer
         self._on_denied = on_denied
 
@@ -106,15 +109,15 @@ class _Guard:
             case OnCluster():
                 return self._stream if isinstance(self._route.method, Bidi) else self._whole
             case OnTopics():
-                return self._each
+                return self._each_of_stream if isinstance(self._route.method, Bidi) else self._each
             case Shown():
                 return self._filtered
 
-    def _may(self, topic: str | None = None) -> bool:
+    def may(self, topic: str | None = None) -> bool:
         resource = CLUSTER if topic is None else Resource(ResourceType.TOPIC, topic)
         return self._authorizer.allows(ANONYMOUS, self._rule.operation, resource)
 
-    def _deny(self) -> None:
+    def deny(self) -> None:
         self._on_denied(self._route.method.path.rpartition("/")[2])
 
     def _message(self, topic: str | None = None) -> str:
@@ -122,31 +125,40 @@ class _Guard:
         return f"{ANONYMOUS} has no permission {self._rule.operation.value} on {what}"
 
     async def _stream(self, stream: Stream[Any, Any], context: CallContext) -> None:
-        if not self._may():
-            self._deny()
+        if not self.may():
+            self.deny()
             raise TidelogError(self._message(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         await self._inner(stream, context)
 
     async def _whole(self, request: Any, context: CallContext) -> Any:
-        if self._may():
+        if self.may():
             return await self._inner(request, context)
-        self._deny()
+        self.deny()
         return _built(self._response, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, self._message())
 
     async def _each(self, request: Any, context: CallContext) -> Any:
         rule = self._rule
         assert isinstance(rule, OnTopics)
         items: tuple[Any, ...] = getattr(request, rule.items)
-        may = {topic: self._may(topic) for topic in dict.fromkeys(map(_topic, items))}
+        may = {topic: self.may(topic) for topic in dict.fromkeys(map(_topic, items))}
         if all(may.values()):
             return await self._inner(request, context)
-        self._deny()
+        self.deny()
         kept = tuple(item for item in items if may[_topic(item)])
         answer = self._response()
         if kept:
             answer = await self._inner(replace(request, **{rule.items: kept}), context)
+        return self.completed(items, may, answer)
+
+    async def _each_of_stream(self, stream: Stream[Any, Any], context: CallContext) -> None:
+        await self._inner(_GuardedStream(self, stream), context)
+
+    def completed(self, items: tuple[Any, ...], may: Mapping[str, bool], answer: Any) -> Any:
+        """The answer for those that were carried out, with a refusal for each of the others."""
+        rule = self._rule
+        assert isinstance(rule, OnTopics)
         carried_out = list(getattr(answer, rule.results))
-        if len(carried_out) != len(kept):
+        if len(carried_out) != sum(may[_topic(item)] for item in items):
             refused = [self._refused(rule, item) for item in items if not may[_topic(item)]]
             return replace(answer, **{rule.results: (*carried_out, *refused)})
         in_order = iter(carried_out)
@@ -168,14 +180,49 @@ class _Guard:
         shown = []
         for each in getattr(answer, rule.results):
             topic = _topic(each)
-            if self._may(topic):
+            if self.may(topic):
                 shown.append(each)
             elif topic in named:
                 given = {"name": topic, "topic": topic}
                 shown.append(_built(type(each), ErrorCode.TOPIC_AUTHORIZATION_FAILED, self._message(topic), given))
         if len(shown) < len(getattr(answer, rule.results)) or any(map(_was_refused, shown)):
-            self._deny()
+            self.deny()
         return replace(answer, **{rule.results: tuple(shown)})
+
+
+class _GuardedStream:
+    """ProduceStream: what may not be written is taken out of the requests and put into their answers."""
+
+    def __init__(self, guard: _Guard, stream: Stream[Any, Any]) -> None:
+        self._guard = guard
+        self._stream = stream
+        self._number = 0
+        self._asked: dict[int, tuple[tuple[Any, ...], Mapping[str, bool]]] = {}
+
+    async def read(self) -> Any:
+        request = await self._stream.read()
+        if request is None:
+            return None
+        self._number += 1
+        may = {topic: self._guard.may(topic) for topic in dict.fromkeys(map(_topic, request.partitions))}
+        if all(may.values()):
+            return request
+        self._guard.deny()
+        self._asked[self._number] = request.partitions, may
+        return replace(request, partitions=tuple(part for part in request.partitions if may[part.topic]))
+
+    async def write(self, message: Any) -> None:
+        answers = tuple(map(self._completed, message.answers))
+        await self._stream.write(replace(message, answers=answers))
+
+    def _completed(self, answer: Any) -> Any:
+        found = self._asked.pop(answer.number, None)
+        if found is None:
+            return answer
+        return replace(answer, response=self._guard.completed(*found, answer.response))
+
+    def cancel(self) -> None:
+        self._stream.cancel()
 
 
 def _item_type(message: type[Any], repeated: str) -> type[Any]:

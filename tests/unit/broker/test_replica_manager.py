@@ -412,7 +412,8 @@ def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_
             append(bench, topic)
         failed: list[bool] = []
         bench.manager.on_failed = lambda: failed.append(True)
-        parked = bench.manager.host("a", 0).wait_committed(100)
+        parked: list[ErrorCode] = []
+        bench.manager.host("a", 0).wait_committed(100, parked.append)
         bench.disk.fail("sync", errno.EIO, path="leader-epoch-journal")
         codes = {
             "a": bench.told(topic="a", leader_epoch=8),
@@ -425,7 +426,7 @@ def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_
         lost, fine = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
         assert codes == {"a": lost, "followed": fine, "b": lost, "followed again": fine, "repeated": lost}
         assert {result.topic for result in bench.manager.failed()} == {"a", "b"} and failed
-        assert not bench.manager.host("a", 0).is_leader and await parked is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not bench.manager.host("a", 0).is_leader and parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         refused = await bench.send(batch(b"x"), acks=1, topic="a")
         assert refused.error_code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -128,7 +128,11 @@ def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any
     assert decode(method.response, encode(answer)) == answer
 
 
-@pytest.mark.parametrize("method", [each for each in METHODS if isinstance(each, Bidi)], ids=short)
+@pytest.mark.parametrize(
+    "method",
+    [each for each in METHODS if isinstance(each, Bidi) and isinstance(RULES[each.path], OnCluster)],
+    ids=short,
+)
 def test_r_31_a_stream_ends_with_the_error(method: Any) -> None:
     handler, inner, counted = behind(method, Denying())
     with pytest.raises(TidelogError, match="ClusterAction on the cluster") as caught:
@@ -202,3 +206,47 @@ def test_r_29_a_denied_topic_is_not_shown_and_who_names_it_is_told(method: Any) 
 def test_every_route_of_a_controller_can_be_guarded() -> None:
     routes = ControllerRoutes(lambda: None, *([None] * 4)).routes()  # type: ignore[arg-type]
     assert len(guarded(routes, Denying(), lambda api: None)) == len(routes)
+
+
+def test_r_29_a_produce_stream_answers_denied_topics_request_by_request() -> None:
+    def asked(*topics: str) -> m.ProduceRequest:
+        parts = [m.ProducePartition(topic=t, partition=i, leader_epoch=-1) for i, t in enumerate(topics)]
+        return m.ProduceRequest(acks=-1, timeout_ms=1, partitions=tuple(parts))
+
+    requests = [asked("a", SECRET), asked("b"), asked(SECRET, SECRET), None]
+    written: list[m.ProduceAnswers] = []
+    seen: list[list[str]] = []
+
+    class Wire:
+        async def read(self) -> Any:
+            return requests.pop(0)
+
+        async def write(self, message: Any) -> None:
+            written.append(message)
+
+    def done(request: m.ProduceRequest) -> m.ProduceResponse:
+        one = sample(m.ProduceResult, "t")
+        return m.ProduceResponse(
+            results=tuple(dataclasses.replace(one, topic=p.topic, partition=p.partition) for p in request.partitions)
+        )
+
+    async def inner(stream: Any, _: Any) -> None:
+        answers = []
+        while (request := await stream.read()) is not None:
+            seen.append([part.topic for part in request.partitions])
+            answers.append(m.ProduceAnswer(number=len(seen), response=done(request)))
+        await stream.write(m.ProduceAnswers(answers=tuple(answers)))
+
+    counted: list[str] = []
+    denying = Denying(lambda _, resource: resource.name == SECRET)
+    (route,) = guarded([Route(s.REPLICA_SERVICE_PRODUCE_STREAM, inner)], denying, counted.append)
+    handler: Any = route.handler
+    run(handler(Wire(), CALLER))
+    assert seen == [["a"], ["b"], []] and counted == ["ProduceStream"] * 2
+    denied, fine = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
+    results = [[(r.topic, r.partition, r.error_code) for r in a.response.results] for a in written[0].answers]
+    assert results == [
+        [("a", 0, fine), (SECRET, 1, denied)],
+        [("b", 0, fine)],
+        [(SECRET, 0, denied), (SECRET, 1, denied)],
+    ]
