@@ -13,6 +13,7 @@ from typing import Any
 
 from aiokafka.record.memory_records import MemoryRecords
 
+from helpers.fake_produce_stream import FakeProduceStream
 from helpers.virtual_time import LoopClock
 from tidelog.client.connections import ClientPorts
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -527,46 +528,10 @@ class FakeChannel:
 
     def open(self, method: Any) -> Any:
         assert method is s.REPLICA_SERVICE_PRODUCE_STREAM, "clients open no other streams"
-        return FakeProduceStream(self)
+        return FakeProduceStream(self.call)
 
     async def close(self) -> None:
         self.closed = True
-
-
-class FakeProduceStream:
-    """ProduceStream over the scripted Produce; a request that gets no answer breaks it for all that wait."""
-
-    def __init__(self, channel: "FakeChannel") -> None:
-        self._channel = channel
-        self._served: list[asyncio.Task[None]] = []
-        self._answers: asyncio.Queue[m.ProduceAnswers | TransportError] = asyncio.Queue()
-        self._broken: TransportError | None = None
-
-    async def write(self, request: m.ProduceRequest) -> None:
-        if self._broken is not None:
-            raise self._broken
-        self._served.append(asyncio.create_task(self._serve(len(self._served) + 1, request)))
-
-    async def _serve(self, number: int, request: m.ProduceRequest) -> None:
-        try:
-            response = await self._channel.call(s.REPLICA_SERVICE_PRODUCE, request, 3600.0)
-        except TransportError as error:
-            self._answers.put_nowait(error)
-        else:
-            answer = m.ProduceAnswer(number=number, response=response)
-            self._answers.put_nowait(m.ProduceAnswers(answers=(answer,)))
-
-    async def read(self) -> m.ProduceAnswers:
-        if self._broken is None:
-            found = await self._answers.get()
-            if not isinstance(found, TransportError):
-                return found
-            self._broken = found
-        raise self._broken
-
-    def cancel(self) -> None:
-        for task in self._served:
-            task.cancel()
 
 
 class FakeNet:
