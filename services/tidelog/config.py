@@ -203,6 +203,12 @@ class ControllerSettings(ServerSettings):
     multi_max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 512 << 10
     suspect_probe_interval_ms: Milliseconds = 50
     suspect_hold_ms: Milliseconds = 10_000
+    control_requests_merged: bool = True
+    """For measurements only (BENCH-9): false sends every change to a broker by itself. With `multi_max_operations` 1 nothing
+    of a controlled shutdown is batched."""
+    shutdown_reads_states: bool = False
+    """For measurements only (BENCH-9a): true reads every state of a broker that leaves from the store before the decision,
+    as a controller must that is not their only writer (HOLE-15, KAFKA-8585)."""
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: Milliseconds = 300_000
     leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10

@@ -47,6 +47,8 @@ class BrokerChannel:
         may_act: Callable[[], Awaitable[None]],
         answered: Callable[[BrokerAnswered], None],
         next_sequence: Callable[[], int],
+        *,
+        merges: bool = True,
     ) -> None:
         """`may_act` returns while this controller's lease holds; `next_sequence` grows as long as its epoch lasts."""
         self._broker = broker
@@ -56,6 +58,7 @@ class BrokerChannel:
         self._may_act = may_act
         self._answered = answered
         self._next_sequence = next_sequence
+        self._merges = merges
         self._pending: list[Request] = []
         self._on_delivered: list[Callable[[], None]] = []
         self._news = asyncio.Event()
@@ -75,7 +78,7 @@ class BrokerChannel:
                 await self._round()
 
     async def _round(self) -> None:
-        requests = merge(self._pending)
+        requests = merge(self._pending) if self._merges else self._pending
         self._pending = []
         waiting, self._on_delivered = self._on_delivered, []
         for position, request in enumerate(requests):

@@ -27,6 +27,7 @@ from tidelog.controller.effects import (
 )
 from tidelog.controller.events import (
     BrokersChanged,
+    ControlledShutdownRequested,
     Elected,
     Event,
     Examined,
@@ -205,8 +206,20 @@ class Term:
                 self._news.clear()
                 await self._news.wait()
             await self._may_act()
-            self._step(self._queue.popleft())
+            queued = self._queue.popleft()
+            if self._settings.shutdown_reads_states and isinstance(queued.event, ControlledShutdownRequested):
+                await self._read_states_of(BrokerId(queued.event.request.broker_id))
+            self._step(queued)
             await self._clock.sleep(0)  # a long queue must not keep the lease and the answers waiting
+
+    async def _read_states_of(self, broker_id: BrokerId) -> None:
+        """What the machine knows already: it costs its time and changes nothing."""
+        paths = [znodes.state_path(*tp) for tp in self._machine.state.partitions_on(broker_id)]
+        try:
+            await self._ports.meta.sync(znodes.TOPICS)
+            await self._ports.meta.get_many(paths)
+        except MetaError as error:
+            log.info("cannot read the states of broker %d: %r", broker_id, error)
 
     def _step(self, queued: _Queued) -> None:
         started_at = self._clock.now()
@@ -287,6 +300,7 @@ class Term:
             self._may_act,
             self._put,
             lambda: next(self._sequences),
+            merges=self._settings.control_requests_merged,
         )
         watch = LivenessWatch(
             broker,

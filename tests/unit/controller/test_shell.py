@@ -469,3 +469,50 @@ def test_r_31_a_controller_answers_who_has_no_permission_and_changes_nothing() -
         assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
 
     story(tell)
+
+
+async def leave(w: World, number: int) -> m.ControlledShutdownResponse:
+    epoch = w.brokers[number].epoch
+    request = m.ControlledShutdownRequest(broker_id=number, broker_epoch=epoch)
+    return await w.channel(1).call(services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN, request, 10.0)
+
+
+def roles_after_leaving(w: World, number: int, before: int) -> list[int]:
+    """Partitions of each LeaderAndIsr among what broker `number` was told since it had been told `before` requests."""
+    told = w.brokers[number].said[before:]
+    return [len(each.partition_states) for each in told if isinstance(each, m.LeaderAndIsrRequest)]
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_l32_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(batched: bool) -> None:
+    """Batched: one LeaderAndIsr for each broker. The switches of the benchmark change the cost and nothing else."""
+
+    async def tell(w: World) -> None:
+        switches = {} if batched else {"multi_max_operations": 1, "control_requests_merged": False}
+        await w.controller(1, **switches, shutdown_reads_states=not batched)
+        for number in (1, 2, 3):
+            await w.broker(number)
+        await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+        await w.create("t", partitions=6)
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+        before = len(w.brokers[2].said)
+        answer = await leave(w, 1)
+        assert answer == m.ControlledShutdownResponse()
+        assert w.in_sync(1) == 0 and not any(state.leader == 1 for state in w.states().values())
+        await w.until(lambda: sum(roles_after_leaving(w, 2, before)) == 6, "broker 2 has heard of all")
+        assert roles_after_leaving(w, 2, before) == ([6] if batched else [1] * 6)
+        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="shutdown") == 2
+        assert w.sample(1, "tidelog_controller_brokers", state="shutting_down") == 1
+
+    story(tell)
+
+
+def test_c3_04_a_standby_and_a_stale_life_are_refused() -> None:
+    async def tell(w: World) -> None:
+        await cluster(w, controllers=2)
+        request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=w.brokers[1].epoch - 1)
+        call = services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN
+        codes = {(await w.channel(number).call(call, request, 10.0)).error_code for number in (1, 2)}
+        assert codes == {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER}
+
+    story(tell)
