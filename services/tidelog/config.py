@@ -151,6 +151,8 @@ class BrokerSettings(ServerSettings):
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
     log_flush_interval_ms: Milliseconds = 60_000
     """How often every log is synced in the background, so that a recovery reads only what came since."""
+    metadata_reserve_bytes: Annotated[int, Field(ge=0, le=2**31 - 1)] = 4 << 20
+    """Set aside in the data directory, so that a full disk does not keep checkpoints from being written."""
     log_flush_stall_limit_ms: Milliseconds = 10_000
     """A topic with flush=sync goes to another leader when one sync takes longer."""
     max_open_segments: Annotated[int, Field(ge=1)] = 2_000

@@ -79,7 +79,7 @@ class Node(BrokerBench):
         self.links.broker_epoch = member(broker_id).broker_epoch
         self.sessions = FollowerSessions(self.manager, clock, CHUNK_BYTES, FLUSH_S, lambda size: None)
         self.proposals = SilentControlPlane()
-        self.flusher = Flusher(clock, self.disk, self.process.start, STALL_LIMIT_S)
+        self.flusher = Flusher(clock, self.disk, self.process.start, STALL_LIMIT_S, self.logs.sync_epochs)
         self.manager.connect(self.links, self.proposals, self.flusher)
         self.taps: list[Tap] = []
 

@@ -124,7 +124,7 @@ class Broker:
             self._metrics.replication.received,
         )
         flusher = self._flusher = Flusher(
-            ports.clock, ports.disk, self._spawn, settings.log_flush_stall_limit_ms / 1000
+            ports.clock, ports.disk, self._spawn, settings.log_flush_stall_limit_ms / 1000, logs.sync_epochs
         )
         manager.connect(fetchers, plane, flusher)
         sessions = FollowerSessions(
@@ -142,6 +142,7 @@ class Broker:
         self._spawn("AlterIsr", plane.run())
         self._spawn("lag", manager.run_ticks())
         self._spawn("checkpoints", manager.run_checkpoints())
+        self._spawn("revivals", manager.run_revivals(settings.replica_fetch_chunk_bytes * 2))
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
@@ -277,7 +278,9 @@ class Broker:
             cluster_id=cluster_id,
             broker_id=self._settings.broker_id,
             rand=self._ports.rand,
-            config=LogConfig(self._settings.segment_bytes, self._settings.index_interval_bytes),
+            config=LogConfig(
+                self._settings.segment_bytes, self._settings.index_interval_bytes, self._settings.metadata_reserve_bytes
+            ),
             open_files_max=self._settings.max_open_segments,
             producers=producers,
         )

@@ -5,6 +5,7 @@ A sync that fails is never tried again: the log is fenced and its partition goes
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from tidelog.broker.partition_host import SYNC, PartitionHost
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
+
+_log = logging.getLogger(__name__)
 
 DRAIN_POLL_S: Final = 0.01
 
@@ -21,11 +24,14 @@ Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
 class Flusher:
     """Implements `partition_host.Flushes`."""
 
-    def __init__(self, clock: Clock, disk: Disk, spawn: Spawn, stall_limit_s: float) -> None:
+    def __init__(
+        self, clock: Clock, disk: Disk, spawn: Spawn, stall_limit_s: float, sync_epochs: Callable[[], None]
+    ) -> None:
         self._clock = clock
         self._disk = disk
         self._spawn = spawn
         self._stall_limit_s = stall_limit_s
+        self._sync_epochs = sync_epochs
         self._began_at: dict[PartitionHost, float] = {}
         """Of the flush that is under way."""
 
@@ -34,6 +40,16 @@ class Flusher:
         if host not in self._began_at:
             self._began_at[host] = self._clock.now()
             self._spawn(f"flush of {host.tp}", self._flush_until_countable(host))
+
+    def request_epochs(self) -> None:
+        """New leader epochs are durable soon. Nothing waits for it: those with records are in the batches too."""
+        self._spawn("sync of the epoch journal", self._run_sync_epochs())
+
+    async def _run_sync_epochs(self) -> None:
+        try:
+            await self._disk.in_background(self._sync_epochs)
+        except TidelogError as error:
+            _log.error("%s; it is written anew", error)
 
     def busy(self, host: PartitionHost) -> bool:
         """Whether a thread may be using the log's files."""

@@ -16,6 +16,7 @@ from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.partition_log import Appended, PartitionLog, TimestampOffset
 from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,11 @@ class Flushes(Protocol):
         """Makes the log durable soon, off the event loop; `synced` follows unless it fails."""
         ...
 
-    def busy(self, host: "PartitionHost") -> bool: ...
+    def request_epochs(self) -> None: ...
+
+    def busy(self, host: "PartitionHost") -> bool:
+        """Whether a flush of its log is under way."""
+        ...
 
     def check_stalls(self, now: float) -> None: ...
 
@@ -90,6 +95,7 @@ class PartitionHost:
         "readers",
         "replica",
         "sinks",
+        "told_offline",
         "topic_id",
         "tp",
         "unsynced",
@@ -114,6 +120,8 @@ class PartitionHost:
         self.leader_high_watermark = 0
         """What the leader last told a follower; with the two above, for people who watch."""
         self.offline: TidelogError | None = None
+        self.told_offline: m.PartitionState | None = None
+        """What the controller has said since this copy went offline."""
         self.pending = PendingProduces()
         self.unsynced = PendingProduces()
         """Produces with acks=1 to a topic with flush=sync."""
@@ -260,6 +268,7 @@ class PartitionHost:
         if self.offline is None:
             _log.error("partition is offline on this broker: %s", reason, extra={"partition": str(self.tp)})
             self.offline = reason
+            self.told_offline = None
             self._run(self.replica.step(ev.Stopped()))
             self._context.on_offline()
 

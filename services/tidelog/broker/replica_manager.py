@@ -7,6 +7,7 @@ from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
 from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
+from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, TopicPartition
 from tidelog.names import validate_topic_name
@@ -18,12 +19,14 @@ from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_store import LogStore
+from tidelog.storage.trouble import Trouble
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
 _log = logging.getLogger(__name__)
 
 _TAIL_POLL_S: Final = 0.01
+REVIVAL_POLL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class ReplicaManager:
         self._disk = disk
         self._context: HostContext | None = None
         self.on_failed: Callable[[], None] = lambda: None
-        """Called when `failed` has grown."""
+        """Called when `failed` has changed."""
         self.live: dict[int, int] = {}
         self._hands_over = False
 
@@ -104,15 +107,20 @@ class ReplicaManager:
             except TidelogError as error:
                 _log.warning("%s-%s: %s", state.topic, state.partition, error)
                 code = error.code
+                if code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self.on_failed()
             results.append(_result(state, code))
         if begun:
-            # One sync for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
+            # One write for all new epochs, before anything is appended or answered in them (KAFKA-7415, design section 3).
+            assert self._context is not None
             try:
-                self._logs.commit_epochs()
+                self._logs.write_epochs()
             except TidelogError as error:
                 for place, host in begun.items():
                     host.take_offline(error)
                     results[place] = _result(decisions[place].state, error.code)
+            else:
+                self._context.flushes.request_epochs()
         return results
 
     def _become(self, decision: Decision, live: dict[int, int], now: float) -> PartitionHost | None:
@@ -127,6 +135,7 @@ class ReplicaManager:
         if host is None:
             host = self._open(tp, state.topic_id, decision.config)
         if host.offline is not None:
+            host.told_offline = state
             raise host.offline
         if state.leader_epoch < host.replica.leader_epoch:
             raise TidelogError(
@@ -210,7 +219,13 @@ class ReplicaManager:
                 self._delete_log(tp)
 
     def failed(self) -> tuple[m.PartitionResult, ...]:
-        return tuple(
+        unopened = tuple(
+            m.PartitionResult(
+                topic=tp.topic, partition=tp.partition, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=log.topic_id
+            )
+            for tp, log in self._logs.failed.items()
+        )
+        return unopened + tuple(
             m.PartitionResult(
                 topic=host.tp.topic, partition=host.tp.partition, error_code=host.offline.code, topic_id=host.topic_id
             )
@@ -265,6 +280,53 @@ class ReplicaManager:
             if not behind or self._clock.now() >= deadline:
                 return len(behind)
             await self._clock.sleep(_TAIL_POLL_S)
+
+    # -- after a disk error --------------------------------------------------------------------------------------------
+
+    async def run_revivals(self, wanted_bytes: int) -> None:
+        """Tries again what a disk error took offline, when trying may help. `wanted_bytes`: free space that is worth it."""
+        pauses: dict[TopicPartition, Pause] = {}
+        while True:
+            await self._clock.sleep(REVIVAL_POLL_S)
+            now = self._clock.now()
+            for tp, trouble, told in self._sick():
+                pause = pauses.get(tp, NO_PAUSE)
+                if pause.forgotten(now):
+                    pause = NO_PAUSE.longer(now)  # the first pause begins with the failure
+                    pauses[tp] = pause
+                if now < pause.until:
+                    continue
+                step = next_step(trouble, self._settings.broker_id, told, self._logs.room_bytes, wanted_bytes)
+                if step is not Step.WAIT:
+                    pauses[tp] = pause.longer(now)
+                    self._revive(tp, discard=step is Step.DISCARD)
+            await self._disk.in_background(self._logs.restore_reserve)
+
+    def _sick(self) -> list[tuple[TopicPartition, Trouble, m.PartitionState | None]]:
+        assert self._context is not None
+        flushes = self._context.flushes
+        found = [
+            (host.tp, host.log.trouble or Trouble.IO, host.told_offline)
+            for host in self._hosts.values()
+            if host.offline is not None and not flushes.busy(host)
+        ]
+        return found + [(tp, Trouble.IO, None) for tp in self._logs.failed]
+
+    def _revive(self, tp: TopicPartition, *, discard: bool) -> None:
+        """On success the partition is as after a start of the process: the controller hears of it and says what to do."""
+        host = self._hosts.get(tp)
+        try:
+            log = self._logs.reopen(tp, high_watermark=host.replica.high_watermark if host else 0, discard=discard)
+        except TidelogError as error:
+            _log.warning("%s stays offline: %s", tp, error)
+            return
+        if log is not None and log.failure is not None:
+            _log.warning("%s stays offline: %s", tp, log.failure)
+            return
+        if log is not None:
+            _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
+        self._hosts.pop(tp, None)
+        self.on_failed()
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -161,6 +161,8 @@ class BrokerAnswered:
     broker_epoch: int
     code: ErrorCode
     failed: tuple[FailedReplica, ...] = ()
+    lists_all_failed: bool = False
+    """What `failed` does not name works (again)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,7 @@ class LivenessWatch:
                     opened = True
                     event = StreamOpened(self._broker.broker_id, self._broker.epoch, self._clock.now())
                     self._report(event, 0.0)
-                if pong.failed:
-                    self._report(self._failed(pong), 0.0)
+                self._report(self._failed(pong), 0.0)
                 pong = await stream.read()
         except TransportError as error:
             log.debug("liveness of broker %d: %s", self._broker.broker_id, error)
@@ -99,7 +98,7 @@ class LivenessWatch:
 
     def _failed(self, pong: m.LivenessPong) -> BrokerAnswered:
         failed = tuple(FailedReplica(TopicPartition(each.topic, each.partition), each.topic_id) for each in pong.failed)
-        return BrokerAnswered(self._broker.broker_id, self._broker.epoch, ErrorCode.NONE, failed)
+        return BrokerAnswered(self._broker.broker_id, self._broker.epoch, ErrorCode.NONE, failed, lists_all_failed=True)
 
     async def _refuses(self, address: Address) -> bool:
         for attempt in range(PROBES):

@@ -231,12 +231,23 @@ class ControllerMachine:
         if broker is None or broker.epoch != event.broker_epoch:
             return
         self._out.because("disk")
+        here = self.state.partitions_on(event.broker_id)
         for tp, topic_id in event.failed:
-            partition = self.state.partitions_on(event.broker_id).get(tp)
+            partition = here.get(tp)
             # A late answer may be about an earlier topic of the name, whose files are gone (HOLE-10).
             if partition is not None and topic_id == partition.topic.topic_id:
-                partition.failed_on |= {event.broker_id}
-                self._settle(partition)
+                self._set_failed(partition, partition.failed_on | {event.broker_id})
+        if event.lists_all_failed:
+            failed = {(tp, topic_id) for tp, topic_id in event.failed}
+            for partition in list(here.values()):
+                if (partition.tp, partition.topic.topic_id) not in failed:
+                    self._set_failed(partition, partition.failed_on - {event.broker_id})
+
+    def _set_failed(self, partition: Partition, failed_on: frozenset[BrokerId]) -> None:
+        """The replica itself is told that we know, and once it works again, what it is to do."""
+        if failed_on != partition.failed_on:
+            partition.failed_on, partition.failed_changed = failed_on, True
+            self._settle(partition)
 
     def _on_shutdown_requested(self, event: ControlledShutdownRequested) -> None:
         self._out.because("shutdown")
@@ -266,6 +277,9 @@ class ControllerMachine:
         elif partition.parked is not None:
             self._judge(partition, partition.parked)
         self._elections.resume(partition)
+        if partition.failed_changed and partition.writing is None and partition.state is not None:
+            partition.failed_changed = False
+            self._out.publish(partition)
 
     def _ought(self, partition: Partition) -> PartitionState | None:
         ineligible = self._ineligible(partition)

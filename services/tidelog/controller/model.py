@@ -102,6 +102,8 @@ class Partition:
     parked: Proposal | None = None
     failed_on: frozenset[BrokerId] = frozenset()
     """Brokers whose present life has answered that its disk does not hold this replica any more."""
+    failed_changed: bool = False
+    """Its replicas have not been told of `failed_on` as it is."""
     _published: m.PartitionState | None = None
 
     def published(self) -> m.PartitionState:
@@ -120,6 +122,9 @@ class Partition:
                 replicas=self.replicas,
                 recovering=self.state.recovering,
             )
+        if self.failed_on and self.writing is None:
+            # While a write is under way one of them may be about to enter the ISR.
+            return replace(self._published, offline_replicas=tuple(sorted(self.failed_on)))
         return self._published
 
     def published_as_new(self) -> m.PartitionState:

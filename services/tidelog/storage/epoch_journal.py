@@ -31,6 +31,7 @@ class EpochJournal:
         """Set when a line in the middle was bad: histories may have gaps, so every log is read from its start."""
         self._lines = 0
         self._failed = False
+        self._unsynced = False
         self._file = self._replay()
 
     def _replay(self) -> DiskFile:
@@ -59,14 +60,19 @@ class EpochJournal:
         Not earlier, or a crash during recovery would leave a file that looks whole and has gaps.
         """
         if self.problem or self._lines > _COMPACT_LINES_MIN + 4 * self._entry_count():
-            self._unwritten.clear()
-            lines = [_line("a", key, *entry) for key, cache in self._caches.items() for entry in cache.entries]
-            replace_file(self._disk, self._path, b"".join(lines))
-            self._file.close()
-            self._file = self._disk.open(self._path)
-            self._lines = len(lines)
+            self.rewrite()
         else:
             self.commit()
+
+    def rewrite(self) -> None:
+        """A new file from what is in memory, which is the whole truth; it also takes the place of one that has failed."""
+        lines = [_line("a", key, *entry) for key, cache in self._caches.items() for entry in cache.entries]
+        replace_file(self._disk, self._path, b"".join(lines))
+        self._file.close()
+        self._file = self._disk.open(self._path)
+        self._unwritten.clear()
+        self._lines = len(lines)
+        self._failed = False
 
     def _entry_count(self) -> int:
         return sum(len(cache.entries) for cache in self._caches.values())
@@ -128,15 +134,22 @@ class EpochJournal:
             data = b"".join(self._unwritten)
             self._unwritten.clear()
             self._failing(lambda: self._file.append([data]))
+            self._unsynced = True
 
     def sync(self) -> None:
-        """Makes written lines durable; may run in an executor. Never tried again after an OSError."""
+        """Makes written lines durable; may run beside the owner. Never tried again after an OSError."""
         self._check()
-        self._failing(self._file.sync)
+        if self._unsynced:
+            self._unsynced = False  # what is written meanwhile sets it again
+            self._failing(self._file.sync)
+
+    @property
+    def failed(self) -> bool:
+        return self._failed
 
     def _check(self) -> None:
         if self._failed:
-            raise OSError(errno.EIO, "an earlier write or sync failed; restart the broker", self._path)
+            raise OSError(errno.EIO, "an earlier write or sync failed", self._path)
 
     def _failing(self, call: Callable[[], None]) -> None:
         try:

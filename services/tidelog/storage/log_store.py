@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -19,8 +19,10 @@ from tidelog.storage.partition_log import LogConfig, LogContext, PartitionLog
 from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
+from tidelog.storage.reserve import RESERVE_FILE, Reserve
 from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, parse_segment_name
 from tidelog.storage.tail import TailBudget
+from tidelog.storage.trouble import Trouble, no_space
 
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
@@ -34,9 +36,17 @@ _KNOWN_FILES: Final = OWN_FILES | {
     RECOVERY_POINTS_FILE,
     LOG_STARTS_FILE,
     epoch_journal.FILE_NAME,
+    RESERVE_FILE,
 }
 _NEXT_SUFFIX: Final = ".next"
 _LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX)
+
+
+class FailedLog(NamedTuple):
+    """A log that is not open, and so refuses everything."""
+
+    reason: str
+    topic_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,7 @@ class LogStore:
         self._log_starts = OffsetCheckpoint(disk, f"{root}/{LOG_STARTS_FILE}")
         self._marks = (self._high_watermarks, self._recovery_points, self._log_starts)
         self._journal = EpochJournal(disk, root)
+        self._reserve = Reserve(disk, root, config.reserve_bytes)
         self._files = Handles(disk, open_files_max)
         self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config, producers)
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -90,8 +101,8 @@ class LogStore:
         self._known: set[LogKey] = set()
         self._lowerings = 0
         self._lost = False
-        self.failed: dict[TopicPartition, str] = {}
-        """Partitions whose log could not be opened, and why."""
+        self.failed: dict[TopicPartition, FailedLog] = {}
+        """Partitions whose log could not be opened or made."""
         self.notes: list[str] = []
         """What an operator should read after the start: damage, cut tails, unknown names."""
         self.intact_since: int | None = None
@@ -127,7 +138,7 @@ class LogStore:
         One bad log does not stop the others (KAFKA-5211): see `failed`, `PartitionLog.damage` and `notes`.
         """
         directory = self._data_dir
-        directory.begin_life()
+        self._reserve.lend(directory.begin_life)
         problems = [read.problem for read in (*self._marks, self._journal)]
         self.notes += directory.problems + [problem for problem in problems if problem]
         for entry in self._disk.list_dir(self._root):
@@ -169,7 +180,7 @@ class LogStore:
         try:
             log = PartitionLog.open(self._context, key, self._folder(tp), opening)
         except TidelogError as error:
-            self.failed[tp] = error.message
+            self.failed[tp] = FailedLog(error.message, key.topic_id)
             self._lost = True
             self.notes.append(error.message)
             return None
@@ -187,13 +198,13 @@ class LogStore:
         """What recovery found is durable before anything new happens; only then is a loss of power over and done."""
         directory = self._data_dir
         self._forget_missing()
-        self._journal.settle()
+        self._reserve.lend(self._journal.settle)
         for log in self._logs.values():
             if log.damage is None:
                 self._recovery_points.update({log.key: log.recovery_point})
                 self._high_watermarks.update({log.key: log.recorded_high_watermark})
         for marks in self._marks:
-            marks.write()
+            self._reserve.lend(marks.write)
         self._purgeable, self._deleted = self._deleted, []
         self.intact_since = intact_since_after_start(
             directory.previous_intact_since,
@@ -202,7 +213,20 @@ class LogStore:
             damaged=self._lost,
         )
         if self._lost or directory.power_lost:
-            directory.record_intact_since(self.intact_since)
+            self._reserve.lend(lambda: directory.record_intact_since(self.intact_since))
+        self.restore_reserve()
+
+    def restore_reserve(self) -> None:
+        """Sets space aside for the small files again, if there is any. Waits for the device."""
+        try:
+            self._reserve.restore()
+        except OSError as error:
+            self.notes.append(f"{self._root}: no space could be set aside: {error}")
+
+    @property
+    def room_bytes(self) -> int:
+        """Free space, less what is to be set aside again."""
+        return self._disk.free_bytes(self._root) - self._reserve.missing_bytes()
 
     def _forget_missing(self) -> None:
         """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
@@ -234,7 +258,7 @@ class LogStore:
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """None when there is no such log; KAFKA_STORAGE_ERROR when it is there and could not be opened."""
         if tp in self.failed:
-            raise TidelogError(self.failed[tp], ErrorCode.KAFKA_STORAGE_ERROR)
+            raise TidelogError(self.failed[tp].reason, ErrorCode.KAFKA_STORAGE_ERROR)
         return self._logs.get(tp)
 
     def stored_topic_id(self, tp: TopicPartition) -> bytes | None:
@@ -248,7 +272,7 @@ class LogStore:
         """The broker has this epoch now; a directory that had lost something is intact since here."""
         if self.intact_since is None:
             self.intact_since = broker_epoch
-            self._data_dir.record_intact_since(broker_epoch)
+            self._record_intact_since(broker_epoch)
 
     def expire_producers(self, now: float) -> None:
         """It is `now` (monotonic seconds): idempotent producers that have been silent for too long are forgotten."""
@@ -281,7 +305,9 @@ class LogStore:
                 self._clear_unnamed(folder)
             self._disk.open(f"{folder}/{topic_id.hex()}{TOPIC_SUFFIX}", create=True).close()
         except OSError as error:
-            raise TidelogError(f"{folder}: cannot be made: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+            reason = f"{folder}: cannot be made: {error}"
+            self.failed[tp] = FailedLog(reason, topic_id)
+            raise TidelogError(reason, ErrorCode.KAFKA_STORAGE_ERROR) from error
         log = PartitionLog.open(self._context, key, folder, Opening(clean=True, power_lost=False))
         self._logs[tp] = log
         return log
@@ -296,30 +322,46 @@ class LogStore:
             self._disk.remove(f"{folder}/{name}")
         self._disk.sync_dir(folder)
 
-    def reopen(self, tp: TopicPartition) -> PartitionLog:
-        """Opens a log again that an error had fenced, as after a killed process; KAFKA_STORAGE_ERROR if it still fails."""
-        log = self._logs.pop(tp, None)
-        key = log.key if log else None
-        if log is not None:
-            log.close()
-        elif tp in self.failed and (topic_id := self._topic_id_in(self._folder(tp))) is not None:
+    def reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> PartitionLog | None:
+        """Opens a log again that an error had fenced; None: there is nothing to open, the next `create` makes it.
+
+        What had been written must be there, or the log is damaged now: this replica may be in an in-sync set, or go on
+        leading. With `discard` it is in none, and what cannot be trusted is cut, to be fetched again; a failed sync needs
+        that, since what followed the recovery point may never reach the device (reliability 8.1).
+        KAFKA_STORAGE_ERROR if it still fails; then everything stays as it was.
+        """
+        old = self._logs.get(tp)
+        opening = Opening(clean=False, power_lost=False)
+        if old is not None:
+            key, synced, sync_failed = old.key, old.recovery_point, old.trouble is Trouble.SYNC
+            if sync_failed and not discard:
+                raise ValueError(f"{tp}: after a failed sync nothing above {synced} can be trusted")
+            old.close()
+            opening = replace(opening, recovery_point=synced, end_offset=0 if discard else old.log_end_offset)
+        else:
+            topic_id = self._topic_id_in(self._folder(tp)) if self._disk.kind(self._folder(tp)) else None
+            if topic_id is None:
+                self.failed.pop(tp, None)
+                return None
             key = LogKey(tp.topic, tp.partition, topic_id)
-        if key is None:
-            raise TidelogError(f"{tp}: no such log here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self.failed.pop(tp, None)
-        opening = Opening(
-            clean=False,
-            power_lost=False,
-            recovery_point=self._recovery_points.get(key),
-            high_watermark=self._high_watermarks.get(key),
+            synced, sync_failed = self._recovery_points.get(key), False
+            opening = replace(opening, recovery_point=synced)
+        opening = replace(
+            opening,
+            high_watermark=max(high_watermark, self._high_watermarks.get(key)),
             log_start=self._log_starts.get(key),
         )
-        try:
-            self._logs[tp] = PartitionLog.open(self._context, key, self._folder(tp), opening)
-        except TidelogError as error:
-            self.failed[tp] = error.message
-            raise
-        return self._logs[tp]
+        log = PartitionLog.open(self._context, key, self._folder(tp), opening)
+        self._logs[tp] = log
+        self._known.add(key)
+        self.failed.pop(tp, None)
+        if discard and log.damage is not None:
+            log.discard_damage()
+        if sync_failed:
+            log.truncate_to(min(synced, log.log_end_offset))
+        if log.damage is not None and (old is None or old.damage is None):
+            self.data_lost(key, str(log.damage))
+        return log
 
     def delete(self, tp: TopicPartition) -> None:
         """Renames the folder, which is quick; `purge` removes it. Harmless when there is no such log."""
@@ -367,10 +409,23 @@ class LogStore:
 
     # --- durability ---------------------------------------------------------------------------------------------
 
-    def commit_epochs(self) -> None:
-        """Every epoch assigned so far, in any log, is durable: one write and one sync."""
+    def write_epochs(self) -> None:
+        """Every epoch assigned so far, in any log, is with the kernel: one write. `sync_epochs` makes them durable.
+
+        A journal that has failed is replaced by a new file: the old one is not trusted with another sync.
+        """
         try:
-            self._journal.commit()
+            self._journal.write()
+        except OSError:
+            try:
+                self._reserve.lend(self._journal.rewrite)
+            except OSError as error:
+                raise self._broken("the epoch journal", error) from error
+
+    def sync_epochs(self) -> None:
+        """Waits for the device (`in_background`). A failure shows at the next write."""
+        try:
+            self._journal.sync()
         except OSError as error:
             raise self._broken("the epoch journal", error) from error
 
@@ -383,10 +438,7 @@ class LogStore:
         for log in self._logs.values():
             if log.damage is None:
                 self._recovery_points.update({log.key: log.recovery_point})
-        try:
-            self._journal.write()
-        except OSError as error:
-            raise self._broken("the epoch journal", error) from error
+        self.write_epochs()
         files = [(marks, data) for marks in self._marks if (data := marks.next_file()) is not None]
         return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, tuple(self._deleted))
 
@@ -406,6 +458,8 @@ class LogStore:
                 self._purgeable += checkpoint.deleted
                 self._deleted = self._deleted[len(checkpoint.deleted) :]
         if error is not None:
+            if no_space(error):
+                self._reserve.release()  # for the next one
             raise self._broken("the checkpoint", error) from error
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -423,7 +477,7 @@ class LogStore:
         for marks in (self._high_watermarks, self._recovery_points):
             if marks.get(key) > end_offset:
                 marks.update({key: end_offset})
-            marks.write()
+            self._reserve.lend(marks.write)
 
     def move_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""
@@ -436,10 +490,13 @@ class LogStore:
         self.notes.append(f"{key}: {reason}")
         self._lost = True
         self.intact_since = None
+        self._record_intact_since(None)
+
+    def _record_intact_since(self, broker_epoch: int | None) -> None:
         try:
-            self._data_dir.record_intact_since(None)
+            self._reserve.lend(lambda: self._data_dir.record_intact_since(broker_epoch))
         except OSError as error:
-            self.notes.append(f"{self._root}: the loss could not be recorded: {error}")
+            self.notes.append(f"{self._root}: what it may have lost could not be recorded: {error}")
 
     def _broken(self, what: str, error: OSError) -> TidelogError:
         return TidelogError(f"{self._root}: {what} could not be written: {error}", ErrorCode.KAFKA_STORAGE_ERROR)
@@ -455,6 +512,8 @@ class LogStore:
         for log in self._logs.values():
             clean = _close_log(log) and clean
         try:
+            if self._disk.free_bytes(self._root) < self._reserve.size_bytes:
+                self._reserve.release()
             self.checkpoint(high_watermarks)
             self._disk.sync_dir(self._root)
             if clean:

@@ -22,6 +22,7 @@ from tidelog.storage.producer_state import ProducerLimits, ProducerTable
 from tidelog.storage.recovery import Damage, Opening, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.tail import Tail, TailBudget
+from tidelog.storage.trouble import Trouble, trouble_of
 from tidelog.wire.batch import Batches, BatchHeader, Buffer, corrupt, iter_batches, stamp
 
 SEGMENT_BYTES: Final = 1024 * 1024 * 1024
@@ -32,6 +33,8 @@ class LogConfig:
     segment_bytes: int = SEGMENT_BYTES
     """A segment that would grow beyond this is closed and the next begins; one larger batch still fits."""
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    reserve_bytes: int = 0
+    """Set aside for the data directory's own small files."""
 
 
 class LogOwner(Protocol):
@@ -91,6 +94,7 @@ class PartitionLog:
         self._bases: list[int] = []
         self._tail = Tail(context.tails)
         self._failure: str | None = None
+        self._trouble: Trouble | None = None
         self._names_unsynced = True
         self._producers = ProducerHistory(context.disk, folder, context.producers)
         self.cuts = 0
@@ -232,12 +236,18 @@ class PartitionLog:
         """Why the log refuses to serve; None while it does."""
         return str(self.damage) if self.damage else self._failure
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """The kind of `failure`; None also when it was closed on purpose."""
+        return Trouble.DAMAGE if self.damage else self._trouble
+
     def _check(self) -> None:
         if self._failure is not None or self.damage is not None:
             raise TidelogError(self.failure or "", ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _fenced(self, doing: str, error: OSError) -> TidelogError:
         self._failure = f"{self.folder}: {doing} failed: {error}; the log is refused until it is opened again"
+        self._trouble = trouble_of(doing, error)
         self._tail.clear()
         return TidelogError(self._failure, ErrorCode.KAFKA_STORAGE_ERROR)
 

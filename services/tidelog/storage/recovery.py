@@ -34,6 +34,8 @@ class Opening:
     """As last recorded: everything below was committed."""
     log_start: int = 0
     """The first offset that is kept; the first segment begins there or before."""
+    end_offset: int = 0
+    """Everything below had been written by this very process, which may have told others of it."""
     epochs_complete: bool = True
     """Whether the epoch journal can be trusted below the recovery point."""
 
@@ -163,6 +165,8 @@ def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_seg
     """
     if offset < opening.recovery_point:
         return f"records up to offset {opening.recovery_point} had been synced"
+    if offset < opening.end_offset:
+        return f"records up to offset {opening.end_offset} had been written"
     if valid_follows:
         return "valid batches follow"
     if opening.power_lost:

@@ -544,7 +544,11 @@ class SimDisk:
     def room_bytes(self) -> int:
         if self.capacity_bytes is None:
             return 1 << 62
-        return max(0, self.capacity_bytes - _bytes_below(self._root))
+        return max(0, self.capacity_bytes - self.used_bytes)
+
+    @property
+    def used_bytes(self) -> int:
+        return _bytes_below(self._root)
 
     # --- names --------------------------------------------------------------------------------------------------
 

@@ -150,6 +150,7 @@ class SimNode:
             zookeeper_session_timeout_ms=timing.session_ms,
             high_watermark_checkpoint_interval_ms=1_000,
             segment_bytes=timing.segment_bytes,
+            metadata_reserve_bytes=4 << 10,
         )
         return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()))
 

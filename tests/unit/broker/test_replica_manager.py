@@ -9,6 +9,7 @@ import pytest
 from helpers.aio import run
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.virtual_time import run_virtual
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
@@ -189,16 +190,25 @@ def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
 # -- decisions -------------------------------------------------------------------------------------------------------
 
 
-def test_kafka_7415_new_epochs_are_durable_before_the_answer() -> None:
-    bench = BrokerBench()
-    for topic in ("a", "b"):
-        bench.told(topic=topic)
-        append(bench, topic)
-        bench.manager.host(topic, 0).log.flush()
-    bench.logs.checkpoint({})
-    bench.told(topic="a", leader_epoch=8)
-    bench.told(topic="b", leader_epoch=9)
-    bench.disk.crash(Crash.DROP_UNSYNCED)
+@pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+def test_kafka_7415_row_30_new_epochs_are_written_before_the_answer_and_durable_soon_after(crash: Crash) -> None:
+    bench = BrokerBench(clock=SimClock())
+
+    async def story() -> None:
+        for topic in ("a", "b"):
+            bench.told(topic=topic)
+            append(bench, topic)
+            bench.manager.host(topic, 0).log.flush()
+        bench.logs.checkpoint({})
+        bench.disk.slow("sync", 30.0)
+        bench.told(topic="a", leader_epoch=8)
+        bench.told(topic="b", leader_epoch=9)
+        if crash is Crash.DROP_UNSYNCED:
+            await asyncio.sleep(40.0)
+        assert bench.disk.stalled_s == 0.0, "the event loop waits for no device"
+
+    run_virtual(story())
+    bench.disk.crash(crash)
     bench = BrokerBench(bench.disk)
     histories = {where.topic: [tuple(e) for e in log.epochs.entries] for where, log in bench.logs.logs.items()}
     assert histories == {"a": [(3, 0), (8, 1)], "b": [(3, 0), (9, 1)]}

@@ -104,16 +104,20 @@ def after(bench: Callable[[], Bench], seconds: float = 1.2) -> Bench:
     return sim.run(tell())
 
 
+ALL_WORKS = BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, lists_all_failed=True)
+"""What a pong says in which nothing has failed."""
+
+
 def test_a_stream_that_holds_is_reported_once_and_nothing_is_probed() -> None:
     bench = after(lambda: Bench([Probe.REFUSED]), seconds=0.9)
-    assert bench.reports == [StreamOpened(BrokerId(1), 11, 0.0)]
+    assert bench.reports == [StreamOpened(BrokerId(1), 11, 0.0), ALL_WORKS]
     assert bench.probed_at == []
 
 
 @pytest.mark.parametrize("found", [Probe.REFUSED, Probe.GONE])
 def test_two_refusals_50_ms_apart_make_a_suspect(found: Probe) -> None:
     bench = after(lambda: Bench([found]))
-    assert bench.reports[1:] == [StreamBroken(BrokerId(1), 11), Suspected(BrokerId(1), 11)]
+    assert bench.reports[1:] == [ALL_WORKS, StreamBroken(BrokerId(1), 11), Suspected(BrokerId(1), 11)]
     first, second = bench.probed_at
     assert second - first == pytest.approx(0.051)
 
@@ -176,6 +180,6 @@ def test_row_31_a_disk_that_failed_is_reported_as_the_broker_tells_it() -> None:
     failed = (m.PartitionResult(topic="t", partition=3, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=b"id"),)
     bench = after(lambda: Bench([Probe.OPEN], failed=failed), seconds=0.9)
     assert bench.reports[1:] == [
-        BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 3), b"id"),))
+        BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 3), b"id"),), True)
     ]
     assert after(lambda: Bench([Probe.OPEN], epoch=-1, failed=failed), seconds=0.9).reports == []

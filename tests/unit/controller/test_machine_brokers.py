@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.controller.effects import Connect, Disconnect, Outcome, Resign, StateWrite
+from tidelog.controller.effects import Connect, Disconnect, Effect, Outcome, Resign, Send, StateWrite
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
@@ -15,6 +15,7 @@ from tidelog.controller.events import (
 )
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
+from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from unit.controller.harness import (
     Harness,
@@ -312,3 +313,63 @@ def test_an_answer_of_a_former_life_says_nothing_about_this_one(c: Harness) -> N
 def test_hole_10_a_disk_that_failed_an_earlier_topic_of_the_name_is_no_news(c: Harness) -> None:
     failed = (FailedReplica(TopicPartition("t", 0), b"id-of-the-one-before"),)
     assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=failed)) == []
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def pong(broker_id: int, *failed: TopicPartition) -> BrokerAnswered:
+    """What a broker of the fixture says of its disk."""
+    named = tuple(FailedReplica(tp, b"id-of-t") for tp in failed)
+    return BrokerAnswered(BrokerId(broker_id), 10 + broker_id, ErrorCode.NONE, named, lists_all_failed=True)
+
+
+def told_roles(effects: list[Effect], broker_id: int) -> list[m.PartitionState]:
+    return [
+        state
+        for each in effects
+        if isinstance(each, Send) and each.broker_id == broker_id and isinstance(each.request, m.LeaderAndIsrRequest)
+        for state in each.request.partition_states
+    ]
+
+
+def test_l37_row_29_a_disk_that_works_again_is_told_what_to_do_and_may_enter_the_isr(c: Harness) -> None:
+    tp = TopicPartition("t", 0)
+    c.step(pong(1, tp))
+    effects = c.write()
+    (state_,) = [s for s in told_roles(effects, 1) if s.topic == "t" and s.partition == 0]
+    assert state_.offline_replicas == (1,), "the replica hears that the controller knows (HOLE-27)"
+    assert {x.broker_id for x in state_.isr} == {2, 3}
+    c.run()
+    assert c.step(pong(1, tp)) == [], "known"
+    effects = c.step(pong(1))
+    (state_,) = told_roles(effects, 1)
+    assert (state_.leader, state_.offline_replicas) == (2, ())
+    token, _ = c.proposed(2, want(2, 5, ALL, 8))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_hole_27_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_admit_it(c: Harness) -> None:
+    tp = TopicPartition("t", 0)
+    c.step(pong(3, tp))
+    c.run()
+    c.step(pong(3))
+    c.run()
+    # It is being admitted when its disk fails again: the state with it is told first, then the one without.
+    c.proposed(1, want(1, 4, ALL, 8))
+    assert told_roles(c.step(pong(3, tp)), 3) == []
+    told: list[m.PartitionState] = []
+    while c.in_flight:
+        told += told_roles(c.write(), 3)
+    assert [({x.broker_id for x in s.isr}, s.offline_replicas) for s in told] == [({1, 2, 3}, ()), ({1, 2}, (3,))]
+
+
+def test_l37_the_last_in_sync_replica_leads_on_when_its_disk_works_again(c: Harness) -> None:
+    tp = TopicPartition("t", 0)
+    c.died(2, 3)
+    c.run()
+    effects = c.step(pong(1, tp))
+    assert writes(effects) == [], "nobody else may lead"
+    (state_,) = told_roles(c.step(pong(1)), 1)
+    assert (state_.leader, state_.offline_replicas) == (1, ())

@@ -155,7 +155,8 @@ def story_truncate_during_a_sync(w: Witness) -> None:
 def story_clean_stop(w: Witness) -> None:
     w.lead(A, 0)
     w.log.assign_epoch(4, 1)
-    w.store.commit_epochs()
+    w.store.write_epochs()
+    w.store.sync_epochs()
     w.lead(B, 4)
     assert w.store.close({TP: 2}, broker_epoch=77)
     w.synced = 2

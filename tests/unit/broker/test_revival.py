@@ -1,0 +1,277 @@
+"""What a disk error took offline comes back by itself where that is safe, and stays for an operator where it is not."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from helpers.batches import batch
+from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.logs import contents
+from helpers.virtual_time import run_virtual
+from tidelog.broker.control_plane.port import Decision
+from tidelog.broker.revival import NO_PAUSE, PAUSE_MAX_S, Step, next_step
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.replica.partition import Role
+from tidelog.storage.partition_log import LogConfig
+from tidelog.storage.reserve import RESERVE_FILE
+from tidelog.storage.trouble import Trouble
+from tidelog.testing.clock import SimClock
+from tidelog.testing.disk import Crash
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+
+ALONE = TopicConfig(min_insync_replicas=1)
+EVENTS = TopicPartition("events", 0)
+WANTED_BYTES = 1_000
+
+
+def told(leader: int = 2, isr: tuple[int, ...] = (2, 3), offline: tuple[int, ...] = (1,)) -> m.PartitionState:
+    return m.PartitionState(
+        topic="events",
+        topic_id=TOPIC_ID,
+        partition=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=4,
+        isr=tuple(member(i) for i in isr),
+        partition_epoch=8,
+        replicas=(1, 2, 3),
+        offline_replicas=offline,
+    )
+
+
+@pytest.mark.parametrize(
+    ("trouble", "state", "room", "step"),
+    [
+        (Trouble.NO_SPACE, None, 999, Step.WAIT),
+        (Trouble.NO_SPACE, None, 1_000, Step.REOPEN),
+        (Trouble.NO_SPACE, told(1, (1,)), 1_000, Step.REOPEN),
+        (Trouble.IO, None, 0, Step.REOPEN),
+        (Trouble.SYNC, None, 1_000, Step.WAIT),
+        (Trouble.SYNC, told(), 0, Step.DISCARD),
+        (Trouble.DAMAGE, told(), 0, Step.DISCARD),
+        (Trouble.DAMAGE, told(offline=()), 0, Step.WAIT),
+        (Trouble.DAMAGE, told(offline=(3,)), 0, Step.WAIT),
+        (Trouble.DAMAGE, told(leader=-1), 0, Step.WAIT),
+        (Trouble.DAMAGE, told(1, (1,)), 0, Step.WAIT),
+        (Trouble.DAMAGE, told(2, (1, 2)), 0, Step.WAIT),
+    ],
+)
+def test_row_32_hole_27_only_a_copy_that_nobody_counts_is_thrown_away(
+    trouble: Trouble, state: m.PartitionState | None, room: int, step: Step
+) -> None:
+    assert next_step(trouble, 1, state, room, WANTED_BYTES) is step
+
+
+def test_pauses_grow_to_a_limit_and_are_forgotten() -> None:
+    pause, now, seen = NO_PAUSE, 100.0, []
+    for _ in range(9):
+        pause = pause.longer(now)
+        seen.append(pause.until - now)
+    assert seen == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert not pause.forgotten(pause.until) and pause.forgotten(pause.until + PAUSE_MAX_S + 1)
+    assert NO_PAUSE.forgotten(0.0)
+
+
+def playing(story: Callable[[BrokerBench], Awaitable[None]], reserve_bytes: int = 0) -> BrokerBench:
+    """A broker in virtual time that leads events-0 alone and tries again what failed."""
+    bench = BrokerBench(clock=SimClock(), config=LogConfig(reserve_bytes=reserve_bytes))
+
+    async def main() -> None:
+        bench.told(config=ALONE)
+        bench.told(topic="other", config=ALONE)
+        revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
+        await story(bench)
+        revivals.cancel()
+
+    run_virtual(main())
+    return bench
+
+
+def tell(bench: BrokerBench, state: m.PartitionState) -> ErrorCode:
+    (result,) = bench.manager.become([Decision(state, ALONE)], {i: member(i).broker_epoch for i in (1, 2, 3)})
+    return result.error_code
+
+
+def test_row_29_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself() -> None:
+    async def story(bench: BrokerBench) -> None:
+        for _ in range(3):
+            assert (await bench.send(batch(b"kept"))).error_code is ErrorCode.NONE
+        held = contents(bench.host.log)
+        size = bench.host.log.size_bytes
+        bench.disk.capacity_bytes = bench.disk.used_bytes + 20
+        for _ in range(3):
+            result = await bench.send(batch(b"x" * 100))
+            assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert TidelogError(result.error_message, result.error_code).retriable
+        (segment,) = bench.host.log.segments
+        assert len(bench.disk.read(segment.path)) == size, "cut back to the last whole batch before the answer"
+        assert [f.topic for f in bench.manager.failed()] == ["events"]
+        await asyncio.sleep(60.0)
+        assert bench.manager.failed(), "no space yet"
+        bench.disk.mend()
+        changed = asyncio.Event()
+        bench.manager.on_failed = changed.set
+        await asyncio.wait_for(changed.wait(), 120.0)
+        assert bench.manager.failed() == ()
+        # The controller hears of it and says what to do: in the same epoch, since it knew of nobody else.
+        assert bench.told(config=ALONE) is ErrorCode.NONE
+        assert (await bench.send(batch(b"after"))).error_code is ErrorCode.NONE
+        assert contents(bench.host.log).startswith(held) and bench.host.log.log_end_offset == 4
+        assert bench.host.replica.high_watermark == 4
+
+    playing(story)
+
+
+def test_row_31_an_error_of_one_append_is_tried_again_after_a_pause() -> None:
+    async def story(bench: BrokerBench) -> None:
+        await bench.send(batch(b"a"))
+        bench.disk.fail("append", errno.EIO, path="events-0", kept_bytes=7)
+        assert (await bench.send(batch(b"b"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await bench.send(batch(b"c"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR, (
+            "MUT-23: fenced until reopened"
+        )
+        assert (await bench.send(batch(b"d"), topic="other")).error_code is ErrorCode.NONE
+        await asyncio.sleep(5.0)
+        assert bench.manager.failed() == ()
+        assert bench.told(config=ALONE) is ErrorCode.NONE
+        assert (await bench.send(batch(b"e"))).base_offset == 1
+
+    playing(story)
+
+
+def test_row_31_a_disk_that_goes_on_failing_is_asked_less_and_less() -> None:
+    async def story(bench: BrokerBench) -> None:
+        opened: list[float] = []
+        loop = asyncio.get_running_loop()
+        bench.disk.fail("append", errno.EIO, path="events-0")
+        await bench.send(batch(b"a"))
+        bench.disk.fail("list_dir", errno.EIO, path="events-0", times=1_000_000)
+        reopen = bench.logs.reopen
+
+        def counted(tp: TopicPartition, **options: bool) -> object:
+            opened.append(loop.time())
+            return reopen(tp, **options)
+
+        bench.logs.reopen = counted  # type: ignore[method-assign, assignment]
+        await asyncio.sleep(600.0)
+        assert 10 <= len(opened) <= 20
+        assert bench.manager.failed() and bench.host.offline is not None
+        bench.disk.mend()
+        await asyncio.sleep(61.0)
+        assert bench.manager.failed() == ()
+
+    playing(story)
+
+
+def test_a_log_that_comes_back_shorter_than_it_was_is_damaged() -> None:
+    """It may be in an in-sync set, and go on leading in the epoch in which it had appended more."""
+
+    async def story(bench: BrokerBench) -> None:
+        for _ in range(4):
+            await bench.send(batch(b"a"))
+        path = bench.host.log.segments[0].path
+        bench.disk.fail("append", errno.EIO, path="events-0")
+        await bench.send(batch(b"b"))
+        bench.disk.overwrite(path, bench.disk.read(path)[: -len(batch(b"a"))])
+        await asyncio.sleep(30.0)
+        assert [f.topic for f in bench.manager.failed()] == ["events"]
+        assert bench.logs.logs[EVENTS].trouble is Trouble.DAMAGE
+        assert "records up to offset 4 had been" in str(bench.logs.logs[EVENTS].failure)
+        assert bench.logs.intact_since is None
+
+    playing(story)
+
+
+@pytest.mark.parametrize("harm", ["rot", "failed sync"])
+def test_row_32_what_is_lost_is_fetched_again_when_the_controller_knows(harm: str) -> None:
+    async def story(bench: BrokerBench) -> None:
+        bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=replace(ALONE, flush="sync"), leader_epoch=3)
+        for value in (b"a", b"b", b"c"):
+            await bench.send(batch(value), acks=1)
+        log = bench.host.log
+        if harm == "rot":
+            bench.disk.flip_bit(log.segments[0].path, len(batch(b"a")) + 65)
+            log._tail.clear()
+            await bench.get(0, partition_max_bytes=1)
+            bench.host.replica.high_watermark = 3
+            assert (await bench.get(1)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            bench.disk.fail("sync", errno.EIO, path="events-0")
+            await bench.send(batch(b"d"), acks=1)
+        assert bench.host.offline is not None
+        await asyncio.sleep(30.0)
+        # Told without the flag, or as a member, or without a leader: a copy that somebody counts stays as it is.
+        for state in (told(offline=()), told(2, (1, 2)), told(leader=-1)):
+            assert tell(bench, state) is ErrorCode.KAFKA_STORAGE_ERROR
+            await asyncio.sleep(70.0)
+            assert bench.manager.failed()
+        assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(70.0)
+        assert bench.manager.failed() == ()
+        assert tell(bench, told(offline=())) is ErrorCode.NONE
+        assert bench.host.replica.role is Role.FOLLOWER and bench.fetchers.following[EVENTS] == 2
+        assert bench.host.log.log_end_offset == (1 if harm == "rot" else 3)
+        assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
+
+    playing(story)
+
+
+def test_a_partition_that_could_not_be_made_is_listed_and_made_later() -> None:
+    async def story(bench: BrokerBench) -> None:
+        bench.disk.fail("make_dir", errno.ENOSPC, path="late-0")
+        assert bench.told(topic="late", config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [(f.topic, f.topic_id) for f in bench.manager.failed()] == [("late", TOPIC_ID)]
+        await asyncio.sleep(5.0)
+        assert bench.manager.failed() == ()
+        assert bench.told(topic="late", config=ALONE) is ErrorCode.NONE
+
+    playing(story)
+
+
+def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> None:
+    async def story(bench: BrokerBench) -> None:
+        reserve = f"/data/{RESERVE_FILE}"
+        assert len(bench.disk.read(reserve)) == 4096
+        bench.disk.capacity_bytes = bench.disk.used_bytes
+        assert bench.told(leader_epoch=9, config=ALONE) is ErrorCode.NONE
+        assert bench.disk.kind(reserve) is None, "it has been used"
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        bench.disk.mend()
+        await asyncio.sleep(2.0)
+        assert len(bench.disk.read(reserve)) == 4096, "and is set aside again"
+
+    bench = playing(story, reserve_bytes=4096)
+    bench.disk.crash(Crash.PROCESS)
+    assert BrokerBench(bench.disk).logs.logs[EVENTS].latest_epoch == 9
+
+
+def test_row_31_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_and_nobody_else() -> None:
+    async def story(bench: BrokerBench) -> None:
+        bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
+        assert bench.told(leader_epoch=9, config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [f.topic for f in bench.manager.failed()] == ["events"]
+        assert (await bench.send(batch(b"x"), topic="other")).error_code is ErrorCode.NONE
+        bench.disk.mend()
+        await asyncio.sleep(5.0)
+        assert bench.manager.failed() == ()
+        assert bench.told(leader_epoch=10, config=ALONE) is ErrorCode.NONE
+
+    bench = playing(story)
+    bench.disk.crash(Crash.PROCESS)
+    assert BrokerBench(bench.disk).logs.logs[EVENTS].latest_epoch == 10
+
+
+def test_kafka_13773_a_full_disk_leaves_no_clean_stop_behind_unless_all_was_written() -> None:
+    def stopped(reserve_bytes: int) -> bool:
+        bench = BrokerBench(config=LogConfig(reserve_bytes=reserve_bytes))
+        bench.told(config=ALONE)
+        bench.disk.capacity_bytes = bench.disk.used_bytes
+        return bench.logs.close({EVENTS: 0}, 7)
+
+    assert not stopped(0)
+    assert stopped(4096), "the reserve is for this too"
