@@ -131,13 +131,6 @@ class Loss:
     """Which changes of names are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Slow:
-    op: str
-    path: str
-    seconds: float
-
-
 @dataclass(slots=True)
 class _Fault:
     op: str
@@ -230,7 +223,7 @@ class SimDisk:
         self._numbers = itertools.count(1)
         self._root = _Directory(0)
         self._faults: list[_Fault] = []
-        self._slow: list[_Slow] = []
+        self._slow: list[tuple[str, str, float]] = []
         self._owed_s = 0.0
         """What the calls of the background work that runs now would have waited."""
         self._in_background = False
@@ -265,7 +258,7 @@ class SimDisk:
 
     def slow(self, op: str, seconds: float, *, path: str = "") -> None:
         """Every call of `op` on a path that contains `path` waits this long, until `mend`."""
-        self._slow.append(_Slow(op, path, seconds))
+        self._slow.append((op, path, seconds))
 
     def mend(self) -> None:
         """Ends every fault that was asked for, a full disk too; what is rotten stays rotten."""
@@ -308,7 +301,7 @@ class SimDisk:
         """Called at the start of every operation: counts it, delays it, or fails it."""
         if self.observed:
             return
-        seconds = sum(slow.seconds for slow in self._slow if slow.op == op and slow.path in path)
+        seconds = sum(seconds for slow, where, seconds in self._slow if slow == op and where in path)
         if self._in_background:
             self._owed_s += seconds
         else:

@@ -424,11 +424,11 @@ def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_
         bench.manager.on_failed = lambda: failed.append(True)
         parked: list[ErrorCode] = []
         bench.manager.host("a", 0).wait_committed(100, parked.append)
-        bench.disk.fail("sync", errno.EIO, path="leader-epoch-journal")
+        bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
         codes = {
             "a": bench.told(topic="a", leader_epoch=8),
             "followed": bench.told(topic="followed", leader=2, leader_epoch=8, isr=(2,), replicas=(1, 2)),
-            # The journal is over until a restart: whoever has to begin an epoch cannot, whoever follows has none to begin.
+            # Neither the journal nor a new one can be written: whoever has to begin an epoch cannot, whoever follows has none to begin.
             "b": bench.told(topic="b", leader_epoch=9),
             "followed again": bench.told(topic="followed", leader=2, leader_epoch=9, isr=(2,), replicas=(1, 2)),
             "repeated": bench.told(topic="a", leader_epoch=8),
