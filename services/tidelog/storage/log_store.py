@@ -266,7 +266,7 @@ class LogStore:
         log = self._logs.get(tp)
         if log is not None:
             return log.key.topic_id
-        return self._topic_id_in(self._folder(tp)) if tp in self.failed else None
+        return self.failed[tp].topic_id if tp in self.failed else None
 
     def registered(self, broker_epoch: int) -> None:
         """The broker has this epoch now; a directory that had lost something is intact since here."""
