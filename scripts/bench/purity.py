@@ -88,7 +88,9 @@ class Path:
         settings = ReplicaSettings(broker_id=1, lag_max_s=10.0, tick_s=0.5, checkpoint_s=5.0)
         self._manager = ReplicaManager(settings, self._clock, self._logs, ReplicationMetrics(registry), disk)
         alone = NoNeighbours()
-        self._manager.connect(alone, alone, Flusher(self._clock, disk, self._spawn, STALL_LIMIT_S))
+        self._manager.connect(
+            alone, alone, Flusher(self._clock, disk, self._spawn, STALL_LIMIT_S, self._logs.sync_epochs)
+        )
         requests = RequestMetrics(registry)
         self._produce = ProduceHandler(
             self._manager, self._clock, lambda: True, lambda *_: None, lambda *_: None, requests

@@ -428,7 +428,7 @@ def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_
         codes = {
             "a": bench.told(topic="a", leader_epoch=8),
             "followed": bench.told(topic="followed", leader=2, leader_epoch=8, isr=(2,), replicas=(1, 2)),
-            # Neither the journal nor a new one can be written: whoever has to begin an epoch cannot, whoever follows has none to begin.
+            # No journal can be written, neither this nor a new one: who has to begin an epoch cannot, who follows has none.
             "b": bench.told(topic="b", leader_epoch=9),
             "followed again": bench.told(topic="followed", leader=2, leader_epoch=9, isr=(2,), replicas=(1, 2)),
             "repeated": bench.told(topic="a", leader_epoch=8),
