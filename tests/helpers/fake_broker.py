@@ -440,6 +440,7 @@ class FakeCluster:
                     replicas=tuple(self.addresses),
                     isr=tuple(b for b in self.addresses if b not in self.down),
                     partition_epoch=0,
+                    min_isr=int(topic.configs.get("min.insync.replicas", 2)),
                 )
                 for i, p in enumerate(topic.partitions)
             ),

@@ -19,8 +19,6 @@ app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_arg
 
 TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, as kafka-topics spells it.")]
-_MIN_ISR_KEY = "min.insync.replicas"
-_MIN_ISR_DEFAULT = 2
 
 
 def _admin(connect: common.Connect) -> "AdminClient":
@@ -315,11 +313,6 @@ def _compile(pattern: str | None) -> re.Pattern[str]:
         raise CommandError(f"--topic {pattern!r} is no regular expression: {error}", 2) from None
 
 
-def _min_isr(topic: "TopicDescription", p: "PartitionDescription") -> int:
-    configs = {c.key: c.value for c in topic.configs}
-    return min(int(configs.get(_MIN_ISR_KEY, _MIN_ISR_DEFAULT)), len(p.replicas))
-
-
 def _is_under_replicated(topic: "TopicDescription", p: "PartitionDescription") -> bool:
     return len(p.isr) < len(p.replicas)
 
@@ -329,11 +322,11 @@ def _is_unavailable(topic: "TopicDescription", p: "PartitionDescription") -> boo
 
 
 def _is_under_min_isr(topic: "TopicDescription", p: "PartitionDescription") -> bool:
-    return len(p.isr) < _min_isr(topic, p) or p.leader < 0
+    return len(p.isr) < p.min_isr or p.leader < 0
 
 
 def _is_at_min_isr(topic: "TopicDescription", p: "PartitionDescription") -> bool:
-    return len(p.isr) == _min_isr(topic, p)
+    return len(p.isr) == p.min_isr
 
 
 def _topic_line(topic: "TopicDescription") -> str:
@@ -378,6 +371,7 @@ def _topic_json(topic: "TopicDescription", partitions: Sequence["PartitionDescri
                 "partitionEpoch": p.partition_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
+                "minIsr": p.min_isr,
                 "vetoed": p.vetoed,
                 "recovering": p.recovering,
             }

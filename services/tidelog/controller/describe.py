@@ -80,4 +80,5 @@ def _partition(cluster: ClusterState, partition: Partition) -> m.PartitionDescri
         partition_epoch=NO_EPOCH if state is None else state.partition_epoch,
         vetoed=is_vetoed(cluster, partition),
         recovering=state is not None and state.recovering,
+        min_isr=partition.min_isr,
     )

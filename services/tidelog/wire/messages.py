@@ -122,6 +122,7 @@ class PartitionDescription:
     partition_epoch: int
     vetoed: bool = False
     recovering: bool = False
+    min_isr: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

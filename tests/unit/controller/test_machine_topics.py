@@ -316,9 +316,11 @@ def test_describe_tells_topics_and_cluster(c: Harness) -> None:
     assert names == ["a", "b"]
     assert c.replies[50].topics[1].partitions == (
         m.PartitionDescription(
-            partition=0, leader=1, leader_epoch=0, replicas=(1, 2, 3), isr=(1, 2), partition_epoch=1
+            partition=0, leader=1, leader_epoch=0, replicas=(1, 2, 3), isr=(1, 2), partition_epoch=1, min_isr=3
         ),
     )
+    # The cluster's default, capped by the replication factor (HOLE-23).
+    assert [p.min_isr for p in c.replies[50].topics[0].partitions] == [1]
     c.step(DescribeRequested(m.DescribeTopicsRequest(names=("nope", "a")), Token(51)))
     assert [each.error_code for each in c.replies[51].topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
     c.suspected(2)
