@@ -333,3 +333,25 @@ def test_ten_thousand_znodes_are_read_pipelined(server: EmbeddedZooKeeper) -> No
                 await meta.multi([Delete(path) for path in paths[start : start + 500]])
 
     asyncio.run(main())
+
+
+def test_a_child_list_of_900_kb_is_read_and_watched(server: EmbeddedZooKeeper) -> None:
+    """Reliability 7.2, ZK: the limit of 1 MB is the server's for requests; an answer may be as large as the tree is."""
+    names = [f"{number:05}{'n' * 240}" for number in range(3_700)]
+
+    async def main() -> None:
+        async with zk_clients(server) as (meta,):
+            await ensure_path(meta, "/many")
+            for first in range(0, len(names), 500):
+                await meta.multi([Create(f"/many/{name}") for name in names[first : first + 500]])
+            assert sum(map(len, names)) > 900_000
+            assert sorted(await meta.children("/many")) == names
+            async with asyncio.timeout(60):
+                async for children in watch_children(meta, "/many"):
+                    if len(children) == len(names):
+                        await meta.multi([Create("/many/one more")])
+                    else:
+                        assert len(children) == len(names) + 1
+                        break
+
+    asyncio.run(main())
