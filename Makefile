@@ -1,9 +1,9 @@
-# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED ONLY SERVICE VOLUMES.
+# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 SEEDS ?= 50
 
-.PHONY: help setup demo test check model sim bench proto dashboards lock up down logs ps images
+.PHONY: help setup demo test check model sim mutants bench proto dashboards lock up down logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -25,6 +25,9 @@ model: setup ## search the abstract protocol breadth first, and find its mutants
 
 sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))
+
+mutants: setup ## planted mistakes: each must be noticed (SEARCH=1 forgets the kept seeds, ONLY=MUT-4)
+	@PYTHONPATH=scripts $(PY) -m mutants $(if $(SEARCH),--search) $(if $(ONLY),--only $(ONLY))
 
 bench: setup ## one line a figure (ONLY=B2,B5)
 	@PYTHONPATH=scripts $(PY) -m bench $(if $(ONLY),--only $(ONLY))

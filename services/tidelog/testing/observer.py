@@ -197,7 +197,7 @@ class Observer:
             return
         match answer:
             case m.ProduceResponse():
-                self._on_produced(request, answer)
+                self._on_produced(node, request, answer)
             case m.AlterIsrResponse():
                 codes = [part.error_code for topic in answer.topics for part in topic.partitions]
                 self.reached[goals.REFUSED] += sum(code in _REFUSALS for code in codes)
@@ -205,13 +205,17 @@ class Observer:
                 if answer.error_code is ErrorCode.NONE:
                     self._on_obeyed(node, request)
 
-    def _on_produced(self, request: m.ProduceRequest, answer: m.ProduceResponse) -> None:
-        if request.acks != -1:
+    def _on_produced(self, node: SimNode, request: m.ProduceRequest, answer: m.ProduceResponse) -> None:
+        manager = node.broker.manager if node.broker is not None else None
+        if request.acks != -1 or manager is None:
             return
         try:
             self.settle()
             for result in answer.results:
                 tp = TopicPartition(result.topic, result.partition)
+                host = manager.find(tp)
+                if host is None or host.offline is not None or host.log.failure is not None:
+                    continue  # its disk failed in the step in which the high watermark rose: nobody can look any more
                 if result.error_code is ErrorCode.NONE and tp in self._stored:
                     self._checker.check_ack(tp, result.base_offset)
         except Violation as error:

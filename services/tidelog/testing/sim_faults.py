@@ -359,10 +359,17 @@ class Faults:
         return self._say("expire the session of %s", node.name)
 
     def _elections(self) -> bool:
-        """Several sessions end one shortly after the other: leaders change faster than everybody can be told."""
-        for number in range(2 + self._rand.randrange(3)):
-            node = self._one_of(self._cluster.brokers)
-            self._later(number * self._between(0.01, 0.5), partial(self._expire_one, node))
+        """Several sessions end one shortly after the other: leaders change faster than everybody can be told. Half of the
+        times one broker, whose session lasts, hears of none of it for a while."""
+        brokers = list(self._cluster.brokers)
+        if self._maybe():
+            deaf = brokers.pop(self._rand.randrange(len(brokers)))
+            seconds = self._between(0.5, 3.5)
+            for controller in self._cluster.controllers:
+                self._cut_for(controller.name, deaf.name, seconds)
+        step = self._between(0.02, 0.6)
+        for number in range(2 + self._rand.randrange(4)):
+            self._later(number * step, partial(self._expire_one, self._one_of(brokers)))
         return self._say("elections")
 
     # -- power and disks ---------------------------------------------------------------------------------------------

@@ -1,0 +1,11 @@
+"""Mistakes planted in the real code, each of which a test must notice: `make mutants` (reliability 10).
+
+A `Mutant` is a name, one or more patches and what must fail under them. A `Patch` is a file below services/tidelog, a text that
+occurs in it exactly once, and what stands there instead. `patched_tree` makes a source tree with the patches (everything
+else is a link to the real one); whatever runs with that folder first in PYTHONPATH, child processes too, runs the mutant.
+When the old text is not there any more the patch is stale and everything stops: it must be written anew, not skipped.
+
+What must fail is either the simulator (`BySimulator`: seeds from 0 upwards until one fails; the seed that did is kept in
+found_seeds.json) or a test, by its pytest id (`ByTest`). To add a table of mutants, say of the HOLEs, write a module with a
+tuple MUTANTS like `simulator.py` and name it in `__main__.TABLES`.
+"""

@@ -1,0 +1,83 @@
+"""`make mutants`: every planted mistake must be noticed. Without SEARCH=1 the seeds that have noticed are tried first."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from mutants import simulator
+from mutants.patching import BySimulator, Inconclusive, Mutant, StalePatch, Verdict, judge
+
+TABLES: Final = (simulator.MUTANTS,)
+FOUND: Final = Path(__file__).with_name("found_seeds.json")
+REPLAY_SEEDS: Final = 40
+"""How many are tried when a kept seed fails no more, since any change of the code draws another run."""
+SEARCH_SEEDS: Final = 300
+_BATCH: Final = 20
+
+
+def seeds_for(mutant: Mutant, kept: dict[str, int], *, search: bool, most: int) -> list[range]:
+    seed = kept.get(mutant.name)
+    first = [] if search or seed is None else [range(seed, seed + 1)]
+    return [*first, *(range(at, min(at + _BATCH, most)) for at in range(0, most, _BATCH))]
+
+
+def verdict_on(mutant: Mutant, seeds: Sequence[range]) -> Verdict | str:
+    """The verdict, or why there is none."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        try:
+            return judge(mutant, Path(folder) / "services", seeds)
+        except (StalePatch, Inconclusive) as error:
+            return str(error)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("--search", action="store_true", help="forget the kept seeds and search from 0")
+    parser.add_argument("--seeds", type=int, default=0, help="how many seeds to search at most")
+    parser.add_argument("--only", default="", help="names, by comma")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    wanted = set(filter(None, arguments.only.split(",")))
+    mutants = [mutant for table in TABLES for mutant in table if not wanted or mutant.name in wanted]
+    if unknown := wanted - {mutant.name for mutant in mutants}:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    kept: dict[str, int] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    most = arguments.seeds or (SEARCH_SEEDS if arguments.search else REPLAY_SEEDS)
+    plans = [seeds_for(mutant, kept, search=arguments.search, most=most) for mutant in mutants]
+    started = time.perf_counter()
+    unnoticed = 0
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for mutant, verdict in zip(mutants, pool.map(verdict_on, mutants, plans), strict=True):
+            line = told(mutant, verdict, kept.get(mutant.name), most)
+            print(f"{mutant.name:<28} {line}", flush=True)
+            if isinstance(verdict, str) or not verdict.killed:
+                unnoticed += 1
+            elif verdict.seed is not None:
+                kept[mutant.name] = verdict.seed
+    if arguments.search:
+        FOUND.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    print(f"{len(mutants) - unnoticed} of {len(mutants)} noticed\n{time.perf_counter() - started:.1f} s")
+    return 1 if unnoticed else 0
+
+
+def told(mutant: Mutant, verdict: Verdict | str, kept: int | None, most: int) -> str:
+    if isinstance(verdict, str):
+        return f"NOT JUDGED: {verdict}"
+    if not verdict.killed:
+        seeds = f" by {most} seeds" if isinstance(mutant.must_fail, BySimulator) else ""
+        return f"NOT NOTICED{seeds}: {mutant.mistake}"
+    where = "" if verdict.seed is None else f"seed {verdict.seed}"
+    if where and kept is not None and kept != verdict.seed:
+        where += f" (was {kept})"
+    return f"{where:<20} {verdict.how[:150]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""The mistakes of reliability 10, each planted in the real code, must be noticed by the simulator or a contract test."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mutants.patching import ROOT
+
+pytestmark = [pytest.mark.sim, pytest.mark.slow]
+
+
+@pytest.mark.timeout(1800)
+def test_every_planted_mistake_is_noticed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mutants"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")},
+        capture_output=True,
+        text=True,
+        timeout=1700,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
