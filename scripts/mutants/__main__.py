@@ -61,8 +61,8 @@ def main() -> int:
                 unnoticed += 1
             elif verdict.seed is not None:
                 kept[mutant.name] = verdict.seed
-    if arguments.search:
-        FOUND.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+            if arguments.search:
+                FOUND.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
     print(f"{len(mutants) - unnoticed} of {len(mutants)} noticed\n{time.perf_counter() - started:.1f} s")
     return 1 if unnoticed else 0
 

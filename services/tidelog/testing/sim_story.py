@@ -278,4 +278,3 @@ def _run(seed: int, trace: Callable[[bytes], None] | None) -> Result:
     finally:
         if collects:
             gc.enable()
-            gc.collect()
