@@ -187,6 +187,11 @@ MUTANTS: Final = (
                 "    if broker is None:\n",
             ),
             Patch(
+                "controller/alter_isr.py",
+                "frozenset(wanted.isr) == frozenset(state.isr)",
+                "{x.broker_id for x in wanted.isr} == {x.broker_id for x in state.isr}",
+            ),
+            Patch(
                 "controller/machine.py",
                 "                isr=proposal.wanted.isr,\n",
                 """                isr=tuple(

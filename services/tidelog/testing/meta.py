@@ -157,6 +157,13 @@ class SimZooKeeper:
         if session.connection is not None:
             session.connection.lose()
 
+    def remove(self, path: str) -> None:
+        """An operator deletes a znode that has no children."""
+        if self._leader.find(path) is not None:
+            self._zxid += 1
+            self._leader.put(path, None)
+            self._publish([(path, None)])
+
     def stop(self) -> None:
         """The whole ensemble is down; nobody's session expires meanwhile."""
         self.running = False

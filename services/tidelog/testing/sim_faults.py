@@ -18,6 +18,7 @@ from tidelog.testing.disk import Crash
 from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_node import SimNode
+from tidelog.wire import znodes
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Faults:
             "zookeeper outage": self._zookeeper_outage,
             "unknown outcome": self._unknown_outcome,
             "failover in a multi": self._failover_in_a_multi,
+            "controller moved": self._move_controller,
             "expire": self._expire,
             "elections": self._elections,
             "power loss": self._power_loss,
@@ -263,12 +265,29 @@ class Faults:
         return [left.pop(self._rand.randrange(len(left))) for _ in items]
 
     def _late_commands(self) -> bool:
-        """What the controllers tell one broker comes late, while it goes on to talk with the others."""
+        """What the controllers tell one broker comes late, while it goes on to talk with the others; or what they say to each
+        other takes its time, overtakes and repeats itself."""
         node = self._one_of(self._cluster.brokers)
-        seconds = self._between(0.2, 3.5)
+        if self._maybe():
+            seconds = self._between(0.2, 3.5)
+            for controller in self._cluster.controllers:
+                self._cut_for(controller.name, node.name, seconds)
+            return self._say("commands to %s are %.1f s late", node.name, seconds)
+        seconds = self._between(0.3, 1.0) * self._cluster.timing.request_ms / 1000
         for controller in self._cluster.controllers:
-            self._cut_for(controller.name, node.name, seconds)
-        return self._say("commands to %s are %.1f s late", node.name, seconds)
+            self._slow_down(controller.name, node.name, seconds)
+            self._slow_down(node.name, controller.name, seconds)
+        return self._say("%s and the controllers take up to %.1f s", node.name, seconds)
+
+    def _slow_down(self, source: str, target: str, seconds: float) -> None:
+        """For a while, with half of the requests sent twice."""
+        link = self._cluster.network.link(source, target)
+        link.faults.delay_s, link.faults.duplicate = (0.0, seconds), 0.5
+
+        def mend() -> None:
+            link.faults = LinkFaults()
+
+        self._later(self._between(1.0, 4.0) * seconds, mend)
 
     def _bad_network(self) -> bool:
         """Some seconds of loss, duplication and delay on all links (rows 27, 28)."""
@@ -282,13 +301,11 @@ class Faults:
         return self._say("bad network: %s", faults)
 
     def _slow_link(self) -> bool:
-        """One direction between two nodes holds messages for seconds, and repeats some of them."""
+        """One direction between two nodes holds messages for seconds, and repeats requests."""
         names = sorted(self._cluster.nodes)
         one, other = self._one_of(names), self._one_of(names)
-        link = self._cluster.network.link(one, other)
-        link.faults.delay_s = (0.0, self._between(0.2, 2.5))
-        link.faults.duplicate = self._one_of((0.0, 0.5))
-        return self._say("slow link %s", link)
+        self._slow_down(one, other, self._between(0.2, 2.5))
+        return self._say("slow link %s->%s", one, other)
 
     def _heal_links(self) -> bool:
         self._cluster.network.heal_all()
@@ -347,6 +364,13 @@ class Faults:
 
         meta.lose_next_multi(applied=self._maybe(), then=strike)
         return self._say("%s is struck in its next multi (%d)", node.name, how)
+
+    def _move_controller(self) -> bool:
+        """An operator deletes /controller: another is elected while the old one still holds its lease (HOLE-11)."""
+        self._cluster.zookeeper.remove(znodes.CONTROLLER)
+        if self._maybe():
+            self._later(self._between(0.0, 0.3), partial(self._expire_one, self._one_of(self._cluster.brokers)))
+        return self._say("the controller is deposed")
 
     def _expire(self) -> bool:
         node = self._pick(self._awake())
