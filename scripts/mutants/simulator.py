@@ -399,10 +399,10 @@ MUTANTS: Final = (
         (
             Patch(
                 "broker/partition_host.py",
-                """        future = self.pending.add(end)
+                """        self.pending.add(end, settle)
         self.pending.complete_below(self.replica.high_watermark)
 """,
-                """        future = self.pending.add(end)
+                """        self.pending.add(end, settle)
         self.pending.complete_below(end)
 """,
             ),

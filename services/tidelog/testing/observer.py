@@ -259,9 +259,11 @@ class Observer:
             copy = self._copy_of(replica)
             if copy is None:
                 continue
-            view = self._look(copy)
             stored = self._stored.get(copy.host.tp)
-            if view is None or stored is None or stored.topic_id != copy.host.topic_id:
+            if stored is None or stored.topic_id != copy.host.topic_id:
+                continue  # of a topic that is deleted, which may have been created again since
+            view = self._look(copy)
+            if view is None:
                 continue
             changed.setdefault(copy.host.tp, set()).add(copy.broker_id)
             if view.leads and view.high_watermark > copy.high_watermark:
