@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.reachable import reachable
 from tidelog.model.alter_isr import AlterIsrModel, Bounds, Rules, State
 from tidelog.model.catalogue import ALTER_ISR
 from tidelog.model.search import search
@@ -42,3 +43,6 @@ def test_symmetry_of_the_followers_keeps_verdict_and_depth(rules: Rules) -> None
     assert (reduced.violation is None) == (whole.violation is None)
     assert reduced.depth == whole.depth
     assert reduced.states < whole.states <= 2 * reduced.states
+    if whole.exhausted:
+        model = AlterIsrModel(rules, bounds)
+        assert {model.canonical(state) for state in reachable(Unreduced(rules, bounds))} == reachable(model)

@@ -1,7 +1,8 @@
 """Every check of `make model`: which rules at which bounds, and what is expected of them.
 
-The figures in the notes are those of reliability 3.3 to 3.6. Its counts of states are larger where this model keeps less: it
-forgets requests that nobody can obey any more, and knows a record by offset and epoch.
+Documented depths are those of reliability 3.3 and 3.5, which count steps as these models do. Those of 3.6 are shorter: there a
+follower's position reaches the leader with its fetch, here with the next one. The documents count more states in 3.3 (1 665 204
+and 683 278): this model forgets requests that nobody can obey any more, and knows a record by its offset and epoch.
 """
 
 from dataclasses import dataclass, replace
@@ -128,7 +129,14 @@ def restart_checks() -> list[Check]:
     right, kills = restarts.Rules(), replace(ONE_LOSS, lossy=0, kills=2)
     return [
         check("right-restarts", "bounces, lives and veto (D)", right, ONE_LOSS, mutant=False, weight=200),
-        check("right-restarts", "the same", right, replace(ONE_LOSS, lossy=2, departures=1), mutant=False, weight=300),
+        check(
+            "right-restarts",
+            "the same, two brokers lose their logs",
+            right,
+            replace(ONE_LOSS, lossy=2),
+            mutant=False,
+            weight=1760,
+        ),
         check(
             "right-kills", "none of them, but nothing is ever lost", NO_RESTART_RULES, kills, mutant=False, weight=150
         ),
