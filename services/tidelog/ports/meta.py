@@ -58,7 +58,12 @@ Op = Create | SetData | Delete | Check
 def size_bytes(ops: Sequence[Op]) -> int:
     """What `ops` take in one multi, as ZooKeeper's jute encodes them (never less)."""
     per_op = 9 + 4 + 4 + 4 + 31  # multi header, path length, data length, version or flags, the open ACL of a create
-    return sum(per_op + len(op.path.encode()) + len(op.data if isinstance(op, Create | SetData) else b"") for op in ops)
+    size = per_op * len(ops)
+    for op in ops:
+        size += len(op.path) if op.path.isascii() else len(op.path.encode())
+        if isinstance(op, Create | SetData):
+            size += len(op.data)
+    return size
 
 
 class SessionState(Enum):

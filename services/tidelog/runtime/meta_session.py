@@ -15,7 +15,6 @@ from typing import Any, Final
 from tidelog.ports.meta import (
     MULTI_LIMIT_BYTES,
     MetaError,
-    NoNode,
     Op,
     OutcomeUnknown,
     SessionClosed,
@@ -29,8 +28,10 @@ from tidelog.ports.meta import (
 
 log = logging.getLogger(__name__)
 
-READS_IN_FLIGHT: Final = 256
-"""Of one get_many. More gain nothing, and would delay the lease's write behind them."""
+READS_AT_ONCE: Final = 100
+"""Znodes that one request of a get_many reads."""
+READS_IN_FLIGHT: Final = 4
+"""Requests of one get_many. More gain nothing, and would delay the lease's write behind them."""
 
 SAY_AGAIN_S: Final = 5.0
 """How often a wait for a store that is not there is mentioned in the log."""
@@ -39,13 +40,23 @@ Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
 """How a background loop gets an owner: the supervisor's `start(name, coroutine)`."""
 
 Observe = Callable[[str, float], None]
-"""Metrics: called with the operation (get, exists, children, sync, multi) and its seconds, answered or not."""
+"""Metrics: called with the operation (get, get_many, exists, children, sync, multi) and its seconds, answered or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
     path: str
     watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GetMany:
+    paths: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """For messages."""
+        return self.paths[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class Multi:
         return self.ops[0].path
 
 
-Request = Get | Exists | Children | Sync | Multi
+Request = Get | GetMany | Exists | Children | Sync | Multi
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +200,12 @@ class MetaSession(ABC):
         found: list[tuple[bytes, Stat] | None] = []
         window: deque[Ticket] = deque()
         try:
-            for path in paths:
+            for begin in range(0, len(paths), READS_AT_ONCE):
                 if len(window) == READS_IN_FLIGHT:
-                    found.append(await self._found(window.popleft()))
-                window.append(self._submit(Get(path)))
+                    found += await self._answer("get_many", window.popleft())
+                window.append(self._submit(GetMany(tuple(paths[begin : begin + READS_AT_ONCE]))))
             while window:
-                found.append(await self._found(window.popleft()))
+                found += await self._answer("get_many", window.popleft())
         finally:
             for ticket in window:
                 self._forget(ticket)
@@ -239,13 +250,6 @@ class MetaSession(ABC):
 
     async def _ask(self, name: str, request: Request, callback: WatchCallback | None = None) -> Any:
         return await self._answer(name, self._submit(request, callback))
-
-    async def _found(self, ticket: Ticket) -> tuple[bytes, Stat] | None:
-        try:
-            found: tuple[bytes, Stat] = await self._answer("get", ticket)
-            return found
-        except NoNode:
-            return None
 
     async def _answer(self, name: str, ticket: Ticket) -> Any:
         loop = asyncio.get_running_loop()

@@ -103,7 +103,7 @@ class ZkMetrics:
             self._state.labels(each.value).set(each is state)
 
     def request(self, op: str, seconds: float) -> None:
-        """`op`: get, exists, children, multi, sync."""
+        """`op`: get, get_many, exists, children, multi, sync."""
         self._requests.labels(op).observe(seconds)
 
 

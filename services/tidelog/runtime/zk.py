@@ -32,13 +32,9 @@ from kazoo.protocol import serialization as jute
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from tidelog.ports.meta import (
     BadVersion,
-    Check,
-    Create,
-    Delete,
     MetaError,
     NodeExists,
     NoNode,
@@ -46,13 +42,14 @@ from tidelog.ports.meta import (
     Op,
     OutcomeUnknown,
     SessionExpired,
-    SetData,
     Stat,
 )
+from tidelog.runtime import zk_jute
 from tidelog.runtime.meta_session import (
     Children,
     Exists,
     Get,
+    GetMany,
     MetaSession,
     Multi,
     Observe,
@@ -70,8 +67,6 @@ kazoo_log.setLevel(logging.ERROR)
 
 CLOSE_LIMIT_S: Final = 3.0
 """How long `close` waits for the server: one that does not answer must not keep a process from ending."""
-
-EPHEMERAL_FLAG: Final = 1
 
 ERRORS: Final[dict[int | None, type[MetaError]]] = {
     NoNodeError.code: NoNode,
@@ -104,66 +99,64 @@ def to_error(error: BaseException, path: str) -> MetaError:
     return kind(path, "" if kind is not MetaError else repr(error))
 
 
-@dataclass(frozen=True, slots=True)
-class OpResult:
-    """Of one operation in a multi: an error number of ZooKeeper's, or a Stat where the operation has one."""
-
-    error: int | None = None
-    stat: Stat | None = None
-
-
-class MultiRequest(jute.Transaction):  # type: ignore[misc]
-    """kazoo's transaction, but with `create2`, which answers with a Stat, and with errors as numbers.
+class MultiRequest:
+    """A multi as kazoo's queue takes it, with `create2`, which answers with a Stat, and with errors as numbers.
 
     kazoo's own answers with exceptions in a list, mixed with those of operations that only shared the fate of the one
     that failed, and looks error numbers up in a table: an unknown one ends its thread (kazoo #720).
     """
 
-    @classmethod
-    def deserialize(cls, data: bytes, offset: int) -> list[OpResult]:
-        results = []
-        header, offset = jute.MultiHeader.deserialize(data, offset)
-        while not header.done:
-            if header.type == -1:
-                results.append(OpResult(error=jute.int_struct.unpack_from(data, offset)[0]))
-                offset += jute.int_struct.size
-            elif header.type in (jute.Create2.type, jute.SetData.type):
-                if header.type == jute.Create2.type:
-                    _, offset = jute.read_string(data, offset)
-                stat = ZnodeStat._make(jute.stat_struct.unpack_from(data, offset))
-                offset += jute.stat_struct.size
-                results.append(OpResult(stat=to_stat(stat)))
-            else:
-                results.append(OpResult())
-            header, offset = jute.MultiHeader.deserialize(data, offset)
-        return results
+    type = zk_jute.MULTI
+    deserialize = staticmethod(zk_jute.decode_multi)
 
-    @staticmethod
-    def unchroot(_client: KazooClient, response: list[OpResult]) -> list[OpResult]:
-        return response
+    def __init__(self, ops: tuple[Op, ...]) -> None:
+        self._ops = ops
+
+    def serialize(self) -> bytes:
+        return zk_jute.encode_multi(self._ops)
 
 
-def to_operation(op: Op) -> Any:
-    match op:
-        case Create():
-            return jute.Create2(op.path, op.data, OPEN_ACL_UNSAFE, EPHEMERAL_FLAG if op.ephemeral else 0)
-        case SetData():
-            return jute.SetData(op.path, op.data, op.version)
-        case Delete():
-            return jute.Delete(op.path, op.version)
-        case Check():
-            return jute.CheckVersion(op.path, op.version)
+class ReadsRequest:
+    """Many reads in one request, which kazoo does not have."""
+
+    type = zk_jute.MULTI_READ
+    deserialize = staticmethod(zk_jute.decode_reads)
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        return zk_jute.encode_reads(self._paths)
 
 
-def multi_answer(ops: tuple[Op, ...], results: list[OpResult]) -> list[Stat | None] | MetaError:
+def multi_answer(ops: tuple[Op, ...], results: list[zk_jute.Result]) -> list[Stat | None] | MetaError:
     """The Stats, or the error of the operation that failed first."""
-    failed = [(i, r.error) for i, r in enumerate(results) if r.error is not None]
+    failed = [(i, result) for i, result in enumerate(results) if isinstance(result, int)]
     if not failed:
-        return [result.stat for result in results]
+        return [result for result in results if not isinstance(result, int)]
     real = [(i, e) for i, e in failed if e not in (ROLLED_BACK, RUNTIME_INCONSISTENCY)]
     index, error = (real or failed)[0]
+    return _number_to_error(error, ops[index].path, index)
+
+
+def reads_answer(
+    paths: tuple[str, ...], found: list[tuple[bytes, Stat] | int]
+) -> list[tuple[bytes, Stat] | None] | MetaError:
+    """None where nothing is; any other error is the whole answer."""
+    answers: list[tuple[bytes, Stat] | None] = []
+    for path, each in zip(paths, found, strict=True):
+        if not isinstance(each, int):
+            answers.append(each)
+        elif each == NoNodeError.code:
+            answers.append(None)
+        else:
+            return _number_to_error(each, path, None)
+    return answers
+
+
+def _number_to_error(error: int, path: str, index: int | None) -> MetaError:
     kind = ERRORS.get(error, MetaError)
-    return kind(ops[index].path, "" if kind is not MetaError else f"ZooKeeper error {error}", index)
+    return kind(path, "" if kind is not MetaError else f"ZooKeeper error {error}", index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +316,9 @@ class ZkMeta(MetaSession):
     def _to_kazoo(self, ticket: Ticket) -> Any:
         request = ticket.request
         if isinstance(request, Multi):
-            return MultiRequest([to_operation(op) for op in request.ops])
+            return MultiRequest(request.ops)
+        if isinstance(request, GetMany):
+            return ReadsRequest(request.paths)
         if isinstance(request, Sync):
             return jute.Sync(request.path)
         watcher = Watcher(WatchKey(request.path, isinstance(request, Children)), self) if request.watch else None
@@ -371,8 +366,11 @@ class ZkMeta(MetaSession):
             self._interrupted(ticket)
         elif error is not None:
             self._refused(ticket, to_error(error, ticket.request.path))
-        elif isinstance(ticket.request, Multi):
-            answer = multi_answer(ticket.request.ops, value)
+        elif isinstance(ticket.request, Multi | GetMany):
+            request = ticket.request
+            answer = (
+                multi_answer(request.ops, value) if isinstance(request, Multi) else reads_answer(request.paths, value)
+            )
             if isinstance(answer, MetaError):
                 self._refused(ticket, answer)
             else:

@@ -23,6 +23,7 @@ from tidelog.runtime.meta_session import (
     Children,
     Exists,
     Get,
+    GetMany,
     MetaSession,
     Multi,
     Observe,
@@ -81,6 +82,9 @@ class Server:
             case Get():
                 node = self.tree.get(request.path)
                 return node.data, node.stat
+            case GetMany(paths):
+                nodes = [self.tree.find(path) for path in paths]
+                return [None if node is None else (node.data, node.stat) for node in nodes]
             case Exists():
                 found = self.tree.find(request.path)
                 return None if found is None else found.stat
@@ -319,7 +323,7 @@ class Connection:
         except MetaError as error:
             refusal = error
             return lambda: client.on_answer(self, lambda: client._refused(ticket, refusal))
-        if not isinstance(request, Multi | Sync) and request.watch:
+        if not isinstance(request, Multi | Sync | GetMany) and request.watch:
             key = WatchKey(request.path, isinstance(request, Children))
             self.server.watches.setdefault(key, {})[self] = None
         return lambda: client.on_answer(self, lambda: client._answered(ticket, result))

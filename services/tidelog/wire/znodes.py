@@ -246,7 +246,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 def encode_state(state: StoredState) -> bytes:
     # By hand: one of these is written for each partition at a failover, and json.dumps is three times as slow.
-    isr = ",".join(f"[{member.broker_id},{member.broker_epoch}]" for member in state.isr)
+    isr = ",".join([f"[{member.broker_id},{member.broker_epoch}]" for member in state.isr])
     return (
         f'{{"version":{_LAYOUT},"leader":{state.leader},"leader_epoch":{state.leader_epoch},"isr":[{isr}],'
         f'"controller_epoch":{state.controller_epoch}{_RECOVERING if state.recovering else ""}}}'

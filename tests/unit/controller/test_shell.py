@@ -413,7 +413,8 @@ def test_a_process_that_listens_without_being_registered_stays_a_suspect() -> No
         await w.active(suspect_hold_ms=500)
         for number in (1, 2, 3):
             await w.broker(number)
-        await w.create("t", partitions=3)
+        await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+        assert await w.create("t", partitions=3) == [ErrorCode.NONE]
         w.kill_broker(1)
         await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
         await w.listen_unregistered(1)
