@@ -133,11 +133,11 @@ async def kill_controller(bench: Bench, cluster: BenchCluster, topic: str) -> fl
         for name in cluster.local.names(CONTROLLER)
         if scrape.value(await scrape.metrics(cluster.local, name), "tidelog_controller_active") == 1
     ]
-    before = [steps for cause, _, steps in scrape.rounds(cluster.local) if cause == TAKE_OVER]
+    before = scrape.steps_of(cluster.local, TAKE_OVER)
     cluster.local.kill(active)
     async with asyncio.timeout(GIVE_UP_S):
         while True:
-            found = [steps for cause, _, steps in scrape.rounds(cluster.local) if cause == TAKE_OVER]
+            found = scrape.steps_of(cluster.local, TAKE_OVER)
             if len(found) > len(before):
                 break
             await asyncio.sleep(POLL_S)

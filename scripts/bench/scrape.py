@@ -76,6 +76,11 @@ def rounds(cluster: LocalCluster) -> list[tuple[str, int, dict[str, float]]]:
     return [(cause, elections, steps) for _, cause, elections, steps in sorted(found, key=lambda each: each[0])]
 
 
+def steps_of(cluster: LocalCluster, cause: str) -> list[dict[str, float]]:
+    """Milliseconds of each step, for each round of that cause."""
+    return [steps for each, _, steps in rounds(cluster) if each == cause]
+
+
 def failover_steps(cluster: LocalCluster) -> list[dict[str, float]]:
     """Milliseconds of each step, for each failover of a broker that moved a leader."""
     return [steps for cause, elections, steps in rounds(cluster) if cause in FAILOVERS and elections]

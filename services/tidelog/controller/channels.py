@@ -80,14 +80,20 @@ class BrokerChannel:
     async def _round(self) -> None:
         requests = merge(self._pending) if self._merges else self._pending
         self._pending = []
-        waiting, self._on_delivered = self._on_delivered, []
+        count = len(self._on_delivered)
         for position, request in enumerate(requests):
             await self._may_act()
             if not await self._deliver(request):
                 self._pending = [*requests[position:], *self._pending]
-                self._on_delivered = [*waiting, *self._on_delivered]
                 await self._clock.sleep(RETRY_S)
                 return
+        waiting, self._on_delivered = self._on_delivered[:count], self._on_delivered[count:]
+        for delivered in waiting:
+            delivered()
+
+    def gone(self) -> None:
+        """This life is over, and `run` with it: nobody has to wait for its answers any more."""
+        waiting, self._on_delivered = self._on_delivered, []
         for delivered in waiting:
             delivered()
 

@@ -330,6 +330,7 @@ class Term:
         if link is not None and link.broker_epoch == broker_epoch:
             del self._links[broker_id]
             link.task.cancel()
+            link.channel.gone()
 
     async def _examine(self, groups: tuple[Examinable, ...]) -> None:
         self._put(Examined(tuple(await self._store.examine(groups))))

@@ -104,6 +104,23 @@ def test_what_waits_goes_out_once_and_in_order() -> None:
     told(tell)
 
 
+def test_who_waits_for_an_answer_stops_waiting_when_the_broker_is_gone() -> None:
+    async def tell() -> None:
+        bench = Bench(failing_first(1_000))
+        delivered: list[str] = []
+        bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("tried"))
+        bench.start()
+        await SimClock().sleep(0.1)
+        bench.channel.send(roles(partition("t", 1)), lambda: delivered.append("new"))
+        assert delivered == []
+        bench.channel.gone()
+        assert delivered == ["tried", "new"]
+        bench.channel.gone()
+        assert len(delivered) == 2
+
+    told(tell)
+
+
 def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
     async def tell() -> None:
         bench = Bench(failing_first(3))
