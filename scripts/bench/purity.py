@@ -93,7 +93,14 @@ class Path:
         )
         requests = RequestMetrics(registry)
         self._produce = ProduceHandler(
-            self._manager, self._clock, lambda: True, lambda *_: None, lambda *_: None, requests
+            self._manager,
+            self._clock,
+            lambda: True,
+            lambda *_: None,
+            lambda *_: None,
+            requests,
+            disk.in_background,
+            1 << 26,
         )
         self._numbers = itertools.count()
 

@@ -144,6 +144,8 @@ class BrokerSettings(ServerSettings):
     """The longest that an ISR expansion waits for others to share its request to the controller; 0: none does. It adapts: one
     alone waits a quarter. What shrinks an ISR, or brings one back to min.insync.replicas, never waits."""
     message_max_bytes: Bytes = 1_048_588
+    validate_inflated_bytes_max: Bytes = 64 << 20
+    """The most that one batch may hold when it is decompressed, for topics with validate=full."""
     fetch_max_bytes: Bytes = 50 << 20
     replica_fetch_chunk_bytes: Bytes = 1 << 20
     segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 128 << 20

@@ -28,7 +28,7 @@ class TopicConfig:
     max_message_bytes: int = 1_048_588
     """Of one batch, its header included."""
     validate: str = "header"
-    """header: what the batch headers show is checked, the records inside are the reader's business."""
+    """header: what the batch headers show is checked, the records inside are the reader's business; full: they are too."""
     compression_type: str = "producer"
     unclean_leader_election_enable: bool = False
     """true: rather lose records than wait. A replica outside the ISR leads when no member can (HOLE-25)."""
@@ -106,7 +106,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "retention.ms": _forever,
     "retention.bytes": _forever,
     "max.message.bytes": _number(128, _INT32_MAX),
-    "validate": _choice("header"),
+    "validate": _choice("header", "full"),
     "compression.type": _choice("producer"),
     UNCLEAN_ELECTION: _boolean,
     "cleanup.policy": _choice("delete"),

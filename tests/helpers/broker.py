@@ -26,6 +26,7 @@ from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
 STALL_LIMIT_S = 10.0
+INFLATED_BYTES_MAX = 1 << 20
 TOPIC_ID = bytes(range(16))
 
 
@@ -83,7 +84,14 @@ class BrokerBench:
         self.refusals: list[ErrorCode] = []
         requests = RequestMetrics(CollectorRegistry())
         self.produce = ProduceHandler(
-            self.manager, self.clock, lambda: self.may_ack_alone, lambda *_: None, self.refusals.append, requests
+            self.manager,
+            self.clock,
+            lambda: self.may_ack_alone,
+            lambda *_: None,
+            self.refusals.append,
+            requests,
+            self.disk.in_background,
+            INFLATED_BYTES_MAX,
         )
         self.fetch = FetchHandler(self.manager, self.clock, 1 << 20, lambda *_: None, requests)
 

@@ -37,7 +37,7 @@ def test_what_is_in_force_reads_back() -> None:
         # What nobody would enforce is refused: it would only look like a limit.
         ("retention.ms", "86400000", "none of: -1"),
         ("retention.bytes", "5", "none of: -1"),
-        ("validate", "full", "none of: header"),
+        ("validate", "none", "none of: header, full"),
         ("cleanup.policy", "compact", "none of: delete"),
         ("flush", "always", "none of: none, sync"),
         ("unclean.leader.election.enable", "yes", "none of: false, true"),

@@ -206,6 +206,8 @@ class Broker:
             topics.produced,
             topics.rejected,
             self._metrics.requests,
+            self._ports.disk.in_background,
+            self._settings.validate_inflated_bytes_max,
         )
         fetch = FetchHandler(manager, clock, self._settings.fetch_max_bytes, topics.fetched, self._metrics.requests)
         self._metrics.requests.watch_parked("Fetch", lambda: fetch.waiting)

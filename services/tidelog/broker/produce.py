@@ -2,18 +2,19 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from tidelog.broker.partition_host import SYNC
 from tidelog.broker.pending import Settle
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
+from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
 from tidelog.wire import messages as m
 from tidelog.wire.batch import validate_produce
+from tidelog.wire.records import produce_fault
 
 API: Final = "Produce"
 ACKS_ALL: Final = -1
@@ -23,6 +24,9 @@ PARTITIONS_MAX: Final = 10_000
 """In one request: a bound on what one caller makes this process hold."""
 
 Answer = Callable[[m.ProduceResponse], None]
+Faults = dict[TopicPartition, TidelogError]
+Background = Callable[[Callable[[], TidelogError | None]], Awaitable[TidelogError | None]]
+"""Runs what would hold up the event loop beside it."""
 Wait = Callable[[Settle], None]
 
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -40,8 +44,13 @@ class ProduceHandler:
         on_append: Callable[[str, int, int], None],
         on_refusal: Callable[[ErrorCode], None],
         requests: RequestMetrics,
+        in_background: Background,
+        inflated_bytes_max: int,
     ) -> None:
         self._manager = manager
+        self._in_background = in_background
+        self._inflated_bytes_max = inflated_bytes_max
+        self._examining = asyncio.Lock()
         self.clock = clock
         self._may_ack_alone = may_ack_alone
         self._on_append = on_append
@@ -51,16 +60,42 @@ class ProduceHandler:
         """Requests parked for acks=all."""
 
     async def __call__(self, request: m.ProduceRequest) -> m.ProduceResponse:
+        examination = self.examine(request)
+        faults = None if examination is None else await examination
         answered: asyncio.Future[m.ProduceResponse] = asyncio.get_running_loop().create_future()
-        parked = self.submit(request, answered.set_result)
+        parked = self.submit(request, answered.set_result, faults)
         try:
             return await answered
         finally:
             if parked is not None:
                 parked.give_up()
 
-    def submit(self, request: m.ProduceRequest, answer: Answer) -> "Parked | None":
-        """Appends at once and calls `answer` once: before it returns, or later when it returns a parked request."""
+    def examine(self, request: m.ProduceRequest) -> Awaitable[Faults] | None:
+        """For `submit`: what is wrong inside the batches for topics with validate=full; None when none is named."""
+        if not self._manager.examined:
+            return None
+        parts = [p for p in request.partitions if TopicPartition(p.topic, p.partition) in self._manager.examined]
+        return self._examine(parts) if parts and self._fault(request) is None else None
+
+    async def _examine(self, parts: Sequence[m.ProducePartition]) -> Faults:
+        """One request after the other, so that they are appended in the order in which they came."""
+        faults: Faults = {}
+        async with self._examining:
+            for part in parts:
+                host = self._manager.find_named(part.topic, part.partition)
+                if host is not None:
+                    look = functools.partial(
+                        produce_fault, part.records, host.config.max_message_bytes, self._inflated_bytes_max
+                    )
+                    if fault := await self._in_background(look):
+                        faults[TopicPartition(part.topic, part.partition)] = fault
+        return faults
+
+    def submit(self, request: m.ProduceRequest, answer: Answer, faults: Faults | None = None) -> "Parked | None":
+        """Appends at once and calls `answer` once: before it returns, or later when it returns a parked request.
+
+        What `examine` has found in `request` is refused.
+        """
         fault = self._fault(request)
         if fault is not None:
             answer(m.ProduceResponse(results=tuple([self._refusal(p, fault) for p in request.partitions])))
@@ -70,6 +105,8 @@ class ProduceHandler:
         began_at = self.clock.now()
         for part in request.partitions:
             try:
+                if faults and (found := faults.get(TopicPartition(part.topic, part.partition))):
+                    raise found
                 result, wait = self._append(part, request.acks)
             except TidelogError as error:
                 result = self._refusal(part, error)

@@ -5,10 +5,10 @@ A unary call costs a broker three times what a message on an open stream does, a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from tidelog.broker.produce import API, Answer
+from tidelog.broker.produce import API, Answer, Faults
 from tidelog.errors import TransportError
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Stream
@@ -25,14 +25,16 @@ class Parked(Protocol):
     def give_up(self) -> None: ...
 
 
-Submit = Callable[[m.ProduceRequest, Answer], Parked | None]
+Submit = Callable[[m.ProduceRequest, Answer, Faults | None], Parked | None]
+Examine = Callable[[m.ProduceRequest], Awaitable[Faults] | None]
 
 
 class ProduceSession:
     """One stream: appends what it reads, writes what has been decided."""
 
-    def __init__(self, stream: ProduceStream, submit: Submit, clock: Clock, count: Count) -> None:
+    def __init__(self, stream: ProduceStream, examine: Examine, submit: Submit, clock: Clock, count: Count) -> None:
         self._stream = stream
+        self._examine = examine
         self._submit = submit
         self._clock = clock
         self._count = count
@@ -46,7 +48,8 @@ class ProduceSession:
         """Until the producer has ended the stream and has every answer; TransportError when it broke."""
         try:
             while (request := await self._stream.read()) is not None:
-                self._begin(request)
+                examination = self._examine(request)
+                self._begin(request, None if examination is None else await examination)
                 if len(self._parked) >= UNANSWERED_MAX:
                     await self._until_answered(UNANSWERED_MAX // 2)
             await self._until_answered(0)
@@ -66,7 +69,7 @@ class ProduceSession:
         except TransportError:
             pass
 
-    def _begin(self, request: m.ProduceRequest) -> None:
+    def _begin(self, request: m.ProduceRequest, faults: Faults | None) -> None:
         self._number = number = self._number + 1
         began_at = self._clock.now()
         done = False
@@ -79,7 +82,7 @@ class ProduceSession:
             self._news.set()
             self._count(API, response, self._clock.now() - began_at)
 
-        parked = self._submit(request, answer)
+        parked = self._submit(request, answer, faults)
         if parked is not None and not done:
             self._parked[number] = parked
 
@@ -92,13 +95,14 @@ class ProduceSession:
 class ProduceStreams:
     """Serves ProduceStream; knows no more of gRPC than the handler does."""
 
-    def __init__(self, submit: Submit, clock: Clock, count: Count) -> None:
+    def __init__(self, examine: Examine, submit: Submit, clock: Clock, count: Count) -> None:
+        self._examine = examine
         self._submit = submit
         self._clock = clock
         self._count = count
 
     async def serve(self, stream: ProduceStream, _: CallContext) -> None:
-        session = ProduceSession(stream, self._submit, self._clock, self._count)
+        session = ProduceSession(stream, self._examine, self._submit, self._clock, self._count)
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(session.write())
             try:

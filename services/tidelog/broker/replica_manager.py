@@ -47,6 +47,8 @@ class ReplicaManager:
         self._clock = clock
         self._logs = logs
         self._hosts: dict[TopicPartition, PartitionHost] = {}
+        self.examined: set[TopicPartition] = set()
+        """Partitions of topics with validate=full, mostly none."""
         self._metrics = metrics
         self._disk = disk
         self._context: HostContext | None = None
@@ -143,6 +145,7 @@ class ReplicaManager:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         before = host.is_leader, host.replica.leader_epoch
+        (self.examined.add if decision.config.validate == "full" else self.examined.discard)(tp)
         host.config, host.assigned, host.isr_size = decision.config, state.replicas, len(state.isr)
         host.step(
             ev.LeaderAndIsr(
@@ -198,6 +201,7 @@ class ReplicaManager:
         host.step(ev.Stopped())
         host.offline = TidelogError(f"{host.tp} is no longer on this broker", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         del self._hosts[host.tp]
+        self.examined.discard(host.tp)
         return self._delete_log(host.tp)
 
     def _delete_log(self, tp: TopicPartition) -> ErrorCode:

@@ -47,7 +47,7 @@ class BrokerService:
         clock: Clock,
     ) -> None:
         self._produce = produce
-        self._produce_streams = ProduceStreams(produce.submit, clock, self._count)
+        self._produce_streams = ProduceStreams(produce.examine, produce.submit, clock, self._count)
         self._fetch = fetch
         self._sessions = sessions
         self._control = control

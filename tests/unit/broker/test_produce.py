@@ -9,6 +9,7 @@ from helpers.aio import run
 from helpers.batches import batch, patched, sized_batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
 from tidelog.testing.disk import Crash
 from tidelog.topic_config import TopicConfig
@@ -223,5 +224,57 @@ def test_flush_sync_is_on_the_device_before_it_is_acknowledged(flush: str, kept:
         after = BrokerBench(bench.disk)
         after.told(leader_epoch=4)
         assert after.host.log.log_end_offset == kept
+
+    run(story())
+
+
+# --- faults inside a batch (design section 3, Validation) -------------------------------------------------------------
+
+
+def inside_out() -> bytes:
+    """A batch whose header is right and whose only record claims another offset."""
+    data = batch(b"x")
+    return patched(data, 64, ">B", data[64] + 2)  # the record's offset delta, zigzag
+
+
+@pytest.mark.parametrize(("validate", "code"), [("header", ErrorCode.NONE), ("full", ErrorCode.INVALID_RECORD)])
+def test_a_fault_inside_a_batch_is_the_readers_business_unless_validate_is_full(validate: str, code: ErrorCode) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate))
+        bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
+        result = await bench.send(inside_out())
+        assert result.error_code is code
+        if code is not ErrorCode.NONE:
+            assert "offset_delta: 1 of the batch at position 0, 0 is next" in result.error_message
+            assert bench.host.log.log_end_offset == 0, "nothing is appended"
+        end = bench.host.log.log_end_offset
+        assert (await bench.send(batch(b"fine"))).base_offset == end, "the next valid request works"
+        assert (await bench.send(inside_out(), topic="plain")).error_code is ErrorCode.NONE
+
+    run(story())
+
+
+def test_with_validate_full_one_bad_partition_refuses_no_other_and_order_is_kept() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        full = TopicConfig(min_insync_replicas=1, validate="full")
+        for topic in ("events", "other"):
+            bench.told(topic=topic, config=full)
+        parts = tuple(
+            m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
+            for topic, records in (("events", inside_out()), ("other", batch(b"a")), ("nowhere", batch(b"a")))
+        )
+        answer = await bench.produce(m.ProduceRequest(client_id="c", acks=-1, timeout_ms=1000, partitions=parts))
+        assert [r.error_code for r in answer.results] == [
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(20)]
+        assert [(await each).base_offset for each in sends] == list(range(20))
+        bench.manager.stop(TopicPartition("events", 0), b"", -2, True)
+        bench.manager.stop(TopicPartition("other", 0), b"", -2, True)
+        assert bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts)) is None
 
     run(story())

@@ -8,7 +8,7 @@ import pytest
 from helpers.aio import eventually, run
 from helpers.batches import batch
 from helpers.broker import BrokerBench
-from tidelog.broker.produce import Answer
+from tidelog.broker.produce import Answer, Faults
 from tidelog.broker.produce_session import UNANSWERED_MAX, ProduceStreams
 from tidelog.client.produce_link import ProduceLink
 from tidelog.errors import ErrorCode, TransportError
@@ -65,7 +65,7 @@ def streams(bench: BrokerBench, counted: list[ErrorCode] | None = None) -> Produ
         if counted is not None:
             counted.extend(result.error_code for result in response.results)
 
-    return ProduceStreams(bench.produce.submit, bench.clock, count)
+    return ProduceStreams(bench.produce.examine, bench.produce.submit, bench.clock, count)
 
 
 def replicated_bench() -> BrokerBench:
@@ -134,12 +134,14 @@ def test_one_stream_cannot_park_without_end() -> None:
         class Forever:
             def give_up(self) -> None: ...
 
-        def submit(_request: m.ProduceRequest, answer: Answer) -> Forever:
+        def submit(_request: m.ProduceRequest, answer: Answer, _faults: Faults | None) -> Forever:
             answers.append(answer)
             return Forever()
 
         wire = Wire(*[request(b"x")] * (UNANSWERED_MAX + 5))
-        serving = asyncio.create_task(ProduceStreams(submit, SystemClock(), lambda *_: None).serve(wire, CALLER))
+        serving = asyncio.create_task(
+            ProduceStreams(lambda _: None, submit, SystemClock(), lambda *_: None).serve(wire, CALLER)
+        )
         await eventually(lambda: wire.read_count == UNANSWERED_MAX)
         await asyncio.sleep(0.01)
         assert wire.read_count == UNANSWERED_MAX

@@ -1,0 +1,119 @@
+"""What lies inside a batch, checked record by record: the second half of what a producer sent (`validate=full`).
+
+The broker's default path never looks here (design section 3, Validation). Slow, and meant to run beside the event loop.
+"""
+
+from typing import Final
+
+from tidelog.errors import TidelogError
+from tidelog.wire.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, Buffer, corrupt, invalid, validate_produce
+from tidelog.wire.compression import inflate
+
+_INT32_VARINT_BYTES: Final = 5
+_INT64_VARINT_BYTES: Final = 10
+_NULL: Final = -1
+
+
+def produce_fault(records: Buffer, batch_bytes_max: int, inflated_bytes_max: int) -> TidelogError | None:
+    """Why a leader of a topic with `validate=full` may not append this; None if it may."""
+    try:
+        at = 0
+        for header in validate_produce(records, batch_bytes_max=batch_bytes_max).headers:
+            end = at + header.size_bytes
+            check_records(memoryview(records)[at:end], header, at, inflated_bytes_max)
+            at = end
+    except TidelogError as error:
+        return error
+    return None
+
+
+def check_records(batch: Buffer, header: BatchHeader, position: int, inflated_bytes_max: int) -> None:
+    """Whether the records are what the header says of them.
+
+    CORRUPT_MESSAGE when they cannot be decoded, INVALID_RECORD when they contradict the header or each other.
+    """
+    where = f"of the batch at position {position}"
+    reader = _Reader(inflate(header.codec, batch[HEADER_BYTES:], inflated_bytes_max), where)
+    latest = NO_TIMESTAMP
+    for expected in range(header.record_count):
+        latest = max(latest, _check_record(reader, header, expected, where))
+    if reader.left:
+        raise invalid(f"record_count: {header.record_count} {where}, {reader.left} bytes follow the last record")
+    if latest != header.max_timestamp:
+        raise invalid(f"max_timestamp: {header.max_timestamp} {where}, its records give {latest}")
+
+
+def _check_record(reader: "_Reader", header: BatchHeader, expected: int, where: str) -> int:
+    """Reads one record; returns its timestamp."""
+    if not reader.left:
+        raise invalid(f"record_count: {header.record_count} {where}, it holds {expected}")
+    size = reader.varint(_INT32_VARINT_BYTES)
+    end = reader.at + size
+    if size < 0 or size > reader.left:
+        raise corrupt(f"records: record {expected} {where} claims {size} bytes, {reader.left} are left")
+    reader.skip(1)  # attributes, unused
+    timestamp = header.base_timestamp + reader.varint(_INT64_VARINT_BYTES)
+    offset = reader.varint(_INT32_VARINT_BYTES)
+    reader.skip_bytes(nullable=True)
+    reader.skip_bytes(nullable=True)
+    headers = reader.varint(_INT32_VARINT_BYTES)
+    if headers < 0:
+        raise corrupt(f"records: record {expected} {where} claims {headers} headers")
+    for _ in range(headers):
+        reader.skip_text()
+        reader.skip_bytes(nullable=True)
+    if reader.at != end:
+        raise corrupt(f"records: record {expected} {where} claims {size} bytes and has {size + reader.at - end}")
+    if offset != expected:
+        raise invalid(f"offset_delta: {offset} {where}, {expected} is next")
+    if timestamp < NO_TIMESTAMP:
+        raise invalid(
+            f"timestamp_delta: record {expected} {where} has timestamp {timestamp}, must be -1 (none) or more"
+        )
+    return timestamp
+
+
+class _Reader:
+    """Walks the decompressed records; CORRUPT_MESSAGE where they end too early."""
+
+    __slots__ = ("_data", "_where", "at")
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self._data = data
+        self._where = where
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self.at
+
+    def skip(self, size: int) -> None:
+        if size > self.left:
+            raise corrupt(f"records: {size} bytes wanted at byte {self.at} {self._where}, {self.left} are left")
+        self.at += size
+
+    def varint(self, bytes_max: int) -> int:
+        """Zigzag, at most `bytes_max` long."""
+        value = shift = 0
+        for _ in range(bytes_max):
+            self.skip(1)
+            byte = self._data[self.at - 1]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise corrupt(f"records: a varint of more than {bytes_max} bytes at byte {self.at} {self._where}")
+
+    def skip_bytes(self, *, nullable: bool) -> int:
+        size = self.varint(_INT32_VARINT_BYTES)
+        if size < (_NULL if nullable else 0):
+            raise corrupt(f"records: a length of {size} at byte {self.at} {self._where}")
+        self.skip(max(0, size))
+        return max(0, size)
+
+    def skip_text(self) -> None:
+        size = self.skip_bytes(nullable=False)
+        try:
+            self._data[self.at - size : self.at].decode()
+        except UnicodeDecodeError as error:
+            raise corrupt(f"records: a header key at byte {self.at - size} {self._where} is no UTF-8") from error
