@@ -126,13 +126,22 @@ async def kill_broker(bench: Bench, cluster: BenchCluster, topic: str) -> tuple[
     return done, texts
 
 
+async def active_controller(cluster: BenchCluster) -> str:
+    async with asyncio.timeout(GIVE_UP_S):
+        while True:
+            for name in cluster.local.names(CONTROLLER):
+                try:
+                    samples = await scrape.metrics(cluster.local, name)
+                except OSError:
+                    continue  # it starts: the one that was killed last
+                if scrape.value(samples, "tidelog_controller_active") == 1:
+                    return name
+            await asyncio.sleep(POLL_S)
+
+
 async def kill_controller(bench: Bench, cluster: BenchCluster, topic: str) -> float:
     """Seconds from a standby's election until it has told every broker everything."""
-    (active,) = [
-        name
-        for name in cluster.local.names(CONTROLLER)
-        if scrape.value(await scrape.metrics(cluster.local, name), "tidelog_controller_active") == 1
-    ]
+    active = await active_controller(cluster)
     before = scrape.steps_of(cluster.local, TAKE_OVER)
     cluster.local.kill(active)
     async with asyncio.timeout(GIVE_UP_S):
