@@ -9,9 +9,9 @@ from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import LogConfig, PartitionLog
 from tidelog.storage.producer_state import ProducerFacts, ProducerLimits, ProducerTable
 from tidelog.testing.disk import SimDisk
-from tidelog.wire.batch import iter_batches, validate_produce
+from tidelog.wire.batch import Batches, iter_batches
 
-from .batches import BATCH_BYTES_MAX, placed
+from .batches import headers, placed
 
 ROOT = "/data/broker-1"
 TP = TopicPartition("events", 0)
@@ -32,7 +32,7 @@ def new_log(config: LogConfig = SMALL, disk: SimDisk | None = None) -> Partition
 
 
 def lead(log: PartitionLog, records: bytes, epoch: int) -> None:
-    log.append_as_leader(validate_produce(records, batch_bytes_max=BATCH_BYTES_MAX), epoch)
+    log.append_as_leader(Batches(records, headers(records)), epoch)
 
 
 def follow(log: PartitionLog, records: bytes, epoch: int) -> None:

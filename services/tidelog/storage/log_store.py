@@ -16,7 +16,7 @@ from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_star
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
 from tidelog.storage.partition_log import LogConfig, LogContext, PartitionLog
-from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX
+from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
@@ -39,7 +39,7 @@ _KNOWN_FILES: Final = OWN_FILES | {
     RESERVE_FILE,
 }
 _NEXT_SUFFIX: Final = ".next"
-_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX)
+_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 class FailedLog(NamedTuple):

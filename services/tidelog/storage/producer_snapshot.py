@@ -1,8 +1,9 @@
 """A log's producer table in a file, so that a start need not read the whole log: `<offset>.snapshot`.
 
-It is a cache: it is written with a rename and a checksum but not synced, and one that is missing, torn or of another log
-is passed over, for the records tell everything again. It is tied to the log by the batch before its offset: a loss of power
-can bring back a snapshot of records that were cut off, and to believe that one would acknowledge batches that are not there.
+It is a cache, as an index is: it is not synced and needs no rename, since a checksum tells a torn one, and one that is
+missing, torn or of other records is passed over, for the log tells everything again. It is tied to the log by the batch
+before its offset: a loss of power can bring back a snapshot of records that were cut off, and to believe that one would
+acknowledge batches that are not there.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,6 @@ from tidelog.storage.producer_state import REMEMBERED, ProducerFacts, SeenBatch
 from tidelog.storage.segment import parse_segment_name
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-TEMPORARY_SUFFIX: Final = SNAPSHOT_SUFFIX + ".tmp"
 KEPT: Final = 3
 """Of one log. A cut below all of them reads the log from its start, which is rare enough."""
 
@@ -47,8 +47,6 @@ class ProducerSnapshots:
             offset = parse_segment_name(name, SNAPSHOT_SUFFIX)
             if offset is not None:
                 self._offsets.append(offset)
-            elif name.endswith(TEMPORARY_SUFFIX):
-                self._disk.remove(f"{self._folder}/{name}")
         self._offsets.sort()
 
     @property
@@ -56,14 +54,11 @@ class ProducerSnapshots:
         return tuple(self._offsets)
 
     def save(self, after: LastBatch, producers: Iterable[ProducerFacts]) -> None:
-        path = self._path(after.end_offset)
-        temporary = path.removesuffix(SNAPSHOT_SUFFIX) + TEMPORARY_SUFFIX
-        file = self._disk.open(temporary, create=True)
+        file = self._disk.open(self._path(after.end_offset), create=True)
         try:
             file.append([encode_lines([" ".join(map(str, after)), *map(_line, producers)])])
         finally:
             file.close()
-        self._disk.rename(temporary, path)
         self._offsets.append(after.end_offset)
         while len(self._offsets) > KEPT:
             self.drop(self._offsets[0])

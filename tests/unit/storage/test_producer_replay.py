@@ -144,16 +144,6 @@ def test_hole_28_a_snapshot_of_records_that_were_cut_off_is_not_believed() -> No
     assert log.producers.facts() == rebuilt_producers(contents(log))
 
 
-def test_a_snapshot_that_was_being_written_is_removed() -> None:
-    disk = SimDisk()
-    store = open_store(disk)
-    three_batches(store.create(TP, TOPIC_ID))
-    disk.open(f"{FOLDER}/{2:020d}.snapshot.tmp", create=True).close()
-    disk.crash(Crash.PROCESS)
-    assert open_store(disk).logs[TP].failure is None
-    assert not any(name.endswith(".tmp") for name in snapshots(disk))
-
-
 def test_a_follower_that_starts_anew_forgets_its_producers() -> None:
     log = new_log()
     three_batches(log)
