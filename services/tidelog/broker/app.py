@@ -20,6 +20,7 @@ from tidelog.broker.hand_over import HandOver
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.broker.produce import ProduceHandler
+from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registration import Registration
 from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
 from tidelog.broker.service import BrokerService
@@ -212,7 +213,18 @@ class Broker:
         fetch = FetchHandler(manager, clock, self._settings.fetch_max_bytes, topics.fetched, self._metrics.requests)
         self._metrics.requests.watch_parked("Fetch", lambda: fetch.waiting)
         self._metrics.requests.watch_parked("Produce", lambda: produce.waiting)
-        return BrokerService(produce, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock)
+        producer_ids = ProducerIds(
+            self._settings.broker_id,
+            lambda: registration.broker_epoch,
+            link,
+            clock,
+            self._ports.rand,
+            self._settings.request_timeout_ms / 1000,
+        )
+        self._spawn("producer ids", producer_ids.run())
+        return BrokerService(
+            produce, producer_ids, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock
+        )
 
     async def _listen(self, service: BrokerService) -> None:
         for name, address in self._settings.listener_addresses.items():

@@ -10,6 +10,7 @@ from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.metadata_cache import INTERNAL, MetadataCache
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.produce_session import ProduceStreams
+from tidelog.broker.producer_ids import ProducerIds
 from tidelog.errors import ErrorCode
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
@@ -38,6 +39,7 @@ class BrokerService:
     def __init__(
         self,
         produce: ProduceHandler,
+        producer_ids: ProducerIds,
         fetch: FetchHandler,
         sessions: FollowerSessions,
         control: ControlService,
@@ -48,6 +50,8 @@ class BrokerService:
     ) -> None:
         self._produce = produce
         self._produce_streams = ProduceStreams(produce.examine, produce.submit, clock, self._count)
+        self._produce_streams = ProduceStreams(produce.submit, clock, self._count)
+        self._producer_ids = producer_ids
         self._fetch = fetch
         self._sessions = sessions
         self._control = control
@@ -61,6 +65,7 @@ class BrokerService:
         routes = [
             self._counted(s.REPLICA_SERVICE_PRODUCE, lambda request, _: self._produce(request)),
             Route(s.REPLICA_SERVICE_PRODUCE_STREAM, self._produce_streams.serve),
+            self._counted(s.REPLICA_SERVICE_INIT_PRODUCER_ID, self._producer_ids.init_producer_id),
             self._counted(s.REPLICA_SERVICE_FETCH, lambda request, _: self._fetch.fetch(request)),
             self._counted(s.REPLICA_SERVICE_LIST_OFFSETS, lambda request, _: self._fetch.list_offsets(request)),
             self._counted(

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
+from tidelog.wire.znodes import ProducerIdBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,20 @@ class TopicRemoval:
     has_config_node: bool = True
 
 
-WriteGroup: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | DeletionMark | PartitionRemoval | TopicRemoval
+@dataclass(frozen=True, slots=True)
+class ProducerIdsWrite:
+    """Gives a block of producer ids away, on condition that the znode has this version; -1 creates it."""
+
+    block: ProducerIdBlock
+    version: int
+
+
+WriteGroup: TypeAlias = (
+    StateWrite | TopicWrite | PartitionsWrite | DeletionMark | PartitionRemoval | TopicRemoval | ProducerIdsWrite
+)
 """Operations that are applied together or not at all; the shell puts many groups into one fenced multi."""
 
-Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite
+Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | ProducerIdsWrite
 """Groups of which one znode's content tells whether they were applied."""
 
 
@@ -92,7 +103,7 @@ class Write:
     groups: tuple[WriteGroup, ...]
     cause: str
     """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, shutdown, preferred,
-    unclean, released, disk, isr, topics, new, again."""
+    unclean, released, disk, isr, topics, producer_ids, new, again."""
     elections: int = 0
     """Leaders that it elects."""
     unclean: tuple[TopicPartition, ...] = ()
@@ -101,7 +112,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """Sync, then read what these groups were to write: the state znode or the topic znode."""
+    """Sync, then read what these groups were to write: the state znode, the topic znode or the last producer ids."""
 
     groups: tuple[Examinable, ...]
 
@@ -137,6 +148,7 @@ class Reply:
         | m.ControlledShutdownResponse
         | m.ElectLeadersResponse
         | m.ReleaseVetoResponse
+        | m.AllocateProducerIdsResponse
         | m.CreateTopicsResponse
         | m.DeleteTopicsResponse
         | m.CreatePartitionsResponse

@@ -9,6 +9,7 @@ from tidelog.controller.model import Broker, PartitionState
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
+from tidelog.wire.znodes import ProducerIdBlock
 
 Token = NewType("Token", int)
 """Names a request that waits for its `Reply`."""
@@ -37,6 +38,8 @@ class Snapshot:
     topics: tuple[StoredTopic, ...]
     deletions: tuple[str, ...]
     """Topics whose deletion was stored, whether they still exist or not."""
+    producer_ids: tuple[ProducerIdBlock, int] | None = None
+    """The last block that was given away, with its znode's version; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,12 @@ class ElectionRequested:
     """Somebody at a terminal wants other leaders."""
 
     request: m.ElectLeadersRequest | m.ReleaseVetoRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRequested:
+    request: m.AllocateProducerIdsRequest
     token: Token
 
 
@@ -179,6 +188,7 @@ Event = (
     | IsrProposed
     | ControlledShutdownRequested
     | ElectionRequested
+    | ProducerIdsRequested
     | TopicsCreateRequested
     | TopicsDeleteRequested
     | PartitionsCreateRequested

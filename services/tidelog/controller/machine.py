@@ -18,6 +18,7 @@ from tidelog.controller.effects import (
     Outcome,
     PartitionRemoval,
     PartitionsWrite,
+    ProducerIdsWrite,
     Reply,
     StateWrite,
     TopicRemoval,
@@ -35,6 +36,7 @@ from tidelog.controller.events import (
     Examined,
     IsrProposed,
     PartitionsCreateRequested,
+    ProducerIdsRequested,
     StreamBroken,
     StreamOpened,
     Suspected,
@@ -48,6 +50,7 @@ from tidelog.controller.gather import Gather
 from tidelog.controller.growth import ForeignAssignment, GrowthDesk
 from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
 from tidelog.controller.outbox import Outbox
+from tidelog.controller.producer_ids import ProducerIdDesk
 from tidelog.controller.shutdown import ShutdownDesk
 from tidelog.controller.suspicion import Suspicion
 from tidelog.controller.topics import ParseConfig, TopicDesk
@@ -85,6 +88,7 @@ class ControllerMachine:
         self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
         self._shutdowns = ShutdownDesk(self.state, self._out)
         self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
+        self._producer_ids = ProducerIdDesk(self.state, self._out)
         self._topics = TopicDesk(
             self.state,
             self._out,
@@ -121,6 +125,9 @@ class ControllerMachine:
                 self._rebalance(now)
             case IsrProposed():
                 self._on_isr_proposed(event)
+            case ProducerIdsRequested():
+                self._out.because("producer_ids")
+                self._producer_ids.requested(event)
             case ControlledShutdownRequested():
                 self._on_shutdown_requested(event)
             case ElectionRequested():
@@ -167,6 +174,7 @@ class ControllerMachine:
             self.state.add_topic(topic, stored.replicas)
             for partition, state in zip(topic.partitions, stored.states, strict=True):
                 self.state.set_state(partition, state)
+        self._producer_ids.restored(event.snapshot.producer_ids)
         for name in event.snapshot.deletions:
             self._topics.marked(name)
         self._settle_all(self.state.partitions())
@@ -431,6 +439,8 @@ class ControllerMachine:
                     self._on_topic_write(group, name, outcome)
                 case PartitionsWrite():
                     self._on_partitions_write(group, outcome)
+                case ProducerIdsWrite():
+                    self._producer_ids.written(group, outcome)
                 case DeletionMark(name) | TopicRemoval(name):
                     self._on_deletion_write(group, name, outcome)
                 case PartitionRemoval(tp):
@@ -491,6 +501,8 @@ class ControllerMachine:
                         self._on_topic_examined(group, found)
                     case PartitionsWrite():
                         self._growth.examined(group, found)
+                    case ProducerIdsWrite():
+                        self._producer_ids.examined(group, found)
                     case _:
                         raise AssertionError(f"nobody asked for {group}")
             except (znodes.BadZnode, ForeignAssignment) as error:

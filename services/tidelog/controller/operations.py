@@ -7,6 +7,7 @@ from tidelog.controller.effects import (
     Examinable,
     PartitionRemoval,
     PartitionsWrite,
+    ProducerIdsWrite,
     StateWrite,
     TopicRemoval,
     TopicWrite,
@@ -31,6 +32,11 @@ def operations(group: WriteGroup) -> list[Op]:
         case PartitionsWrite(name, topic_id, replicas, version):
             grown = znodes.TopicAssignment(topic_id, replicas)
             return [SetData(znodes.topic_path(name), znodes.encode_topic(grown), version - 1)]
+        case ProducerIdsWrite(block, version):
+            data = znodes.encode_producer_ids(block)
+            if version == znodes.NO_VERSION:
+                return [Create(znodes.PRODUCER_IDS, data)]
+            return [SetData(znodes.PRODUCER_IDS, data, version)]
         case DeletionMark(name):
             return [Create(znodes.delete_topic_path(name))]
         case PartitionRemoval(tp):
@@ -53,6 +59,8 @@ def examined_path(group: Examinable) -> str:
             return znodes.state_path(*tp)
         case TopicWrite(name) | PartitionsWrite(name):
             return znodes.topic_path(name)
+        case ProducerIdsWrite():
+            return znodes.PRODUCER_IDS
 
 
 def _state(group: StateWrite) -> list[Op]:

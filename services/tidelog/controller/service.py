@@ -12,6 +12,7 @@ from tidelog.controller.events import (
     Event,
     IsrProposed,
     PartitionsCreateRequested,
+    ProducerIdsRequested,
     Token,
     TopicsCreateRequested,
     TopicsDeleteRequested,
@@ -56,6 +57,7 @@ class ControllerRoutes:
         return [
             Route(services.CONTROLLER_SERVICE_ALTER_ISR, self.alter_isr),
             Route(services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN, self.controlled_shutdown),
+            Route(services.CONTROLLER_SERVICE_ALLOCATE_PRODUCER_IDS, self.allocate_producer_ids),
             Route(services.ADMIN_SERVICE_CREATE_TOPICS, self.create_topics),
             Route(services.ADMIN_SERVICE_DELETE_TOPICS, self.delete_topics),
             Route(services.ADMIN_SERVICE_CREATE_PARTITIONS, self.create_partitions),
@@ -88,6 +90,20 @@ class ControllerRoutes:
             lambda token: ControlledShutdownRequested(request, token),
             refuse,
             lambda answer: answer.error_code,
+        )
+
+    async def allocate_producer_ids(
+        self, request: m.AllocateProducerIdsRequest, _: CallContext
+    ) -> m.AllocateProducerIdsResponse:
+        def refuse(error: TidelogError) -> m.AllocateProducerIdsResponse:
+            return m.AllocateProducerIdsResponse(error_code=error.code, producer_id_start=-1, producer_id_len=0)
+
+        return await self._answer(
+            "AllocateProducerIds",
+            lambda token: ProducerIdsRequested(request, token),
+            refuse,
+            lambda answer: answer.error_code,
+            self._request_timeout_s,
         )
 
     async def create_topics(self, request: m.CreateTopicsRequest, context: CallContext) -> m.CreateTopicsResponse:

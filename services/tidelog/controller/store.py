@@ -194,10 +194,12 @@ async def read_snapshot(meta: Meta) -> Snapshot:
             )
         )
     alive = zip(brokers, registrations, strict=True)
+    (block,) = await meta.get_many([znodes.PRODUCER_IDS])
     return Snapshot(
         brokers=brokers_of({name: node for name, node in alive if node is not None}),
         topics=tuple(stored),
         deletions=tuple(deletions),
+        producer_ids=None if block is None else (znodes.decode_producer_ids(block[0]), block[1].version),
     )
 
 

@@ -19,6 +19,7 @@ BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
 
 PERSISTENT_PARENTS: Final = (
     "/cluster",
@@ -34,6 +35,9 @@ PERSISTENT_PARENTS: Final = (
 
 INTACT_SINCE_NOW: Final = -1
 """In a registration: this data directory has lost something before this life, or nobody can tell."""
+
+NO_VERSION: Final = -1
+"""Of a znode that does not exist."""
 
 _LAYOUT: Final = 1
 _RECOVERING: Final = ',"recovering":true'
@@ -139,6 +143,15 @@ class StoredState:
     controller_epoch: int
     recovering: bool = False
     """Its leader was elected uncleanly and has not reported back yet (KIP-704)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """/latest_producer_id_block: the last block of producer ids that was given away, both ends inclusive, and to whom."""
+
+    broker_id: BrokerId
+    first_id: int
+    last_id: int
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -276,6 +289,32 @@ def decode_state(topic: str, partition: int, data: bytes) -> StoredState:
         return state
 
     return _decode(state_path(topic, partition), data, build)
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    # Kafka's field names; it writes the ids as strings, since not every reader of JSON has 64-bit numbers.
+    return _dump(
+        {
+            "version": _LAYOUT,
+            "broker": block.broker_id,
+            "block_start": str(block.first_id),
+            "block_end": str(block.last_id),
+        }
+    )
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlock:
+    def build(fields: Mapping[str, Any]) -> ProducerIdBlock:
+        block = ProducerIdBlock(
+            broker_id=BrokerId(_int(fields, "broker")),
+            first_id=int(_text(fields, "block_start")),
+            last_id=int(_text(fields, "block_end")),
+        )
+        if not 0 <= block.first_id <= block.last_id:
+            raise ValueError("'block_start' to 'block_end' is no range of producer ids")
+        return block
+
+    return _decode(PRODUCER_IDS, data, build)
 
 
 def encode_topic_config(entries: Mapping[str, str]) -> bytes:
