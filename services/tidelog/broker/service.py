@@ -50,7 +50,6 @@ class BrokerService:
     ) -> None:
         self._produce = produce
         self._produce_streams = ProduceStreams(produce.examine, produce.submit, clock, self._count)
-        self._produce_streams = ProduceStreams(produce.submit, clock, self._count)
         self._producer_ids = producer_ids
         self._fetch = fetch
         self._sessions = sessions
