@@ -134,7 +134,7 @@ TRANSIENT_STATUS: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCEL
 """gRPC statuses after which the same call may succeed; all others are answers to a call that can never work."""
 
 
-def is_transient(error: BaseException) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """True if the same request may succeed later, here or at another broker."""
     match error:
         case TransportError():

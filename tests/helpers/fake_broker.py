@@ -20,9 +20,10 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Probe, Route
 from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.storage.producer_state import ProducerLimits, ProducerTable
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
-from tidelog.wire.batch import read_header, stamp, validate_produce
+from tidelog.wire.batch import NO_PRODUCER_ID, read_header, stamp, validate_produce
 
 Fault = Callable[["FakeCall"], Awaitable[Any]]
 
@@ -35,6 +36,7 @@ class FakePartition:
     log_start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """(epoch, start offset) as a leader knows them."""
+    producers: ProducerTable = field(default_factory=lambda: ProducerTable(ProducerLimits()))
 
     @property
     def end(self) -> int:
@@ -44,6 +46,11 @@ class FakePartition:
         base = self.end
         at = base
         batches = validate_produce(records, batch_bytes_max=batch_bytes_max)
+        if batches.headers[0].producer_id != NO_PRODUCER_ID:
+            stored = self.producers.check(batches.headers[0])
+            if stored is not None:
+                return stored.base_offset
+        self.producers.note(batches.headers, base)
         data = b"".join(bytes(part) for part in stamp(batches, base, self.leader_epoch))
         position = 0
         for header in batches.headers:
@@ -57,6 +64,9 @@ class FakePartition:
     def truncate_to(self, offset: int) -> None:
         self.batches = [b for b in self.batches if read_header(b).end_offset <= offset]
         self.epochs = [(e, start) for e, start in self.epochs if start < self.end]
+        self.producers.clear()
+        for header in map(read_header, self.batches):
+            self.producers.note((header,), header.base_offset)
 
     def diverging(self, offset: int, epoch: int) -> tuple[int, int]:
         """KIP-320: (-1, -1), or where the reader has to go back to."""
@@ -109,6 +119,7 @@ class FakeCluster:
         self.faults: list[Fault] = []
         self.calls: list[FakeCall] = []
         self.batch_bytes_max = 1_048_588
+        self.next_producer_id = 1000
         self.in_flight: dict[tuple[str, int], int] = {}
         self.in_flight_most = 0
         self.rand = random.Random(seed)
@@ -279,6 +290,13 @@ class FakeCluster:
             return produce_result(ask.topic, ask.partition, error_code=error.code, error_message=error.message)
         self.notify()
         return produce_result(ask.topic, ask.partition, base_offset=base)
+
+    async def _init_producer_id(self, broker_id: int, request: m.InitProducerIdRequest) -> m.InitProducerIdResponse:
+        producer_id, epoch = request.producer_id, request.producer_epoch + 1
+        if producer_id < 0 or epoch >= 2**15:
+            producer_id, epoch = self.next_producer_id, 0
+            self.next_producer_id += 1
+        return m.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
     async def _fetch(self, broker_id: int, request: m.FetchRequest) -> m.FetchResponse:
         deadline = self.clock.now() + request.max_wait_ms / 1000
@@ -477,6 +495,7 @@ class FakeCluster:
 _METHODS = (
     s.COORDINATOR_SERVICE_CLUSTER_METADATA,
     s.REPLICA_SERVICE_PRODUCE,
+    s.REPLICA_SERVICE_INIT_PRODUCER_ID,
     s.REPLICA_SERVICE_FETCH,
     s.REPLICA_SERVICE_LIST_OFFSETS,
     s.ADMIN_SERVICE_CREATE_TOPICS,

@@ -1,8 +1,9 @@
 """Records waiting to be sent: one queue of batches for each partition. Pure; the producer is its shell.
 
-One batch of a partition is in flight at a time and a batch that must be tried again stays at the head of its queue, so
-that retries never reorder records (until producers are idempotent, HOLE-28). Batches for one leader leave together: the
-cost of the log is per message, not per byte (performance 0.1).
+A batch that must be tried again goes back to the head of its queue, and nothing passes it. Without idempotence one batch
+of a partition is in flight at a time, or retries would reorder records; with it several may be, since the leader refuses what
+comes too early (HOLE-28, `numbering`). Batches for one leader leave together: the cost of the log is per message, not per
+byte (performance 0.1).
 """
 
 from collections import deque
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tidelog.client.numbering import Identity, Numbering
 from tidelog.client.records import Header, Record, decode_batch, encode_batch, new_builder
 from tidelog.ids import BrokerId, TopicPartition
-from tidelog.wire.batch import Codec, read_header
+from tidelog.wire.batch import Codec, numbered, read_header
 
 W = TypeVar("W")
 """Whoever waits for a record: the shell's future, carried and never touched."""
@@ -24,12 +26,15 @@ class Batch(Generic[W]):
     """Records of one partition on their way. `waiters[i]` waits for the record with relative offset `i`."""
 
     __slots__ = (
+        "alone",
         "builder",
         "created_at",
         "encoded",
         "failures",
         "maybe_appended",
+        "order",
         "partition",
+        "sequence",
         "size_bytes",
         "timestamps_ms",
         "waiters",
@@ -46,6 +51,12 @@ class Batch(Generic[W]):
         self.failures = 0
         self.maybe_appended = False
         """Some attempt ended without a certain "no": the records may be in the log."""
+        self.sequence = -1
+        """Of its first record; -1 until it is sent for the first time, and without idempotence."""
+        self.order = 0
+        """Among all batches that have been sent."""
+        self.alone = False
+        """No batch before it was without an answer when it was sent: a gap that the leader sees is not ours to fill."""
 
     @property
     def record_count(self) -> int:
@@ -66,7 +77,7 @@ class _Queue(Generic[W]):
 
     def __init__(self) -> None:
         self.batches: deque[Batch[W]] = deque()
-        self.in_flight: Batch[W] | None = None
+        self.in_flight: list[Batch[W]] = []
         self.not_before = 0.0
 
 
@@ -80,8 +91,17 @@ class Drained(Generic[W]):
 
 class Accumulator(Generic[W]):
     def __init__(
-        self, *, batch_bytes: int, linger_s: float, buffer_bytes: int, request_bytes: int, codec: Codec = Codec.NONE
+        self,
+        *,
+        batch_bytes: int,
+        linger_s: float,
+        buffer_bytes: int,
+        request_bytes: int,
+        codec: Codec = Codec.NONE,
+        idempotent: bool = False,
+        in_flight_max: int = 1,
     ) -> None:
+        """`in_flight_max` batches of one partition with idempotence; without it always one."""
         self._batch_bytes = batch_bytes
         self._linger_s = linger_s
         self._buffer_bytes = buffer_bytes
@@ -89,7 +109,11 @@ class Accumulator(Generic[W]):
         self._codec = codec
         self._queues: dict[TopicPartition, _Queue[W]] = {}
         self._waiting: dict[TopicPartition, _Queue[W]] = {}
-        """Those with something to send and nothing in flight, in the order in which they became so."""
+        """Those with something to send, in the order in which they became so."""
+        self._idempotent = idempotent
+        self._in_flight_max = in_flight_max
+        self._numberings: dict[TopicPartition, Numbering] = {}
+        self._sent = 0
         self._flushing = 0
         self.buffered_bytes = 0
 
@@ -128,7 +152,7 @@ class Accumulator(Generic[W]):
         """True if this record opened a new batch. The caller has checked `full` and the record's size."""
         queue = self._queues.get(tp)
         if queue is None:
-            queue = self._queues[tp] = self._waiting[tp] = _Queue()
+            queue = self._queues[tp] = _Queue()
         batches = queue.batches
         if batches:
             batch = batches[-1]
@@ -147,32 +171,42 @@ class Accumulator(Generic[W]):
         builder.append(0, timestamp_ms, key, value, headers)
         batch.waiters.append(waiter)
         batch.timestamps_ms.append(timestamp_ms)
-        self._add(queue, batch, builder.size())
+        self._add(tp, queue, batch, builder.size())
         return True
 
     def append_encoded(self, tp: TopicPartition, records: bytes, waiter: W, now: float) -> None:
         """A batch that the caller has made; `waiter` waits for its first record."""
         queue = self._queues.get(tp)
         if queue is None:
-            queue = self._queues[tp] = self._waiting[tp] = _Queue()
+            queue = self._queues[tp] = _Queue()
         batch: Batch[W] = Batch(tp, now, None)
         batch.encoded = records
         batch.waiters.append(waiter)
         batch.timestamps_ms.append(read_header(records).base_timestamp)
-        self._add(queue, batch, len(records))
+        self._add(tp, queue, batch, len(records))
 
-    def _add(self, queue: _Queue[W], batch: Batch[W], size_bytes: int) -> None:
+    def _add(self, tp: TopicPartition, queue: _Queue[W], batch: Batch[W], size_bytes: int) -> None:
         batch.size_bytes = size_bytes
         self.buffered_bytes += size_bytes
         queue.batches.append(batch)
+        self._waiting.setdefault(tp, queue)
 
-    def drain(self, now: float, leader_of: LeaderOf, has_room: Callable[[BrokerId], bool]) -> Drained[W]:
-        """Takes the head batch of every partition that is due, for leaders with room; each is in flight from now on."""
+    def drain(
+        self,
+        now: float,
+        leader_of: LeaderOf,
+        has_room: Callable[[BrokerId], bool],
+        identity: Identity | None = None,
+    ) -> Drained[W]:
+        """Takes the head batch of every partition that is due, for leaders with room; each is in flight from now on.
+
+        With idempotence nothing leaves before there is an `identity`.
+        """
         requests: dict[BrokerId, list[Batch[W]]] = {}
         sizes: dict[BrokerId, int] = {}
         leaderless: list[TopicPartition] = []
         for tp, queue in list(self._waiting.items()):
-            if not self._due(queue, now):
+            if not (self._may_send(tp, queue, identity) and self._due(queue, now)):
                 continue
             leader = leader_of(tp)
             if leader is None:
@@ -183,17 +217,62 @@ class Accumulator(Generic[W]):
             if not has_room(leader) or (size and size + batch.size_bytes > self._request_bytes):
                 continue
             sizes[leader] = size + batch.size_bytes
-            queue.batches.popleft()
-            queue.in_flight = batch
-            del self._waiting[tp]
+            self._take(tp, queue)
             requests.setdefault(leader, []).append(batch)
         return Drained(requests, leaderless)
+
+    def _may_send(self, tp: TopicPartition, queue: _Queue[W], identity: Identity | None) -> bool:
+        if not self._idempotent:
+            return not queue.in_flight
+        if identity is None:
+            return False
+        numbering = self._numberings.get(tp)
+        if numbering is None:
+            numbering = self._numberings[tp] = Numbering(identity)
+        if not queue.in_flight:
+            return self._renewed(numbering, queue, identity)
+        # Not before the first acknowledgement: from then on every leader to come knows this producer, and refuses a batch
+        # whose predecessor it lacks. And nothing new while a retry is under way: it would only be refused as well.
+        return (
+            numbering.settled
+            and not numbering.broken
+            and len(queue.in_flight) < self._in_flight_max
+            and queue.batches[0].sequence < 0
+            and not any(batch.failures for batch in queue.in_flight)
+        )
+
+    @staticmethod
+    def _renewed(numbering: Numbering, queue: _Queue[W], identity: Identity) -> bool:
+        """With nothing in flight a broken numbering begins anew, as soon as there is another identity for it."""
+        if numbering.broken:
+            if identity == numbering.identity:
+                return False
+            numbering.restart(identity)
+            for batch in queue.batches:
+                batch.sequence = -1
+        return True
+
+    def _take(self, tp: TopicPartition, queue: _Queue[W]) -> None:
+        """The head batch is in flight from now on."""
+        batch = queue.batches.popleft()
+        batch.alone = not queue.in_flight
+        queue.in_flight.append(batch)
+        if not queue.batches:
+            del self._waiting[tp]
+        if self._idempotent and batch.sequence < 0:
+            numbering = self._numberings[tp]
+            self._sent += 1
+            batch.order = batch.order or self._sent
+            batch.sequence = numbering.next(batch.record_count)
+            batch.encoded = numbered(batch.records(), *numbering.identity, batch.sequence)
 
     def _due(self, queue: _Queue[W], now: float) -> bool:
         if now < queue.not_before:
             return False
         batch = queue.batches[0]
         closed = len(queue.batches) > 1 or batch.builder is None
+        if queue.in_flight:
+            return closed  # one that is open may still grow, and costs as much to send as a full one
         return closed or self._flushing > 0 or self.full or now >= batch.created_at + self._linger_s
 
     def next_at(self, now: float, lifetime_s: float) -> float | None:
@@ -212,28 +291,50 @@ class Accumulator(Generic[W]):
         return soonest
 
     def done(self, batch: Batch[W]) -> None:
-        """The batch in flight is acknowledged or given up."""
-        queue = self._queues[batch.partition]
-        assert queue.in_flight is batch
-        queue.in_flight = None
+        """A batch in flight is acknowledged, or given up (then see `given_up` as well)."""
+        queue = self._landed(batch)
         queue.not_before = 0.0
         self.buffered_bytes -= batch.size_bytes
         self._rejoin(batch.partition, queue)
 
-    def try_again(self, batch: Batch[W], not_before: float) -> None:
-        """The batch in flight goes back to the head of its queue."""
+    def _landed(self, batch: Batch[W]) -> _Queue[W]:
         queue = self._queues[batch.partition]
-        assert queue.in_flight is batch
-        queue.in_flight = None
-        queue.batches.appendleft(batch)
-        queue.not_before = not_before
+        queue.in_flight.remove(batch)
+        return queue
+
+    def settled(self, tp: TopicPartition) -> None:
+        """A batch of `tp` is committed, and with it, wherever the leader will be, the knowledge of this producer."""
+        if self._idempotent:
+            self._numberings[tp].settled = True
+
+    def given_up(self, batch: Batch[W]) -> None:
+        """The batch has failed. If it is certainly not in the log its sequences are missing there, and nothing that follows
+        them would be taken."""
+        if batch.sequence >= 0 and not batch.maybe_appended:
+            self._numberings[batch.partition].broken = True
+
+    def break_off(self, tp: TopicPartition) -> None:
+        """The leader misses what came before: nothing of `tp` leaves until it can begin anew under another identity."""
+        self._numberings[tp].broken = True
+
+    def is_broken(self, identity: Identity) -> bool:
+        """Whether some partition needs another identity than this."""
+        return any(each.broken and each.identity == identity for each in self._numberings.values())
+
+    def try_again(self, batch: Batch[W], not_before: float) -> None:
+        """A batch in flight goes back to its queue, before all that were sent after it."""
+        queue = self._landed(batch)
+        at = 0
+        while at < len(queue.batches) and 0 < queue.batches[at].order < batch.order:
+            at += 1
+        queue.batches.insert(at, batch)
+        queue.not_before = max(queue.not_before, not_before)
         self._rejoin(batch.partition, queue)
 
     def replace(self, batch: Batch[W], parts: Iterable[Batch[W]]) -> None:
-        """The batch in flight was too large for the log: its parts take its place, in order."""
-        queue = self._queues[batch.partition]
-        assert queue.in_flight is batch
-        queue.in_flight = None
+        """A batch in flight was too large for the log: its parts take its place, in order."""
+        self.given_up(batch)
+        queue = self._landed(batch)
         self.buffered_bytes -= batch.size_bytes
         for part in reversed(list(parts)):
             queue.batches.appendleft(part)
@@ -263,21 +364,22 @@ class Accumulator(Generic[W]):
             while queue.batches and queue.batches[0].created_at + lifetime_s <= now:
                 batch = queue.batches.popleft()
                 self.buffered_bytes -= batch.size_bytes
+                self.given_up(batch)
                 yield batch
             self._rejoin(tp, queue)
 
     def _rejoin(self, tp: TopicPartition, queue: _Queue[W]) -> None:
         if queue.batches:
             self._waiting.setdefault(tp, queue)
-        elif queue.in_flight is None:
+        else:
             self._waiting.pop(tp, None)
-            del self._queues[tp]
+            if not queue.in_flight:
+                del self._queues[tp]
 
     def batches(self) -> Iterator[Batch[W]]:
         """Every batch that is here or in flight, those of one partition in order."""
         for queue in self._queues.values():
-            if queue.in_flight is not None:
-                yield queue.in_flight
+            yield from queue.in_flight
             yield from queue.batches
 
     def begin_flush(self) -> None:

@@ -1,6 +1,7 @@
 """Producer: sends records to the leaders of their partitions, in batches, and retries what failed."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -10,15 +11,17 @@ from tidelog.client.accumulator import Accumulator, Batch, halves
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for_sure
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
+from tidelog.client.numbering import Identity
 from tidelog.client.partitioner import next_sticky, partition_for_key
 from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
-from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
 from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
 from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
-from tidelog.wire.batch import HEADER_BYTES
+from tidelog.wire.batch import HEADER_BYTES, NO_PRODUCER_ID, read_header
+from tidelog.wire.services import REPLICA_SERVICE_INIT_PRODUCER_ID
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
 _ANSWER_SLACK_S: Final = 1.0
@@ -36,12 +39,31 @@ class RecordMetadata(NamedTuple):
 
 Ack = asyncio.Future[RecordMetadata]
 
+IN_FLIGHT_MAX: Final = 5
+"""Batches of one partition, with idempotence: as many as a leader remembers (KIP-98)."""
+
+PRODUCER_STATE: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""What a leader answers when a batch does not follow the last one that it knows of this producer."""
+
+IDENTITY_S: Final = 2.0
+"""How long one broker is given for a producer id; the next one may be nearer to the controller."""
+
+_log = logging.getLogger(__name__)
+
 
 class Producer:
     """Used as `async with Producer("host:port") as producer`, or with `start` and `stop`, in one event loop.
 
-    Records of one partition are in the log in the order of their `send` calls. A record may be there twice if an answer
-    was lost (HOLE-28). A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
+    Records of one partition are in the log in the order of their `send` calls. With idempotence, the default where acks is
+    all, each is there once, whatever was lost on the way (HOLE-28); without it a record may be there twice if an answer was
+    lost. A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
     """
 
     def __init__(
@@ -49,6 +71,7 @@ class Producer:
         bootstrap: str | Sequence[Address],
         *,
         acks: int | str = "all",
+        enable_idempotence: bool | None = None,
         linger_ms: float = 0,
         batch_bytes: int = 65536,
         compression: str = "none",
@@ -66,6 +89,11 @@ class Producer:
         if str(acks) not in ACKS:
             raise ValueError(f"acks {acks!r} is not 0, 1 or all")
         self._acks = ACKS[str(acks)]
+        if enable_idempotence and self._acks != ACKS["all"]:
+            raise ValueError(
+                f"enable_idempotence needs acks all, acks is {acks}: what is not committed may be lost again"
+            )
+        self._idempotent = self._acks == ACKS["all"] if enable_idempotence is None else enable_idempotence
         self._codec = codec_of(compression)
         self._batch_bytes = batch_bytes
         self._record_bytes_max = record_bytes_max
@@ -85,7 +113,12 @@ class Producer:
             buffer_bytes=buffer_bytes,
             request_bytes=request_bytes,
             codec=self._codec,
+            idempotent=self._idempotent,
+            in_flight_max=min(max_in_flight, IN_FLIGHT_MAX),
         )
+        self._identity: Identity | None = None
+        self._identity_wanted = asyncio.Event()
+        self._fatal: TidelogError | None = None
         self._supervisor = Supervisor()
         self._in_flight: Counter[BrokerId] = Counter()
         self._partitions: dict[str, tuple[TopicInfo, tuple[TopicPartition, ...]]] = {}
@@ -102,6 +135,9 @@ class Producer:
         self._running = True
         self._supervisor.start("producer-sender", self._send_batches())
         self._supervisor.start("producer-metadata", self._refresh_metadata())
+        if self._idempotent:
+            self._identity_wanted.set()
+            self._supervisor.start("producer-identity", self._keep_identity())
 
     async def __aenter__(self) -> "Producer":
         async with AsyncExitStack() as undo:
@@ -172,6 +208,10 @@ class Producer:
         """Sends one batch that the caller has encoded (`records.encode_batch`); the future is that of its first record."""
         if len(records) < HEADER_BYTES:
             raise ValueError(f"records: {len(records)} bytes, a batch has at least {HEADER_BYTES}")
+        if self._idempotent and read_header(records).producer_id != NO_PRODUCER_ID:
+            raise ValueError(
+                "records: the batch names a producer already; turn enable_idempotence off to send it as it is"
+            )
         info = self._metadata.snapshot.topics.get(topic)
         if info is None:
             info = await self._metadata.topic(topic)
@@ -187,6 +227,8 @@ class Producer:
 
     async def _breathe(self, size: int) -> None:
         """Back-pressure, and a turn for the sender after each batch's worth: a loop of sends would starve it."""
+        if self._fatal is not None:
+            raise self._fatal
         if not self._running:
             raise RuntimeError("the producer is not running: call start() first, and send nothing after stop()")
         self._bytes_since_yield += size
@@ -249,13 +291,19 @@ class Producer:
                 self._wake.clear()
                 now = self._ports.clock.now()
                 for batch in self._accumulator.expire(now, self._delivery_timeout_s):
-                    self._fail(batch, "delivery_timeout_ms passed before it could be sent", ErrorCode.REQUEST_TIMED_OUT)
-                drained = self._accumulator.drain(now, self._leader_of, self._has_room)
+                    why = ", no broker has given a producer id" if self._idempotent and self._identity is None else ""
+                    reason = f"delivery_timeout_ms passed before it could be sent{why}"
+                    self._fail(batch, reason, ErrorCode.REQUEST_TIMED_OUT)
+                drained = self._accumulator.drain(now, self._leader_of, self._has_room, self._identity)
                 for leader, batches in drained.requests.items():
                     self._in_flight[leader] += 1
                     self._supervisor.start(f"produce-{leader}", self._produce(leader, batches))
                 if drained.leaderless:
                     self._refresh.set()
+                if drained.requests:
+                    continue  # a partition may have another batch to go
+                if self._identity is not None and self._accumulator.is_broken(self._identity):
+                    self._identity_wanted.set()
                 await self._until(self._accumulator.next_at(now, self._delivery_timeout_s), now)
         finally:
             # Also when a bug ends this task: nobody may wait for ever for a record that nobody will send.
@@ -324,7 +372,12 @@ class Producer:
             self._succeed(batch, result.base_offset)
             return
         error = TidelogError(result.error_message or result.error_code.name, result.error_code)
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.waiters) > 1:
+        if self._idempotent and error.code in PRODUCER_STATE:
+            self._misnumbered(batch, error)
+            return
+        # Halves have other sequences: if an earlier try may have stored the whole, nobody could tell them from new records.
+        splittable = len(batch.waiters) > 1 and not (self._idempotent and batch.maybe_appended)
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and splittable:
             self._accumulator.replace(batch, halves(batch, self._codec))
             return
         if result.leader_id >= 0 and self._metadata.hint(batch.partition, result.leader_id, result.leader_epoch):
@@ -336,6 +389,61 @@ class Producer:
             self._refresh.set()
         self._retry_or_fail(batch, error)
 
+    def _misnumbered(self, batch: Batch[Ack], error: TidelogError) -> None:
+        """The leader's table of producers does not fit this batch (`storage.producer_state`)."""
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Either the batch before it is still on its way, or that one is lost: then all are numbered anew (KIP-360).
+            if batch.alone:
+                _log.warning("%s: records before a batch are missing there: %s", batch.partition, error)
+                self._accumulator.break_off(batch.partition)
+            batch.failures += 1
+            self._accumulator.try_again(batch, not_before=0.0)
+            return
+        if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._end(TidelogError(f"another producer has taken over this one's id: {error}", error.code))
+        # Stored long ago or never: in neither case does anybody know whether it is committed.
+        batch.maybe_appended = True
+        self._accumulator.done(batch)
+        self._fail(batch, str(error), error.code)
+
+    def _end(self, error: TidelogError) -> None:
+        """Nothing can be sent any more: whatever waits fails, and whoever sends is told."""
+        self._fatal = self._fatal or error
+        for batch in list(self._accumulator.expire(float("inf"), 0.0)):
+            self._fail(batch, error.message, error.code)
+
+    async def _keep_identity(self) -> None:
+        """A producer id to begin with, and its next epoch whenever a partition has to begin anew."""
+        failures = 0
+        while True:
+            await self._identity_wanted.wait()
+            self._identity_wanted.clear()
+            if self._identity is not None and not self._accumulator.is_broken(self._identity):
+                continue
+            try:
+                self._identity = await self._next_identity()
+            except (TidelogError, TransportError) as error:
+                if not is_transient(error.__cause__ if isinstance(error, ClusterUnreachable) else error):
+                    self._end(TidelogError(f"no producer id can be had: {error}", getattr(error, "code", None)))
+                    return
+                failures += 1
+                await self._ports.clock.sleep(PRODUCER.pause_s(self._ports.rand, failures))
+                self._identity_wanted.set()
+            else:
+                failures = 0
+                self._wake.set()
+
+    async def _next_identity(self) -> Identity:
+        held = self._identity or Identity(NO_PRODUCER_ID, -1)
+        request = m.InitProducerIdRequest(
+            client_id=self._client_id, producer_id=held.producer_id, producer_epoch=held.producer_epoch
+        )
+        limit_s = self._request_timeout_ms / 1000
+        answer = await self._metadata.call_any(REPLICA_SERVICE_INIT_PRODUCER_ID, request, IDENTITY_S, limit_s)
+        if answer.error_code is not ErrorCode.NONE:
+            raise TidelogError(answer.error_message or answer.error_code.name, answer.error_code)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
     def _retry_or_fail(self, batch: Batch[Ack], error: TidelogError | TransportError) -> None:
         batch.failures += 1
         batch.maybe_appended |= not refused_for_sure(error)
@@ -346,10 +454,12 @@ class Producer:
                 self._accumulator.try_again(batch, not_before)
                 return
         code = error.code if isinstance(error, TidelogError) else ErrorCode.REQUEST_TIMED_OUT
+        self._accumulator.given_up(batch)
         self._accumulator.done(batch)
         self._fail(batch, f"{error} (try {batch.failures})", code)
 
     def _succeed(self, batch: Batch[Ack], base_offset: int) -> None:
+        self._accumulator.settled(batch.partition)
         self._accumulator.done(batch)
         topic, partition = batch.partition
         step = 0 if base_offset == NO_OFFSET else 1

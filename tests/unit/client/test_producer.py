@@ -28,7 +28,7 @@ def test_records_of_a_partition_are_stored_in_the_order_of_their_sends() -> None
     async def story() -> None:
         cluster = FakeCluster()
         cluster.create("t", partitions=2)
-        async with no_tasks_left(), producer(cluster, batch_bytes=300) as p:
+        async with no_tasks_left(), producer(cluster, batch_bytes=300, enable_idempotence=False) as p:
             acks = [await p.send("t", v, partition=0) for v in values(200)]
             done = await asyncio.gather(*acks)
         assert cluster.partition("t", 0).values() == values(200)
@@ -79,11 +79,11 @@ def test_batches_for_one_leader_leave_in_one_request() -> None:
     run_virtual(story())
 
 
-def test_hole_28_a_lost_answer_is_retried_and_may_store_twice_but_never_reorders() -> None:
+def test_without_idempotence_a_lost_answer_is_retried_and_may_store_twice_but_never_reorders() -> None:
     async def story() -> None:
         cluster = FakeCluster()
         cluster.create("t")
-        async with producer(cluster, batch_bytes=200) as p:
+        async with producer(cluster, enable_idempotence=False, batch_bytes=200) as p:
             cluster.lose_answer("Produce", times=2)
             acks = [await p.send("t", v) for v in values(50)]
             await asyncio.gather(*acks)
@@ -488,7 +488,7 @@ def test_pre_encoded_batches_pass_through_unchanged() -> None:
         cluster = FakeCluster()
         cluster.create("t", partitions=2)
         batch = encode_batch(Record(b"k", b"%d" % i, (), 5) for i in range(10))
-        async with producer(cluster) as p:
+        async with producer(cluster, enable_idempotence=False) as p:
             acks = [await p.produce_encoded("t", 1, batch) for _ in range(5)]
             assert [a.offset for a in await asyncio.gather(*acks)] == [0, 10, 20, 30, 40]
             with pytest.raises(ValueError, match="a batch has at least 61"):

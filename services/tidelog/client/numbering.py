@@ -1,0 +1,37 @@
+"""How an idempotent producer numbers its batches in one partition (HOLE-28, KIP-98, KIP-360). Pure.
+
+A batch keeps its sequence through all retries, also when nobody knows what became of it: the leader then finds it, or appends
+it. Only when its predecessor is certainly missing for good does a partition begin anew, with sequence 0 under the next epoch:
+first all answers are awaited, and what is then still unanswered is certainly not in the log, because nothing is appended
+behind a gap.
+"""
+
+from typing import Final, NamedTuple
+
+SEQUENCE_MASK: Final = 2**31 - 1
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class Numbering:
+    __slots__ = ("_next", "broken", "identity", "settled")
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self._next = 0
+        self.settled = False
+        """A batch under this identity is committed: every leader to come knows it."""
+        self.broken = False
+        """Sequences are missing in the log, and will be: nothing more can be sent under this identity."""
+
+    def next(self, count: int) -> int:
+        """The sequence of the first of the next `count` records; 0 comes after 2^31 - 1."""
+        sequence = self._next
+        self._next = (sequence + count) & SEQUENCE_MASK
+        return sequence
+
+    def restart(self, identity: Identity) -> None:
+        self.identity, self._next, self.settled, self.broken = identity, 0, False, False
