@@ -110,16 +110,18 @@ class Screen:
         streamed, found = verdict.streamed, verdict.found
         match verdict.exit_code:
             case 0:
-                self._console.print("[bold green]Nothing acknowledged was lost or reordered.[/]")
+                self._console.print("[bold green]Nothing acknowledged was lost, duplicated or reordered.[/]")
             case 1:
                 broken = [f"{getattr(found, name):,} {name.replace('_', ' ')}" for name in (*_PROMISED, *_RARE)]
                 self._console.print(f"[bold red]The promise was broken: {', '.join(broken)}.[/]")
             case _:
                 rest = f"{streamed.refused:,} were refused, {streamed.unknown:,} not answered"
-                self._console.print(f"[bold yellow]Nothing acknowledged was lost or reordered; but {rest}.[/]")
+                self._console.print(
+                    f"[bold yellow]Nothing acknowledged was lost, duplicated or reordered; but {rest}.[/]"
+                )
 
 
-_PROMISED = ("lost", "out_of_order")
+_PROMISED = ("lost", "duplicated", "out_of_order")
 _RARE = ("altered", "misplaced", "foreign")
 
 

@@ -231,6 +231,8 @@ class ClientSettings(Settings):
     bootstrap_servers: Addresses = (Address("localhost", 19092),)
     client_id: Annotated[str, Field(max_length=249)] = "tidelog"
     fetch_max_bytes: Bytes = 50 << 20
+    enable_idempotence: bool | None = None
+    """Of producers; unset: with acks=all, where a record is then stored once whatever is retried."""
 
 
 S = TypeVar("S", bound=Settings)

@@ -1,7 +1,7 @@
 """Row 1 of the fault matrix (reliability 9): SIGKILL of a partition's leader under a load with acks=all and min ISR 2.
 
-Promised: no acknowledged record is lost or reordered, one new leader epoch, and the partition accepts writes again within
-a session timeout and an election.
+Promised: no record is duplicated, no acknowledged one lost or reordered, one new leader epoch, and the partition accepts
+writes again within a session timeout and an election.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Verdict:
 
     def broken(self) -> list[str]:
         """The promises that were not kept."""
-        names = ("lost", "out_of_order", "altered", "misplaced", "foreign")
+        names = ("lost", "duplicated", "out_of_order", "altered", "misplaced", "foreign")
         counts = [(getattr(self.found, name), name.replace("_", " ")) for name in names]
         problems = [f"{count} {name}" for count, name in counts if count]
         if self.longest_without_ack_s > UNAVAILABLE_MAX_S:

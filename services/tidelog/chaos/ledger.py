@@ -123,8 +123,8 @@ class Findings:
 
     @property
     def sound(self) -> bool:
-        """Nothing acked is missing, changed or out of order. Duplicates are allowed until producers are idempotent."""
-        return not (self.lost or self.out_of_order or self.altered or self.misplaced or self.foreign)
+        """Nothing acked is missing, changed or out of order, and nothing is there twice (HOLE-28)."""
+        return not (self.lost or self.duplicated or self.out_of_order or self.altered or self.misplaced or self.foreign)
 
 
 class PartitionCheck:

@@ -137,6 +137,7 @@ def produce(
         async with Producer(
             settings.bootstrap_servers,
             acks=acks,
+            enable_idempotence=settings.enable_idempotence,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             compression=compression,

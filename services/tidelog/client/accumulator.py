@@ -317,6 +317,19 @@ class Accumulator(Generic[W]):
         """The leader misses what came before: nothing of `tp` leaves until it can begin anew under another identity."""
         self._numberings[tp].broken = True
 
+    def stranded(self) -> Iterator[Batch[W]]:
+        """Removes and yields what cannot be numbered anew: an earlier try of it may still be on its way, and would be stored
+        if what is missing before it came first, while no leader could know the two for one."""
+        for tp, numbering in self._numberings.items():
+            queue = self._waiting.get(tp) if numbering.broken else None
+            if queue is None or queue.in_flight:
+                continue
+            for batch in [each for each in queue.batches if each.sequence >= 0 and each.maybe_appended]:
+                queue.batches.remove(batch)
+                self.buffered_bytes -= batch.size_bytes
+                yield batch
+            self._rejoin(tp, queue)
+
     def is_broken(self, identity: Identity) -> bool:
         """Whether some partition needs another identity than this."""
         return any(each.broken and each.identity == identity for each in self._numberings.values())

@@ -1,9 +1,8 @@
 """How an idempotent producer numbers its batches in one partition (HOLE-28, KIP-98, KIP-360). Pure.
 
 A batch keeps its sequence through all retries, also when nobody knows what became of it: the leader then finds it, or appends
-it. Only when its predecessor is certainly missing for good does a partition begin anew, with sequence 0 under the next epoch:
-first all answers are awaited, and what is then still unanswered is certainly not in the log, because nothing is appended
-behind a gap.
+it. Only when its predecessor is missing in the log does a partition begin anew, with sequence 0 under the next epoch: first
+all answers are awaited; what was certainly refused is numbered again, and what was ever without an answer has failed.
 """
 
 from typing import Final, NamedTuple

@@ -294,6 +294,11 @@ class Producer:
                     why = ", no broker has given a producer id" if self._idempotent and self._identity is None else ""
                     reason = f"delivery_timeout_ms passed before it could be sent{why}"
                     self._fail(batch, reason, ErrorCode.REQUEST_TIMED_OUT)
+                for batch in self._accumulator.stranded():
+                    reason = (
+                        "records before it are missing in the log, and nobody knows whether an earlier try comes late"
+                    )
+                    self._fail(batch, reason, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
                 drained = self._accumulator.drain(now, self._leader_of, self._has_room, self._identity)
                 for leader, batches in drained.requests.items():
                     self._in_flight[leader] += 1

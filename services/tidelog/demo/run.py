@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing acked is missing or out of order and nothing was refused. 1: the log broke its promise. 2: some
+        """0: nothing acked is missing, doubled or out of order and nothing was refused. 1: the log broke its promise. 2: some
         records were not accepted."""
         if not self.found.sound:
             return 1

@@ -204,6 +204,13 @@ class Checker:
         known = self._memory.setdefault(tp, _Memory()).reads.setdefault(offset, value)
         _require(known == value, "I9", tp, "offset", offset, "was read as", known, "and as", value)
 
+    def stored_once(self, tp: TopicPartition, records: Mapping[int, bytes]) -> None:
+        """HOLE-28: of an idempotent producer whose values are all different, no record is there twice."""
+        first: dict[bytes, int] = {}
+        for offset, value in records.items():
+            known = first.setdefault(value, offset)
+            _require(known == offset, "HOLE-28", tp, value, "is stored at offsets", known, "and", offset)
+
     def final_read(self, tp: TopicPartition, records: Mapping[int, bytes]) -> None:
         """X1: everything acknowledged or ever read is in the last read from the start, and unchanged."""
         memory = self._memory.setdefault(tp, _Memory())

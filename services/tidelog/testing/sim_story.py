@@ -235,6 +235,8 @@ class Run:
                     for record in await consumer.poll(timeout_s=0.5):
                         records[record.offset] = record.value or b""
                 self.cluster.checker.final_read(tp, records)
+                idempotent = {offset: value for offset, value in records.items() if value.startswith(b"producer-")}
+                self.cluster.checker.stored_once(tp, idempotent)
                 total += len(records)
         return total
 

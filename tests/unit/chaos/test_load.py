@@ -71,7 +71,7 @@ def verdict(found=None, stalled_s=1.0):
 
 def test_the_verdict_names_each_broken_promise():
     assert verdict().broken() == []
-    assert verdict(Findings(read=9, duplicated=5)).broken() == []
+    assert verdict(Findings(read=9, duplicated=5)).broken() == ["5 duplicated"]
     assert verdict(Findings(lost=2, out_of_order=1)).broken() == ["2 lost", "1 out of order"]
     (late,) = verdict(stalled_s=UNAVAILABLE_MAX_S + 1).broken()
     assert late == "unavailable for 9.0 s, promised 8 s"

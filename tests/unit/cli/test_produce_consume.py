@@ -8,6 +8,7 @@ import pytest
 from helpers.fake_broker import FakeCluster
 from tidelog.cli.lines import LineSplitter, TooLong
 from tidelog.errors import ErrorCode
+from tidelog.wire.batch import read_header
 from unit.cli.conftest import Tidelog
 
 ANY_BYTES = [b"", b"plain", b"\r", b"with\ttab", bytes(b for b in range(256) if b != 10), b"\x00", "æøå".encode()]
@@ -44,6 +45,17 @@ def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: Fak
         *("--formatter-property", "print.offset=true", "--formatter-property", "key.separator= | "),
     )
     assert text.text == "Offset:0 | k1 | v1\n"
+
+
+def test_hole_28_idempotence_is_a_client_setting(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    for option in ((), ("--command-property", "enable.idempotence=false"), ("--acks", "1")):
+        assert tidelog("produce", "t", *option, stdin=b"v\n").exit_code == 0
+    assert [read_header(batch).producer_id for batch in cluster.partition("t").batches] == [1000, -1, -1]
+    refused = tidelog("produce", "t", "--acks", "1", "--command-property", "enable.idempotence=true", stdin=b"v\n")
+    assert refused.exit_code == 2
+    assert refused.err.count("\n") == 1 and "enable_idempotence needs acks all" in refused.err
+    assert len(cluster.partition("t").batches) == 3
 
 
 def test_json_marks_bytes_that_are_no_text(tidelog: Tidelog, cluster: FakeCluster) -> None:

@@ -161,6 +161,33 @@ def test_hole_28_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
     run_virtual(story())
 
 
+def test_hole_28_after_a_loss_what_may_come_late_is_not_sent_under_another_number() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        sent = asyncio.Event()
+
+        async def lose(call: FakeCall) -> Any:
+            sent.set()
+            raise TransportError("UNAVAILABLE", "lost, or late")
+
+        async with producer(cluster) as p:
+            await settle(p)
+            await (await p.send("t", b"lost"))
+            cluster.partition("t").truncate_to(1)
+            cluster.once("Produce", lose)
+            late = await p.send("t", b"late")
+            await sent.wait()
+            after = [await p.send("t", v) for v in values(3)]
+            with pytest.raises(DeliveryError, match="records before it are missing") as failed:
+                await late
+            assert not failed.value.outcome_known
+            assert [ack.offset for ack in await asyncio.gather(*after)] == [1, 2, 3]
+        assert cluster.partition("t").values() == [b"first", *values(3)]
+
+    run_virtual(story())
+
+
 def test_hole_28_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
     async def story() -> None:
         cluster = FakeCluster()
