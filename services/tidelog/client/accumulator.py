@@ -53,8 +53,8 @@ class Batch(Generic[W]):
         """Some attempt ended without a certain "no": the records may be in the log."""
         self.sequence = -1
         """Of its first record; -1 until it is sent for the first time, and without idempotence."""
-        self.order = 0
-        """Among all batches that have been sent."""
+        self.order: tuple[int, ...] = ()
+        """Of its place in the queue, for when it comes back; parts of a batch add a number of their own."""
         self.alone = False
         """No batch before it was without an answer when it was sent: a gap that the leader sees is not ours to fill."""
 
@@ -113,7 +113,7 @@ class Accumulator(Generic[W]):
         self._idempotent = idempotent
         self._in_flight_max = in_flight_max
         self._numberings: dict[TopicPartition, Numbering] = {}
-        self._sent = 0
+        self._made = 0
         self._flushing = 0
         self.buffered_bytes = 0
 
@@ -186,6 +186,8 @@ class Accumulator(Generic[W]):
         self._add(tp, queue, batch, len(records))
 
     def _add(self, tp: TopicPartition, queue: _Queue[W], batch: Batch[W], size_bytes: int) -> None:
+        self._made += 1
+        batch.order = (self._made,)
         batch.size_bytes = size_bytes
         self.buffered_bytes += size_bytes
         queue.batches.append(batch)
@@ -261,8 +263,6 @@ class Accumulator(Generic[W]):
             del self._waiting[tp]
         if self._idempotent and batch.sequence < 0:
             numbering = self._numberings[tp]
-            self._sent += 1
-            batch.order = batch.order or self._sent
             batch.sequence = numbering.next(batch.record_count)
             batch.encoded = numbered(batch.records(), *numbering.identity, batch.sequence)
 
@@ -337,10 +337,7 @@ class Accumulator(Generic[W]):
     def try_again(self, batch: Batch[W], not_before: float) -> None:
         """A batch in flight goes back to its queue, before all that were sent after it."""
         queue = self._landed(batch)
-        at = 0
-        while at < len(queue.batches) and 0 < queue.batches[at].order < batch.order:
-            at += 1
-        queue.batches.insert(at, batch)
+        self._put_back(queue, batch)
         queue.not_before = max(queue.not_before, not_before)
         self._rejoin(batch.partition, queue)
 
@@ -349,10 +346,18 @@ class Accumulator(Generic[W]):
         self.given_up(batch)
         queue = self._landed(batch)
         self.buffered_bytes -= batch.size_bytes
-        for part in reversed(list(parts)):
-            queue.batches.appendleft(part)
+        for part in parts:
+            self._put_back(queue, part)
             self.buffered_bytes += part.size_bytes
         self._rejoin(batch.partition, queue)
+
+    @staticmethod
+    def _put_back(queue: _Queue[W], batch: Batch[W]) -> None:
+        """Behind what was sent before it, which may have come back earlier, and in front of all else."""
+        at = 0
+        while at < len(queue.batches) and queue.batches[at].order < batch.order:
+            at += 1
+        queue.batches.insert(at, batch)
 
     def waiting(self) -> list[TopicPartition]:
         return list(self._waiting)
@@ -410,7 +415,7 @@ def halves(batch: Batch[W], codec: Codec) -> list[Batch[W]]:
     header = read_header(batch.records())
     parts: list[Batch[W]] = []
     records = list(decode_batch(batch.partition, batch.records(), header))
-    for begin, end in ((0, middle), (middle, len(records))):
+    for number, (begin, end) in enumerate(((0, middle), (middle, len(records)))):
         half: Batch[W] = Batch(batch.partition, batch.created_at, None)
         half.encoded = encode_batch(
             (Record(r.key, r.value, r.headers, r.timestamp_ms) for r in records[begin:end]), codec
@@ -419,5 +424,6 @@ def halves(batch: Batch[W], codec: Codec) -> list[Batch[W]]:
         half.timestamps_ms = batch.timestamps_ms[begin:end]
         half.size_bytes = len(half.encoded)
         half.maybe_appended = batch.maybe_appended
+        half.order = (*batch.order, number)
         parts.append(half)
     return parts

@@ -251,16 +251,17 @@ def test_hole_28_a_batch_that_never_left_takes_no_sequence() -> None:
     run_virtual(story())
 
 
-def test_hole_28_a_split_batch_is_numbered_anew() -> None:
+def test_hole_28_split_batches_are_numbered_anew_and_keep_their_order() -> None:
     async def story() -> None:
         cluster = FakeCluster()
         cluster.create("t")
-        cluster.batch_bytes_max = 400
-        async with producer(cluster, batch_bytes=4000) as p:
-            for v in values(200):
+        async with producer(cluster, batch_bytes=2000) as p:
+            await settle(p)
+            cluster.batch_bytes_max = 400
+            for v in values(2000):
                 await p.send("t", v)
             await p.flush()
-        assert cluster.partition("t").values() == values(200)
+        assert cluster.partition("t").values() == [b"first", *values(2000)]
 
     run_virtual(story())
 
