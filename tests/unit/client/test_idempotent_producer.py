@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster, FakePartition, no_tasks_left
+from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
+from helpers.fake_log import FakePartition
 from helpers.virtual_time import run_virtual
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer

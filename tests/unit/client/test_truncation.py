@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, FakePartition, fetch_result
+from helpers.fake_broker import FakeCluster, fetch_result
+from helpers.fake_log import FakePartition
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import LogTruncationError

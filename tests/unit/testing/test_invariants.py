@@ -295,6 +295,12 @@ def x1_broken_read_and_gone(c: Checker) -> None:
     c.final_read(TP, {})
 
 
+def test_hole_28_a_record_that_is_stored_twice_is_found() -> None:
+    Checker().stored_once(TP, {3: b"a", 4: b"b"})
+    with pytest.raises(Violation, match=r"HOLE-28.*offsets 3 and 5"):
+        Checker().stored_once(TP, {3: b"a", 4: b"b", 5: b"a"})
+
+
 STORIES = {name: found for name, found in globals().items() if name[0] in "ix" and "_" in name and name[1].isdigit()}
 HOLDING = {name: story for name, story in STORIES.items() if name.endswith("_holds")}
 BROKEN = {name: story for name, story in STORIES.items() if "_broken" in name}
