@@ -17,6 +17,8 @@ _TEST_LIMIT_S: Final = 300
 _SEED_LIMIT_S: Final = 120
 _FAILED_SEED: Final = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
 
+_BROKEN_PATCH: Final = re.compile(r"\b(TypeError|NameError|AttributeError|ImportError)\b")
+
 
 class StalePatch(Exception):
     """The code that a patch changes is not there any more, or not once."""
@@ -121,6 +123,8 @@ def _judge_by_seeds(mutant: Mutant, seeds: range, environment: dict[str, str]) -
     if found is None:
         return Verdict(killed=False)
     seed, how = found
+    if _BROKEN_PATCH.search(how):
+        raise Inconclusive(f"{mutant.name}: seed {seed}: the patch itself does not work: {how}")
     real = {**environment, "PYTHONPATH": str(ROOT / "services")}
     if _first_failure(mutant, range(seed, seed + 1), real) is not None:
         raise Inconclusive(f"{mutant.name}: seed {seed} fails without the mistake too")

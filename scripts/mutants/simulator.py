@@ -132,8 +132,8 @@ MUTANTS: Final = (
                 "broker/control_plane/alter_isr.py",
                 "            if response is None or code is not ErrorCode.NONE:\n",
                 """            if response is None:
-                for tp, (_, proposal) in proposals.items():
-                    self._replicas.isr_answered(tp, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
+                for tp, (topic_id, proposal) in proposals.items():
+                    self._replicas.isr_answered(tp, topic_id, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
             elif code is not ErrorCode.NONE:
 """,
             ),
@@ -195,7 +195,9 @@ MUTANTS: Final = (
                 "controller/machine.py",
                 "                isr=proposal.wanted.isr,\n",
                 """                isr=tuple(
-                    m.IsrMember(x.broker_id, self.state.brokers[BrokerId(x.broker_id)].epoch)
+                    m.IsrMember(
+                        broker_id=x.broker_id, broker_epoch=self.state.brokers[BrokerId(x.broker_id)].epoch
+                    )
                     for x in proposal.wanted.isr
                 ),
 """,
@@ -383,8 +385,27 @@ MUTANTS: Final = (
             ),
             Patch(
                 "broker/replica_manager.py",
-                "                    host.step(ev.Tick(now))\n",
-                "                    host.step(ev.Tick(self._clock.wall_ms() / 1000))\n",
+                "        self.live = live\n        now = self._clock.now()\n",
+                "        self.live = live\n        now = self._clock.wall_ms() / 1000\n",
+            ),
+            Patch(
+                "broker/replica_manager.py",
+                "        self.live = dict(live)\n        now = self._clock.now()\n",
+                "        self.live = dict(live)\n        now = self._clock.wall_ms() / 1000\n",
+            ),
+            Patch(
+                "broker/replica_manager.py",
+                "                at=self._clock.now(),\n",
+                "                at=self._clock.wall_ms() / 1000,\n",
+            ),
+            Patch(
+                "broker/replica_manager.py",
+                """                        host.step(ev.Resumed(now))
+                    host.step(ev.Tick(now))
+""",
+                """                        host.step(ev.Resumed(self._clock.wall_ms() / 1000))
+                    host.step(ev.Tick(self._clock.wall_ms() / 1000))
+""",
             ),
             Patch(
                 "broker/follower_session.py",

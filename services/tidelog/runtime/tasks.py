@@ -57,6 +57,11 @@ class Supervisor:
         return task
 
     @property
+    def failure(self) -> TaskFailed | None:
+        """Of the first task that raised."""
+        return self._failure
+
+    @property
     def running(self) -> list[str]:
         """Names of the tasks that have not ended."""
         return [task.get_name() for task in self._tasks]

@@ -101,6 +101,12 @@ class SimNetwork:
         for link in self._links.values():
             link.faults = replace(faults)
 
+    def reset(self, name: str) -> None:
+        """Every connection of a node breaks, and both ends see it; nothing keeps them from connecting again."""
+        for exchange in list(self._exchanges):
+            if name in exchange.nodes:
+                exchange.break_off()
+
     def isolate(self, name: str) -> None:
         """Cuts every link of a node, both ways."""
         for other in self.nodes:

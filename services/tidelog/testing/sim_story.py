@@ -140,7 +140,9 @@ class Run:
                 failed = node.process is not None and node.process.supervisor.failures
                 if node.running and failed and not node.terminating:
                     if not node.excused:
-                        raise Violation(f"{node.name} ended by itself")
+                        raise Violation(
+                            f"{node.name} ended by itself: {node.process and node.process.supervisor.failure}"
+                        )
                     node.kill()
                 if node.stopper.failures and not node.excused:
                     raise Violation(f"{node.name} cannot stop")
