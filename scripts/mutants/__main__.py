@@ -1,4 +1,8 @@
-"""`make mutants`: every planted mistake must be noticed. Without SEARCH=1 the seeds that have noticed are tried first."""
+"""`make mutants`: planted mistakes, and who notices them.
+
+Without SEARCH=1 those are replayed that have been noticed before, from the kept seeds, and all of them must be noticed again;
+what no search has noticed yet is named. With it every one is searched for from seed 0 on, and must be noticed.
+"""
 
 import argparse
 import json
@@ -20,6 +24,10 @@ REPLAY_SEEDS: Final = 40
 """How many are tried when a kept seed fails no more, since any change of the code draws another run."""
 SEARCH_SEEDS: Final = 300
 _BATCH: Final = 20
+
+
+def needs_seed(mutant: Mutant, kept: dict[str, int]) -> bool:
+    return isinstance(mutant.must_fail, BySimulator) and mutant.name not in kept
 
 
 def seeds_for(mutant: Mutant, kept: dict[str, int], *, search: bool, most: int) -> list[range]:
@@ -49,6 +57,8 @@ def main() -> int:
     if unknown := wanted - {mutant.name for mutant in mutants}:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
     kept: dict[str, int] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    never = [] if arguments.search or wanted else [mutant for mutant in mutants if needs_seed(mutant, kept)]
+    mutants = [mutant for mutant in mutants if mutant not in never]
     most = arguments.seeds or (SEARCH_SEEDS if arguments.search else REPLAY_SEEDS)
     plans = [seeds_for(mutant, kept, search=arguments.search, most=most) for mutant in mutants]
     started = time.perf_counter()
@@ -63,6 +73,8 @@ def main() -> int:
                 kept[mutant.name] = verdict.seed
             if arguments.search:
                 FOUND.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    for mutant in never:
+        print(f"{mutant.name:<28} not noticed by any search so far: {mutant.mistake}")
     print(f"{len(mutants) - unnoticed} of {len(mutants)} noticed\n{time.perf_counter() - started:.1f} s")
     return 1 if unnoticed else 0
 
