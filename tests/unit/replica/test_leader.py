@@ -64,6 +64,7 @@ def test_mut_07_hole_16_a_shrink_counts_only_when_confirmed() -> None:
     proposal = fx.ProposeIsr(5, 50, members(1, 2))
     assert harness.tick(1.0 + LAG_MAX_S + 0.1) == [proposal]
     assert isinstance(harness.replica.isr, PendingShrink)
+    assert harness.tick(1.0 + LAG_MAX_S + 0.2) == []
     assert harness.replica.high_watermark == 10
     assert harness.answered(proposal, at=12.0) == [fx.AdvanceHighWatermark(12)]
 
@@ -105,6 +106,17 @@ def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> 
     assert harness.replica.isr == Committed(members(1, 2))
     assert harness.fetched(3, 10, at=2.1) == []
     assert harness.fetched(3, 10, at=3.5) == [expand(1, 2, 3)]
+
+
+def test_hole_52_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.appended(12)
+    harness.fetched(2, 12)
+    harness.answered(expand(1, 2, 3), ErrorCode.REQUEST_TIMED_OUT)
+    harness.step(ev.FollowerGone(3, life(3)))
+    harness.tick(3.0)
+    assert harness.replica.high_watermark == 10
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
@@ -311,6 +323,14 @@ def test_hole_19_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
     assert harness.answered(expand(1, 2, 3), partition_epoch=51) == []
     assert harness.replica.isr == Committed(members(1, 2))
     assert harness.replica.partition_epoch == 52
+
+
+def test_hole_19_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    assert harness.told(1, partition_epoch=51, isr=members(1, 2)) == [expand(1, 2, 3, version=51)]
+    assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 51) == []
+    assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
 def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_adopted() -> None:
