@@ -393,6 +393,17 @@ MUTANTS: Final = (
         ),
     ),
     _hole(
+        39,
+        "the znode of leader and ISR does not hold their epoch",
+        "wire/test_znodes.py",
+        "hole_39_leader_isr_and_epoch_live_in_one_znode",
+        Patch(
+            "wire/znodes.py",
+            '"leader":{state.leader},"leader_epoch":{state.leader_epoch}',
+            '"leader":{state.leader},"leader_epoch":0',
+        ),
+    ),
+    _hole(
         40,
         "a registration that somebody else holds is taken for one's own",
         "meta/test_patterns.py",

@@ -98,7 +98,7 @@ def test_a_test_with_a_number_in_its_name_is_listed_under_it() -> None:
     missing = {
         (number, test) for test in existing_tests() for number in named_in(test) if test not in held.get(number, [])
     }
-    assert sorted(missing) == []
+    assert sorted(missing) == [], "add them to held in tests/requirements.toml"
 
 
 def test_every_hole_that_is_held_has_a_patch_under_which_one_of_its_tests_fails_or_is_said_to_have_none() -> None:

@@ -83,6 +83,14 @@ def test_l20_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness
     assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
 
 
+def test_l17_hl5_01_the_replicas_die_one_after_another_and_the_last_one_leads(c: Harness) -> None:
+    for dead in (1, 2):
+        effects = c.died(dead)
+        told = c.write()
+    assert writes(effects) == [StateWrite(TopicPartition("t", 0), state(3, 6, isr(b3=13), 9, controller_epoch=2))]
+    assert roles(told) == {3: [("t-0", 3, 6, {3: 13})]}
+
+
 def test_n09_a_second_death_waits_for_the_first_write(c: Harness) -> None:
     assert len(writes(c.died(1))) == 1
     assert writes(c.died(2)) == []

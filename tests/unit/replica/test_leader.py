@@ -230,6 +230,12 @@ def test_hole_23_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
     harness.replica.check_produce(-1, 1)
 
 
+def test_l17_the_last_replica_takes_records_and_commits_them_if_min_isr_allows_it() -> None:
+    harness = leader(members(1), min_isr=1)
+    harness.replica.check_produce(5, acks=-1)
+    assert harness.appended(12) == [fx.AdvanceHighWatermark(12)]
+
+
 def test_hole_23_min_isr_is_capped_at_the_replication_factor() -> None:
     harness = ReplicaHarness(1)
     harness.told(1, isr=members(1), replicas=(1,), min_isr=2)

@@ -119,3 +119,9 @@ def test_parents_come_before_children() -> None:
     for path in znodes.PERSISTENT_PARENTS:
         assert path.rpartition("/")[0] in seen
         seen.add(path)
+
+
+def test_c1_01_b8_01_e1_01_znodes_are_where_the_documents_have_them() -> None:
+    assert znodes.state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
+    assert (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH) == ("/controller", "/controller_epoch")
+    assert (znodes.broker_path(7), znodes.topic_path("t")) == ("/brokers/ids/7", "/brokers/topics/t")
