@@ -6,6 +6,6 @@ else is a link to the real one); whatever runs with that folder first in PYTHONP
 When the old text is not there any more the patch is stale and everything stops: it must be written anew, not skipped.
 
 What must fail is either the simulator (`BySimulator`: seeds from 0 upwards until one fails; the seed that did is kept in
-found_seeds.json) or a test, by its pytest id (`ByTest`). To add a table of mutants, say of the HOLEs, write a module with a
-tuple MUTANTS like `simulator.py` and name it in `__main__.TABLES`.
+found_seeds.json) or a test, by its pytest id (`ByTest`). `simulator.py` has the mutants of the fault model,
+`holes.py` those of the known holes. To add a table, write a module with a tuple MUTANTS and name it in `__main__.TABLES`.
 """
