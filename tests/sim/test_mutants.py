@@ -1,4 +1,4 @@
-"""The mistakes of reliability 10 and the known holes, planted in the real code: what has been noticed once must be noticed again."""
+"""The mistakes of reliability 10 and the known holes, planted in the code: what was noticed once is noticed again."""
 
 import os
 import subprocess
