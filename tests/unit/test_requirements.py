@@ -87,6 +87,14 @@ def test_every_number_is_held_or_open_or_has_a_reason_and_only_one_of_them() -> 
     assert [each for each, missing in TABLE["open"].items() if not missing] == []
 
 
+def test_a_scenario_that_no_processes_play_is_said_to_be_held_partly() -> None:
+    held, partly = TABLE["held"], TABLE["partly"]
+    assert sorted(set(partly) - set(held)) == [] and all(partly.values())
+    scenarios = {each for each in held if re.fullmatch(r"L\d\d|row \d+", each)}
+    played = {each for each in scenarios if any(test.startswith("tests/integration/") for test in held[each])}
+    assert sorted(scenarios - played - set(partly)) == []
+
+
 def test_every_test_that_is_named_exists() -> None:
     tests = existing_tests()
     gone = {(each, test) for each, named in TABLE["held"].items() for test in named if test not in tests}
