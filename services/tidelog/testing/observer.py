@@ -143,7 +143,8 @@ class Observer:
                 if served and event.leader_epoch != epoch:
                     self.fail("I15", f"a leader of epoch {epoch} serves", event)
             case ev.IsrAnswered():
-                if event.code is not ErrorCode.NONE and any(isinstance(e, fx.ProposeIsr) for e in effects):
+                # The same one again was judged when it was new.
+                if any(isinstance(effect, fx.ProposeIsr) and effect != event.proposal for effect in effects):
                     self._proposed[replica] = None
 
     def _on_commit(self, changes: Sequence[Change]) -> None:
