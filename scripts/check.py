@@ -6,6 +6,7 @@ Every rule is data at the top of this file. A problem is printed as `path:line: 
 
 import argparse
 import ast
+import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -318,7 +319,12 @@ def module_name(path: Path, root: Path) -> str | None:
 
 def parse(path: Path, root: Path) -> Source:
     text = path.read_text()
-    return Source(str(path.relative_to(root)), module_name(path, root), text, ast.parse(text))
+    gc.disable()  # a finalizer that prints a traceback parses too, and CPython 3.11 suffers no second tree meanwhile (gh-106905)
+    try:
+        tree = ast.parse(text)
+    finally:
+        gc.enable()
+    return Source(str(path.relative_to(root)), module_name(path, root), text, tree)
 
 
 def check_source(source: Source) -> list[Problem]:

@@ -1,6 +1,8 @@
 """tests/requirements.toml says which test holds which requirement. It is complete, and what it names is there."""
 
 import ast
+import functools
+import gc
 import re
 import tomllib
 from collections import Counter
@@ -38,13 +40,21 @@ def expanded(entries: list[str], numbers: list[str]) -> Iterator[str]:
         yield from numbers[numbers.index(first) : numbers.index(last or first) + 1]
 
 
-def existing_tests() -> set[str]:
+@functools.cache
+def existing_tests() -> frozenset[str]:
     found = set()
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                found.add(f"{file.relative_to(ROOT)}::{node.name}")
-    return found
+    # What an earlier test left may be collected while a tree is built; a finalizer that prints a traceback parses too, and
+    # CPython 3.11 then raises SystemError for the outer tree (gh-106905).
+    gc.collect()
+    gc.disable()
+    try:
+        for file in (ROOT / "tests").rglob("test_*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                    found.add(f"{file.relative_to(ROOT)}::{node.name}")
+    finally:
+        gc.enable()
+    return frozenset(found)
 
 
 def named_in(test: str) -> Iterator[str]:
