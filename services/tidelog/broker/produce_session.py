@@ -41,6 +41,8 @@ class ProduceSession:
         self._number = 0
         self._parked: dict[int, Parked] = {}
         self._answers: list[m.ProduceAnswer] = []
+        self._unwritten = 0
+        """Answers that the transport has not taken yet: those above, and those of a write in progress."""
         self._news = asyncio.Event()
         self._written = asyncio.Event()
 
@@ -65,6 +67,7 @@ class ProduceSession:
                 self._news.clear()
                 answers, self._answers = self._answers, []
                 await self._stream.write(m.ProduceAnswers(answers=tuple(answers)))
+                self._unwritten -= len(answers)
                 self._written.set()
         except TransportError:
             pass
@@ -79,6 +82,7 @@ class ProduceSession:
             done = True
             self._parked.pop(number, None)
             self._answers.append(m.ProduceAnswer(number=number, response=response))
+            self._unwritten += 1
             self._news.set()
             self._count(API, response, self._clock.now() - began_at)
 
@@ -87,7 +91,7 @@ class ProduceSession:
             self._parked[number] = parked
 
     async def _until_answered(self, left: int) -> None:
-        while len(self._parked) > left or self._answers:
+        while len(self._parked) > left or self._unwritten:
             self._written.clear()
             await self._written.wait()
 

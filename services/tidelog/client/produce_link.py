@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 from tidelog.errors import TransportError
 from tidelog.ports.net import Channel, Stream
@@ -13,7 +12,6 @@ from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
 
 _ProduceStream = Stream[m.ProduceAnswers, m.ProduceRequest]
 _Answer = asyncio.Future[m.ProduceResponse]
-_CLOSED: Final = TransportError("CANCELLED", "the produce stream was closed")
 
 
 class ProduceLink:
@@ -43,12 +41,12 @@ class ProduceLink:
     async def close(self) -> None:
         """Calls in progress end with TransportError."""
         await self._tasks.stop()
-        self._fail((), _CLOSED)  # what the stream's task did not live to see
+        self._fail((), _closed())  # what the stream's task did not live to see
 
     async def _run(self) -> None:
         """One stream, from its first request to its break."""
         sent: dict[int, _Answer] = {}
-        error = _CLOSED
+        error = _closed()
         try:
             stream = self._channel.open(REPLICA_SERVICE_PRODUCE_STREAM)
             try:
@@ -94,3 +92,7 @@ class ProduceLink:
                 if answer is not None and not answer.done():
                     answer.set_result(each.response)
         raise TransportError("UNAVAILABLE", "the broker ended the produce stream")
+
+
+def _closed() -> TransportError:
+    return TransportError("CANCELLED", "the produce stream was closed")

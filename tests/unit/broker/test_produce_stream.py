@@ -39,6 +39,7 @@ class Wire:
             self.requests.put_nowait(each)
         self.read_count = 0
         self.messages: list[m.ProduceAnswers] = []
+        self.writes_begun = 0
         self.taken = asyncio.Event()
         self.taken.set()
 
@@ -50,6 +51,7 @@ class Wire:
         return found
 
     async def write(self, message: m.ProduceAnswers) -> None:
+        self.writes_begun += 1
         await self.taken.wait()
         self.messages.append(message)
 
@@ -104,6 +106,22 @@ def test_a_producer_that_ends_the_stream_gets_what_it_waits_for_first() -> None:
         bench.host.step(follower_at(1))
         await asyncio.sleep(0.01)
         assert not serving.done()  # the answer is not written yet
+        wire.taken.set()
+        await serving
+        assert wire.numbers() == [[1]]
+
+    run(story())
+
+
+def test_an_end_that_arrives_during_a_write_does_not_cut_the_answer_off() -> None:
+    async def story() -> None:
+        wire = Wire(request(b"a", acks=1))
+        wire.taken.clear()
+        serving = asyncio.create_task(streams(replicated_bench()).serve(wire, CALLER))
+        await eventually(lambda: wire.writes_begun == 1)
+        wire.requests.put_nowait(None)
+        await eventually(lambda: wire.read_count == 2)
+        await asyncio.sleep(0.01)
         wire.taken.set()
         await serving
         assert wire.numbers() == [[1]]
