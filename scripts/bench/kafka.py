@@ -28,7 +28,7 @@ SENT: Final = re.compile(r"^(\d+) records sent, ([0-9.]+) records/sec", re.MULTI
 RECORDS_MIN: Final = 2_000
 
 POM: Final = f"""\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>tidelog.bench</groupId>
   <artifactId>kafka-jars</artifactId>
