@@ -455,4 +455,25 @@ MUTANTS: Final = (
 """,
         ),
     ),
+    Mutant(
+        "REPEATED",
+        "what was refused under a suspicion is granted when the request comes again after it has passed",
+        (
+            Patch(
+                _ALTER_ISR, "        if asker in self._newest and turn <= self._newest[asker]:\n", "        if False:\n"
+            ),
+        ),
+        ByTest(
+            f"tests/unit/{_OF_ISR_CHANGES}"
+            "::test_hole_52_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request"
+        ),
+    ),
+    Mutant(
+        "REPEATED-TERM",
+        "a new controller, which knows no numbers, judges what was sent to the one before it",
+        (Patch(_ALTER_ISR, "        if request.controller_epoch < controller_epoch:\n", "        if False:\n"),),
+        ByTest(
+            f"tests/unit/{_OF_ISR_CHANGES}::test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another"
+        ),
+    ),
 )

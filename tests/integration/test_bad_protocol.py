@@ -92,7 +92,7 @@ def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
     update = m.UpdateMetadataRequest(
         controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
     )
-    isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1)
+    isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1, controller_epoch=INT32_MAX, sequence=INT64_MAX)
 
     async def story() -> None:
         async with bed.unharmed() as channel:

@@ -60,11 +60,15 @@ def alter_isr(
     third_life: int = 13,
     broker_epoch: int = 11,
     topic_id: bytes = b"id-of-t",
+    controller_epoch: int = 2,
+    sequence: int = 7,
 ) -> ErrorCode:
     c = controller()
+    c.proposed(1, sequence=6)  # names nothing, and is judged
     before = dict(c.store.znodes)
     wanted = want(1, leader_epoch, isr(b1=11, b2=12, b3=third_life), version)
-    token, _ = c.proposed(1, wanted, broker_epoch=broker_epoch, topic_id=topic_id)
+    fences = {"broker_epoch": broker_epoch, "controller_epoch": controller_epoch, "sequence": sequence}
+    token, _ = c.proposed(1, wanted, topic_id=topic_id, **fences)
     c.run()
     assert c.store.znodes == before
     answer: m.AlterIsrResponse = c.replies[token]
@@ -98,6 +102,10 @@ AT_THE_CONTROLLER = [
     Case(ALTER_ISR, "partition version", "newer", lambda: alter_isr(version=8), E.NOT_CONTROLLER),
     Case(ALTER_ISR, "broker epoch", "older", lambda: alter_isr(broker_epoch=10), E.STALE_BROKER_EPOCH),
     Case(ALTER_ISR, "broker epoch", "newer", lambda: alter_isr(broker_epoch=12), E.STALE_BROKER_EPOCH),
+    Case(ALTER_ISR, "controller epoch", "older", lambda: alter_isr(controller_epoch=1), E.STALE_CONTROLLER_EPOCH),
+    Case(ALTER_ISR, "controller epoch", "newer", lambda: alter_isr(controller_epoch=3), E.NOT_CONTROLLER),
+    Case(ALTER_ISR, "sequence", "older", lambda: alter_isr(sequence=5), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    Case(ALTER_ISR, "sequence", "equal", lambda: alter_isr(sequence=6), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
     Case(ALTER_ISR, "member's broker epoch", "older", lambda: alter_isr(third_life=12), E.INELIGIBLE_REPLICA),
     Case(ALTER_ISR, "member's broker epoch", "newer", lambda: alter_isr(third_life=14), E.INELIGIBLE_REPLICA),
     Case(ALTER_ISR, "topic id", "of another", lambda: alter_isr(topic_id=OTHER_ID), E.UNKNOWN_TOPIC_ID),

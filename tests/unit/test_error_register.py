@@ -38,7 +38,7 @@ from unit.runtime.test_authorization import Denying
 from unit.test_epoch_fences import alter_isr, asked, controller, position, told
 
 E = ErrorCode
-ASKER = m.AlterIsrRequest(broker_id=1, broker_epoch=11)
+ASKER = m.AlterIsrRequest(broker_id=1, broker_epoch=11, controller_epoch=2, sequence=1)
 EXPAND = fx.ProposeIsr(5, 50, members(1, 2, 3))
 
 
@@ -117,6 +117,8 @@ class Carried:
 
     pauses: list[float] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
+    controllers: list[int] = field(default_factory=list)
+    sequences: list[int] = field(default_factory=list)
     looked: int = 0
 
 
@@ -127,12 +129,14 @@ def as_client(code: ErrorCode) -> Carried:
         bench.controller.answers = [m.AlterIsrResponse(error_code=code)]
         bench.propose(plane.P0, plane.proposal(7))
         await asyncio.sleep(0.01)
-        bench.broker_epoch = 102
+        bench.broker_epoch, bench.controller_epoch = 102, 6
         await asyncio.sleep(60.0)
         assert [x for _, _, x, _ in bench.replicas.answered] == [E.NONE], "nothing was given up"
         sent = bench.controller.sent_at
         seen.pauses = [b - a for a, b in itertools.pairwise(sent)]
         seen.epochs = [request.broker_epoch for request in bench.controller.requests]
+        seen.controllers = [request.controller_epoch for request in bench.controller.requests]
+        seen.sequences = [request.sequence for request in bench.controller.requests]
         seen.looked = bench.controller.looked
 
     plane.play(story)
@@ -148,6 +152,18 @@ def alarms_and_asks_slowly(caplog: pytest.LogCaptureFixture) -> None:
 def asks_again_with_the_epoch_of_now(_: object) -> None:
     seen = as_client(E.STALE_BROKER_EPOCH)
     assert seen.epochs == [101, 102] and seen.pauses[0] <= 2 * ALTER_ISR.first_pause_s
+
+
+def asks_again_with_the_term_of_now(_: object) -> None:
+    seen = as_client(E.STALE_CONTROLLER_EPOCH)
+    assert seen.controllers == [5, 6] and seen.pauses[0] <= 2 * ALTER_ISR.first_pause_s
+    assert as_leader(E.STALE_CONTROLLER_EPOCH) == "asks again"
+
+
+def asks_again_with_a_number_of_its_own(_: object) -> None:
+    seen = as_client(E.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert seen.sequences == [1, 2] and seen.pauses[0] <= 2 * ALTER_ISR.first_pause_s
+    assert as_leader(E.OUT_OF_ORDER_SEQUENCE_NUMBER) == "asks again"
 
 
 def finds_the_controller_and_asks_again(_: object) -> None:
@@ -281,8 +297,12 @@ ROWS: dict[ErrorCode, Row] = {
         {
             "LeaderAndIsr": lambda: told(roles(state(), controller_epoch=4, sequence=7)),
             "StopReplica": lambda: told(stop(-2, delete=True, controller_epoch=4, sequence=7)),
+            "AlterIsr": lambda: alter_isr(controller_epoch=1),
         },
-        {"controller": is_([Resign], lambda: [type(each) for each in as_controller(E.STALE_CONTROLLER_EPOCH)])},
+        {
+            "broker": asks_again_with_the_term_of_now,
+            "controller": is_([Resign], lambda: [type(each) for each in as_controller(E.STALE_CONTROLLER_EPOCH)]),
+        },
     ),
     E.NOT_ENOUGH_REPLICAS: Row(
         {"produce": lambda: produced(acks=-1, isr=(1,), replicas=(1, 2), config=TopicConfig(min_insync_replicas=2))},
@@ -296,9 +316,16 @@ ROWS: dict[ErrorCode, Row] = {
         {"fetch": lambda: asked(lambda bench: bench.get(99))},
         {"client": is_((False, False), lambda: as_customer(E.OFFSET_OUT_OF_RANGE))},
     ),
-    # Answered by the logs (tests of the producer state); nobody sends such a batch again.
+    # Of batches it is answered by the logs (tests of the producer state); nobody sends such a batch again.
     E.OUT_OF_ORDER_SEQUENCE_NUMBER: Row(
-        {}, {"client": is_((False, False), lambda: as_customer(E.OUT_OF_ORDER_SEQUENCE_NUMBER))}
+        {
+            "AlterIsr": lambda: alter_isr(sequence=5),
+            "LeaderAndIsr": lambda: told(roles(state(), sequence=5)),
+        },
+        {
+            "broker": asks_again_with_a_number_of_its_own,
+            "client": is_((False, False), lambda: as_customer(E.OUT_OF_ORDER_SEQUENCE_NUMBER)),
+        },
     ),
     E.INVALID_PRODUCER_EPOCH: Row({}, {"client": is_((False, False), lambda: as_customer(E.INVALID_PRODUCER_EPOCH))}),
 }

@@ -110,6 +110,7 @@ class Broker:
                 expand_linger_s=settings.isr_expand_linger_ms / 1000,
             ),
             lambda: registration.broker_epoch,
+            lambda: control.controller_epoch,
             link,
             manager,
             ports.clock,

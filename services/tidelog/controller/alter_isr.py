@@ -1,4 +1,5 @@
-"""Whether a leader's wish for another ISR is granted: one list of checks in the order that keeps it safe (design 3)."""
+"""Whether a leader's wish for another ISR is heard, and whether it is granted: two lists of checks, each in the order that
+keeps it safe (design 3)."""
 
 from collections.abc import Collection
 
@@ -7,6 +8,41 @@ from tidelog.controller.model import PartitionState
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
+
+
+class Hearing:
+    """Which requests of one term are judged: each at most once, and none after a later one of the same broker life.
+
+    A leader that hears INELIGIBLE_REPLICA takes its proposal back, and the reason may pass while its broker lives on. A late
+    copy granted then would put a replica into the ISR for which that leader waits no longer, and no version stops it, since
+    nothing was written in between (`make model ONLY=REPEATED`). A leader heeds the answer to its newest request alone, so
+    whatever it may have taken back has a number that was judged here.
+
+    A new controller knows no number, and needs none: it hears only those who name its own term, and whoever names it sent
+    the request after this term began and to no other. Numbers judged in an earlier term cannot come back here. Nor can its
+    controller still grant what this one refuses: its multis check the controller epoch, and what it wrote before that was
+    raised has been read here, under a version that makes the copy too old (`make model ONLY=REPEATED-TERM`).
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[BrokerId, tuple[int, int]] = {}
+        """Of each broker: its latest life, and the highest number judged in it."""
+
+    def refusal(self, request: m.AlterIsrRequest, controller_epoch: int, brokers: Brokers) -> ErrorCode:
+        """NONE: the request is to be judged now, and neither it nor an earlier one ever again."""
+        if request.controller_epoch > controller_epoch:
+            return ErrorCode.NOT_CONTROLLER  # the asker has heard of a later one
+        if request.controller_epoch < controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        asker = BrokerId(request.broker_id)
+        broker = brokers.get(asker)
+        if broker is None or broker.epoch != request.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        turn = request.broker_epoch, request.sequence
+        if asker in self._newest and turn <= self._newest[asker]:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self._newest[asker] = turn
+        return ErrorCode.NONE
 
 
 def judge(

@@ -85,6 +85,7 @@ class ControllerMachine:
         self._balance = Balance(settings.rebalance_interval_s, settings.imbalance_percentage)
         self._resigned = False
         self._out = Outbox(settings.controller_id, self.state)
+        self._hearing = alter_isr.Hearing()
         self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
         self._shutdowns = ShutdownDesk(self.state, self._out)
         self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
@@ -340,11 +341,11 @@ class ControllerMachine:
     def _on_isr_proposed(self, event: IsrProposed) -> None:
         self._out.because("isr")
         request, token = event.request, event.token
-        asker = BrokerId(request.broker_id)
-        broker = self.state.brokers.get(asker)
-        if broker is None or broker.epoch != request.broker_epoch:
-            self._out.reply(Reply(token, m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)))
+        refusal = self._hearing.refusal(request, self.controller_epoch, self.state.brokers)
+        if refusal is not ErrorCode.NONE:
+            self._out.reply(Reply(token, m.AlterIsrResponse(error_code=refusal)))
             return
+        asker = BrokerId(request.broker_id)
         items = [(topic, item) for topic in request.topics for item in topic.partitions]
         self._isr_answers[token] = Gather(len(items))
         for slot, (asked, item) in enumerate(items):

@@ -3,6 +3,9 @@
 Every message, once sent, may arrive late, never, or again. The order of the controller's checks is that of
 `controller/alter_isr.py`: the same set is granted whatever its version, an older version is refused without effect, a member
 that is not alive is refused for good. A leader proposes one change at a time and keeps it pending until it is told better.
+
+"For good" is what the documents' model says. A suspicion passes, so requests have numbers (`Hearing` in the same file): each
+is judged once at most, none after a later one, and a controller hears only who names its own term.
 """
 
 from dataclasses import dataclass
@@ -37,8 +40,11 @@ class Rules:
 
     A suspicion is different: it may pass.
     """
-    repeats: bool = True
-    """Messages may arrive again after they were answered."""
+    numbered: bool = False
+    """Each request has a number, also when it says the same again; the controller judges none twice and none that is older
+    than one judged before, and the leader heeds the answer to its newest alone."""
+    term_named: bool = True
+    """A numbered request names the newest term that its leader has heard of, and a controller of another one refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,14 @@ class Bounds:
     records: int
     versions: int
     """Changes of the stored state."""
+    numbers: int = 0
+    """Requests that the leader may send, where they are numbered."""
+    terms: int = 1
+    """Controllers, one after the other; each knows what is stored, and no number."""
+
+
+Request = tuple[int, int, int, int]
+"""(version, ISR, number, term): an AlterIsr. The last two are 0 where requests are not numbered."""
 
 
 class State(NamedTuple):
@@ -60,11 +74,18 @@ class State(NamedTuple):
     end: int
     ends: tuple[int, int]
     hw: int
-    sent: frozenset[tuple[int, int]]
-    """(version, ISR) of every AlterIsr on the way, or arrived and perhaps to arrive again."""
-    refused: frozenset[tuple[int, int]]
-    """Answers INELIGIBLE_REPLICA on the way."""
+    sent: frozenset[Request]
+    """Every AlterIsr on the way, or arrived and perhaps to arrive again."""
+    refused: frozenset[Request]
+    """Those answered INELIGIBLE_REPLICA, the answer on the way."""
     dead: int
+    number: int = 0
+    """Of the leader's newest request."""
+    judged: int = 0
+    """The highest number that the controller has judged in its term."""
+    term: int = 0
+    heard: int = 0
+    """The newest term of which the leader has heard."""
 
 
 class AlterIsrModel:
@@ -85,9 +106,13 @@ class AlterIsrModel:
             state.end,
             (state.ends[1], state.ends[0]),
             state.hw,
-            frozenset((version, _swapped(isr)) for version, isr in state.sent),
-            frozenset((version, _swapped(isr)) for version, isr in state.refused),
+            frozenset((version, _swapped(isr), number, term) for version, isr, number, term in state.sent),
+            frozenset((version, _swapped(isr), number, term) for version, isr, number, term in state.refused),
             _swapped(state.dead),
+            state.number,
+            state.judged,
+            state.term,
+            state.heard,
         )
         return state if _order(state) <= _order(other) else other
 
@@ -126,38 +151,62 @@ class AlterIsrModel:
     def _leader_moves(self, state: State) -> list[tuple[Label, State]]:
         out: list[tuple[Label, State]] = []
         committed = state.stored[state.version]
-        if state.pending == NO_CHANGE:
+        may_send = not self.rules.numbered or state.number < self.bounds.numbers
+        if state.pending == NO_CHANGE and may_send:
             for i in FOLLOWERS:
                 # A member may be dropped at any time: how far it lags is a matter of the clock.
                 if committed >> i & 1 or state.ends[i] >= state.hw:
                     wanted = committed ^ 1 << i
-                    sent = state.sent | {(state.version, wanted)}
-                    out.append((("propose", wanted), state._replace(pending=wanted, sent=sent)))
+                    out.append((("propose", wanted), self._sent(state, wanted)))
+        elif self.rules.numbered and may_send:
+            out.append((("again", state.pending), self._sent(state, state.pending)))
         newer = range(state.version + 1, len(state.stored))
         out += [(("learn", version), state._replace(version=version, pending=NO_CHANGE)) for version in newer]
-        answer = (state.version, state.pending)
-        if answer in state.refused:
-            refused = state.refused if self.rules.repeats else state.refused - {answer}
-            out.append((("refused", state.pending), state._replace(pending=NO_CHANGE, refused=refused)))
+        if any(each[:3] == (state.version, state.pending, state.number) for each in state.refused):
+            out.append((("refused", state.pending), state._replace(pending=NO_CHANGE)))
+        if state.heard < state.term:
+            out.append((("hear", state.term), state._replace(heard=state.term)))
         if not self.rules.kept_on_timeout and state.pending != NO_CHANGE:
             out.append((("forget", state.pending), state._replace(pending=NO_CHANGE)))
         return out
+
+    def _sent(self, state: State, wanted: int) -> State:
+        number = state.number + 1 if self.rules.numbered else 0
+        sent = state.sent | {(state.version, wanted, number, state.heard if self.rules.numbered else 0)}
+        # Answers to earlier requests find nobody who waits for them.
+        refused = frozenset[Request]() if self.rules.numbered else state.refused
+        return state._replace(pending=wanted, sent=sent, number=number, refused=refused)
+
+    def _judged(self, state: State, request: Request) -> State:
+        """After the controller has judged `request`; what no controller can ever judge any more is forgotten."""
+        if not self.rules.numbered:
+            return state
+        judged = request[2]
+        return state._replace(judged=judged, sent=self._audible(state.sent, judged, state.term))
+
+    def _audible(self, sent: frozenset[Request], judged: int, term: int) -> frozenset[Request]:
+        if not self.rules.term_named and term + 1 < self.bounds.terms:
+            return sent  # the next controller will hear them all
+        return frozenset(each for each in sent if each[2] > judged and (not self.rules.term_named or each[3] == term))
 
     def _controller_moves(self, state: State) -> list[tuple[Label, State]]:
         out: list[tuple[Label, State]] = []
         isr, version = state.stored[-1], len(state.stored) - 1
         full = version == self.bounds.versions
-        for sent_version, wanted in state.sent:
+        for request in self._heard(state):
+            sent_version, wanted, _, _ = request
             if wanted == isr or (self.rules.version_checked and sent_version != version):
                 continue  # answered, and nothing changes
+            judged = self._judged(state, request)
             if wanted & state.dead:
-                message = {(sent_version, wanted)}
-                sent = state.sent if self.rules.repeats else state.sent - message
-                after = state._replace(sent=sent, refused=state.refused | message)
+                after = judged._replace(refused=state.refused | {request})
                 if after != state:
                     out.append((("refuse", sent_version, wanted), after))
             elif not full:
-                out.append((("grant", sent_version, wanted), state._replace(stored=(*state.stored, wanted))))
+                out.append((("grant", sent_version, wanted), judged._replace(stored=(*state.stored, wanted))))
+        if state.term + 1 < self.bounds.terms:
+            term = state.term + 1
+            out.append((("elect", term), state._replace(term=term, judged=0, sent=self._audible(state.sent, 0, term))))
         for i in FOLLOWERS:
             stored = (*state.stored, isr & ~(1 << i)) if isr >> i & 1 else state.stored
             if not full and isr >> i & 1:
@@ -167,6 +216,12 @@ class AlterIsrModel:
             if state.dead >> i & 1 and not self.rules.dead_for_good:
                 out.append((("recover", i), state._replace(dead=state.dead & ~(1 << i))))
         return out
+
+    def _heard(self, state: State) -> list[Request]:
+        if not self.rules.numbered:
+            return list(state.sent)
+        named = self.rules.term_named
+        return [each for each in state.sent if each[2] > state.judged and (not named or each[3] == state.term)]
 
     def tell(self, label: Label, before: State, after: State) -> str:
         stored = f"{isr_text(after.stored[-1])} under version {len(after.stored) - 1}"
@@ -180,6 +235,12 @@ class AlterIsrModel:
             case ("propose", int(wanted)):
                 known = isr_text(before.stored[before.version])
                 return f"{LEADER}, which knows ISR {known} of version {before.version}, asks for {isr_text(wanted)}."
+            case ("again", int(wanted)):
+                return f"{LEADER} has heard nothing and asks for {isr_text(wanted)} once more, request {after.number}."
+            case ("hear", int(term)):
+                return f"{LEADER} hears of the controller of term {term}."
+            case ("elect", int(term)):
+                return f"Another controller takes over, in term {term}: it knows what is stored and no number."
             case ("learn", int(version)):
                 return f"{LEADER} learns version {version}: the ISR is {isr_text(after.stored[version])}."
             case ("refused", int(wanted)):
@@ -209,4 +270,4 @@ def _swapped(isr: int) -> int:
 
 
 def _order(state: State) -> tuple[object, ...]:
-    return (*state[:6], sorted(state.sent), sorted(state.refused), state.dead)
+    return (*state[:6], sorted(state.sent), sorted(state.refused), *state[8:])

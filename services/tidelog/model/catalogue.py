@@ -86,27 +86,41 @@ ALTER_ISR: Final = (
     ("MUT-7", alter_isr.Rules(counted=alter_isr.Counted.PROPOSED), "a shrink is applied before it is confirmed", 4),
     ("MUT-8", alter_isr.Rules(kept_on_timeout=False), "a change that timed out is rolled back", 8),
     ("MUT-9", alter_isr.Rules(version_checked=False), "the controller ignores the version", 7),
+)
+NUMBERED: Final = alter_isr.Rules(dead_for_good=False, numbered=True)
+"""What Tidelog does: a suspicion passes within one life, any message may come again, and controllers follow each other."""
+
+REPEATED: Final = (
     (
         "REPEATED",
         alter_isr.Rules(dead_for_good=False),
-        "a suspicion passes, and a request that was refused under it arrives again",
-        None,
+        alter_isr.Bounds(2, 4),
+        "a suspicion passes, and a request without a number that was refused under it arrives again",
+    ),
+    (
+        "REPEATED-TERM",
+        replace(NUMBERED, term_named=False),
+        alter_isr.Bounds(2, 3, numbers=2, terms=2),
+        "the same, with numbers that a new controller does not know and requests that name no term",
     ),
 )
-"""The last is no mutant of the list: it shows why what was answered once must not be answered again."""
+"""No mutants of the list: they show why each request is judged once, and only in the term that it names."""
 
 
 def alter_isr_checks() -> list[Check]:
     def check(key: str, text: str, rules: alter_isr.Rules, bounds: alter_isr.Bounds, **rest: Any) -> Check:
         bounds_text = f"{bounds.records} records, {bounds.versions} versions"
+        if rules.numbered:
+            bounds_text += f", {bounds.numbers} requests, {bounds.terms} terms"
         return Check(key, "3.5", text, bounds_text, alter_isr.AlterIsrModel(rules, bounds), **rest)
 
     small, large = alter_isr.Bounds(2, 4), alter_isr.Bounds(2, 5)
-    once = alter_isr.Rules(dead_for_good=False, repeats=False)
+    terms = replace(small, numbers=3, terms=2)
     return [
         check("right-AlterIsr", "all rules, any message again", alter_isr.Rules(), large, mutant=False, weight=480),
-        check("right-AlterIsr", "all rules, suspicions pass, none again", once, small, mutant=False, weight=130),
+        check("right-AlterIsr", "suspicions pass, requests are numbered", NUMBERED, terms, mutant=False, weight=430),
         *(check(key, text, rules, small, mutant=True, depth=depth) for key, rules, text, depth in ALTER_ISR),
+        *(check(key, text, rules, bounds, mutant=True) for key, rules, bounds, text in REPEATED),
     ]
 
 

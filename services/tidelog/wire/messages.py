@@ -368,9 +368,13 @@ class AlterIsrTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterIsrRequest:
+    """Each is judged at most once, and none after a later one of the same broker life."""
+
     broker_id: int
     broker_epoch: int
     topics: tuple[AlterIsrTopic, ...] = ()
+    controller_epoch: int
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,10 +109,11 @@ class PlaneBench:
         self.counted: list[str] = []
         self.controller, self.replicas = Controller(), Replicas()
         self.controller.may_answer.set()
-        self.broker_epoch = 101
+        self.broker_epoch, self.controller_epoch = 101, 5
         self.plane = AlterIsrControlPlane(
             AlterIsrSettings(broker_id=1, timeout_s=TIMEOUT_S, expand_linger_s=linger_s),
             lambda: self.broker_epoch,
+            lambda: self.controller_epoch,
             self.controller,  # type: ignore[arg-type]
             self.replicas,  # type: ignore[arg-type]
             SimClock(),
@@ -198,6 +199,8 @@ FAILURES = {
     "no controller known": TidelogError("none", ErrorCode.NOT_CONTROLLER),
     "not controller": m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER),
     "stale broker epoch": m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
+    "another controller's": m.AlterIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH),
+    "overtaken by a later one": m.AlterIsrResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     "a code of a later version": m.AlterIsrResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
 }
 
@@ -208,10 +211,13 @@ def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_
         bench.controller.answers = [failure] * 8
         bench.propose(P0, proposal(7))
         await asyncio.sleep(0.01)
-        bench.broker_epoch = 102  # a new life, registered meanwhile: its requests name it
+        # A new life, registered meanwhile, and a new controller: requests name them, and none the number of another.
+        bench.broker_epoch, bench.controller_epoch = 102, 6
         await bench.settled()
         assert bench.controller.asked() == [{0: 7}] * 9
         assert [r.broker_epoch for r in bench.controller.requests] == [101] + [102] * 8
+        assert [r.controller_epoch for r in bench.controller.requests] == [5] + [6] * 8
+        assert [r.sequence for r in bench.controller.requests] == list(range(1, 10))
         pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
         assert min(pauses) >= ALTER_ISR.first_pause_s / 2
         assert pauses[-1] >= ALTER_ISR.ceiling_s / 2 > pauses[0]

@@ -174,12 +174,16 @@ class Harness:
         *wanted: tuple[str, int, m.LeaderAndIsr],
         broker_epoch: int | None = None,
         topic_id: bytes = b"",
+        controller_epoch: int | None = None,
+        sequence: int | None = None,
     ) -> tuple[int, list[Effect]]:
-        """Each of `wanted` is (topic, partition, what)."""
+        """Each of `wanted` is (topic, partition, what). Without a sequence it is the asker's next request."""
         epoch = self.brokers[asker].epoch if broker_epoch is None else broker_epoch
         request = m.AlterIsrRequest(
             broker_id=asker,
             broker_epoch=epoch,
+            controller_epoch=self.machine.controller_epoch if controller_epoch is None else controller_epoch,
+            sequence=self._token + 1 if sequence is None else sequence,
             topics=tuple(
                 m.AlterIsrTopic(
                     topic=topic,

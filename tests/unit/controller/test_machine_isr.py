@@ -3,8 +3,9 @@
 import pytest
 
 from tidelog.controller.effects import StateWrite
+from tidelog.controller.events import StreamOpened, Tick
 from tidelog.errors import ErrorCode
-from tidelog.ids import TopicPartition
+from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
 from unit.controller.harness import Harness, broker, isr, metadata, roles, state, stored_topic, want, writes
 
@@ -82,6 +83,58 @@ def test_hole_21_a_life_that_has_ended_is_refused_even_if_the_request_was_on_its
     token, _ = c.proposed(1, want(1, 4, ALL, 7))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
     token, _ = c.proposed(1, want(1, 4, isr(b1=11, b2=12, b3=23), 7))
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def suspected_for_a_while(c: Harness) -> None:
+    """Broker 3 is refused as a member, and then in the same life it is none the worse for it."""
+    c.suspected(3)
+    c.run()
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), sequence=5)
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
+    c.step(StreamOpened(BrokerId(3), 13, 20.0))
+    c.step(Tick(40.0))
+    assert c.machine.suspects == frozenset()
+
+
+@pytest.mark.parametrize("sequence", [4, 5], ids=["an earlier one", "the same one twice"])
+def test_hole_52_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request(c: Harness, sequence: int) -> None:
+    """Its leader has taken the proposal back, and no version has been written that would refuse the copy."""
+    suspected_for_a_while(c)
+    late, effects = c.proposed(1, want(1, 4, ALL, 7), sequence=sequence)
+    assert writes(effects) == []
+    assert c.replies[late] == m.AlterIsrResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    # Numbers are of one life of one broker: another life begins with any, and so does another broker.
+    c.came(broker(1, 21))
+    c.run()
+    assert c.partition()[:2] == (2, 5)
+    for asker, wanted in ((1, want(1, 5, isr(b1=21), 8)), (2, want(2, 5, isr(b2=12, b3=13), 8))):
+        token, _ = c.proposed(asker, wanted, sequence=1)
+        c.run()
+        assert c.replies[token].error_code is ErrorCode.NONE
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_a_leader_that_asks_again_after_a_suspicion_is_granted(c: Harness) -> None:
+    suspected_for_a_while(c)
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), sequence=6)
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize(
+    ("term", "code"), [(1, ErrorCode.STALE_CONTROLLER_EPOCH), (3, ErrorCode.NOT_CONTROLLER)], ids=["older", "newer"]
+)
+def test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another(
+    c: Harness, term: int, code: ErrorCode
+) -> None:
+    """It knows no number yet; whoever names its term has sent the request to no other."""
+    assert c.machine.controller_epoch == 2
+    token, effects = c.proposed(1, want(1, 4, ALL, 7), controller_epoch=term, sequence=2**40)
+    assert writes(effects) == [] and c.replies[token] == m.AlterIsrResponse(error_code=code)
+    # Nor has the number counted.
+    token, _ = c.proposed(1, want(1, 4, ALL, 7), sequence=1)
     c.run()
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 

@@ -312,7 +312,9 @@ def test_requests_are_checked_where_they_enter() -> None:
         # A standby says what it is.
         standby = w.channel(2)
         isr = await standby.call(
-            services.CONTROLLER_SERVICE_ALTER_ISR, m.AlterIsrRequest(broker_id=1, broker_epoch=1), 5.0
+            services.CONTROLLER_SERVICE_ALTER_ISR,
+            m.AlterIsrRequest(broker_id=1, broker_epoch=1, controller_epoch=1, sequence=1),
+            5.0,
         )
         topics = await standby.call(services.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), 5.0)
         cluster_ = await standby.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)

@@ -124,6 +124,7 @@ class World:
         self._client = self.network.node("client")
         self._channels: dict[int, Channel] = {}
         self._lives = 0
+        self._requests = 0
         self._background = Supervisor("test")
         self.authorizer: Authorizer = ALLOW_EVERYTHING
 
@@ -246,7 +247,15 @@ class World:
         )
         item = m.AlterIsrPartition(partition_id=tp.partition, leader_and_isr=wanted)
         topic = m.AlterIsrTopic(topic=tp.topic, topic_id=known.topic_id, partitions=(item,))
-        request = m.AlterIsrRequest(broker_id=asker, broker_epoch=self.brokers[asker].epoch, topics=(topic,))
+        broker = self.brokers[asker]
+        self._requests += 1
+        request = m.AlterIsrRequest(
+            broker_id=asker,
+            broker_epoch=broker.epoch,
+            controller_epoch=broker.controller_epoch,
+            sequence=self._requests,
+            topics=(topic,),
+        )
         return await self.channel(number).call(services.CONTROLLER_SERVICE_ALTER_ISR, request, 30.0)
 
     def states(self) -> dict[TopicPartition, znodes.StoredState]:

@@ -6,6 +6,7 @@ moment so that more of them share a request (OPEN-19); shrinks never do.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,20 +52,25 @@ class AlterIsrControlPlane:
         self,
         settings: AlterIsrSettings,
         broker_epoch: Callable[[], int],
+        controller_epoch: Callable[[], int],
         link: ControllerLink,
         replicas: Replicas,
         clock: Clock,
         rand: Rand,
         on_answer: Callable[[str], None],
     ) -> None:
-        """`on_answer` counts: it gets the name of each request's own error code, or `NO_ANSWER`."""
+        """`controller_epoch` is the newest that this broker has heard of; `on_answer` counts: it gets the name of each
+        request's own error code, or `NO_ANSWER`."""
         self._settings = settings
         self._broker_epoch = broker_epoch
+        self._controller_epoch = controller_epoch
         self._link = link
         self._replicas = replicas
         self._clock = clock
         self._rand = rand
         self._on_answer = on_answer
+        self._sequences = itertools.count(1)
+        """Of requests: what grows as long as this process lives grows in each broker life of it."""
         self._proposals: Proposals = {}
         self._window = ExpandWindow(settings.expand_linger_s)
         self._wake = asyncio.Event()
@@ -136,10 +142,15 @@ class AlterIsrControlPlane:
         self._wake.set()
 
     async def _ask(self, proposals: Proposals) -> m.AlterIsrResponse | None:
-        """None: nobody knows what became of it; it must be sent again, and never taken back (HOLE-52)."""
+        """None: nobody knows what became of it; it must be sent again, and never taken back (HOLE-52).
+
+        Sent again it has another number, and only the answer to that one counts: the controller judges none that is older.
+        """
         request = m.AlterIsrRequest(
             broker_id=self._settings.broker_id,
             broker_epoch=self._broker_epoch(),
+            controller_epoch=self._controller_epoch(),
+            sequence=next(self._sequences),
             topics=_by_topic(self._settings.broker_id, proposals),
         )
         try:

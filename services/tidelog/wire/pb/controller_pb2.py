@@ -25,37 +25,37 @@ _sym_db = _symbol_database.Default()
 from tidelog.wire.pb import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"e\n\x0f\x41lterIsrRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x06topics\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.AlterIsrTopic\"c\n\rAlterIsrTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.AlterIsrPartition\"[\n\x11\x41lterIsrPartition\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x30\n\x0eleader_and_isr\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.LeaderAndIsr\"t\n\x0cLeaderAndIsr\x12\x0e\n\x06leader\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\"\n\x03isr\x18\x03 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\x12\x1a\n\x12\x63urrent_zk_version\x18\x04 \x01(\x05\"n\n\x10\x41lterIsrResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\x06topics\x18\x02 \x03(\x0b\x32\x1f.tidelog.v1.AlterIsrTopicResult\"]\n\x13\x41lterIsrTopicResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.tidelog.v1.AlterIsrPartitionResult\"\x8c\x01\n\x17\x41lterIsrPartitionResult\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12)\n\nerror_code\x18\x02 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x30\n\x0eleader_and_isr\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.LeaderAndIsr\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\x85\x01\n\x1a\x43ontrolledShutdownResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12<\n\x14partitions_remaining\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.RemainingPartition\"6\n\x12RemainingPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"|\n\x1b\x41llocateProducerIdsResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x19\n\x11producer_id_start\x18\x02 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x03 \x01(\x05\x32\xa7\x02\n\x11\x43ontrollerService\x12\x45\n\x08\x41lterIsr\x12\x1b.tidelog.v1.AlterIsrRequest\x1a\x1c.tidelog.v1.AlterIsrResponse\x12\x63\n\x12\x43ontrolledShutdown\x12%.tidelog.v1.ControlledShutdownRequest\x1a&.tidelog.v1.ControlledShutdownResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\x91\x01\n\x0f\x41lterIsrRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x06topics\x18\x03 \x03(\x0b\x32\x19.tidelog.v1.AlterIsrTopic\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"c\n\rAlterIsrTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.AlterIsrPartition\"[\n\x11\x41lterIsrPartition\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x30\n\x0eleader_and_isr\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.LeaderAndIsr\"t\n\x0cLeaderAndIsr\x12\x0e\n\x06leader\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\"\n\x03isr\x18\x03 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\x12\x1a\n\x12\x63urrent_zk_version\x18\x04 \x01(\x05\"n\n\x10\x41lterIsrResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\x06topics\x18\x02 \x03(\x0b\x32\x1f.tidelog.v1.AlterIsrTopicResult\"]\n\x13\x41lterIsrTopicResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x37\n\npartitions\x18\x02 \x03(\x0b\x32#.tidelog.v1.AlterIsrPartitionResult\"\x8c\x01\n\x17\x41lterIsrPartitionResult\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12)\n\nerror_code\x18\x02 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x30\n\x0eleader_and_isr\x18\x03 \x01(\x0b\x32\x18.tidelog.v1.LeaderAndIsr\"D\n\x19\x43ontrolledShutdownRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\x85\x01\n\x1a\x43ontrolledShutdownResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12<\n\x14partitions_remaining\x18\x02 \x03(\x0b\x32\x1e.tidelog.v1.RemainingPartition\"6\n\x12RemainingPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"E\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"|\n\x1b\x41llocateProducerIdsResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x19\n\x11producer_id_start\x18\x02 \x01(\x03\x12\x17\n\x0fproducer_id_len\x18\x03 \x01(\x05\x32\xa7\x02\n\x11\x43ontrollerService\x12\x45\n\x08\x41lterIsr\x12\x1b.tidelog.v1.AlterIsrRequest\x1a\x1c.tidelog.v1.AlterIsrResponse\x12\x63\n\x12\x43ontrolledShutdown\x12%.tidelog.v1.ControlledShutdownRequest\x1a&.tidelog.v1.ControlledShutdownResponse\x12\x66\n\x13\x41llocateProducerIds\x12&.tidelog.v1.AllocateProducerIdsRequest\x1a\'.tidelog.v1.AllocateProducerIdsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ALTERISRREQUEST']._serialized_start=68
-  _globals['_ALTERISRREQUEST']._serialized_end=169
-  _globals['_ALTERISRTOPIC']._serialized_start=171
-  _globals['_ALTERISRTOPIC']._serialized_end=270
-  _globals['_ALTERISRPARTITION']._serialized_start=272
-  _globals['_ALTERISRPARTITION']._serialized_end=363
-  _globals['_LEADERANDISR']._serialized_start=365
-  _globals['_LEADERANDISR']._serialized_end=481
-  _globals['_ALTERISRRESPONSE']._serialized_start=483
-  _globals['_ALTERISRRESPONSE']._serialized_end=593
-  _globals['_ALTERISRTOPICRESULT']._serialized_start=595
-  _globals['_ALTERISRTOPICRESULT']._serialized_end=688
-  _globals['_ALTERISRPARTITIONRESULT']._serialized_start=691
-  _globals['_ALTERISRPARTITIONRESULT']._serialized_end=831
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=833
-  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=901
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=904
-  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1037
-  _globals['_REMAININGPARTITION']._serialized_start=1039
-  _globals['_REMAININGPARTITION']._serialized_end=1093
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1095
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1164
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1166
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1290
-  _globals['_CONTROLLERSERVICE']._serialized_start=1293
-  _globals['_CONTROLLERSERVICE']._serialized_end=1588
+  _globals['_ALTERISRREQUEST']._serialized_start=69
+  _globals['_ALTERISRREQUEST']._serialized_end=214
+  _globals['_ALTERISRTOPIC']._serialized_start=216
+  _globals['_ALTERISRTOPIC']._serialized_end=315
+  _globals['_ALTERISRPARTITION']._serialized_start=317
+  _globals['_ALTERISRPARTITION']._serialized_end=408
+  _globals['_LEADERANDISR']._serialized_start=410
+  _globals['_LEADERANDISR']._serialized_end=526
+  _globals['_ALTERISRRESPONSE']._serialized_start=528
+  _globals['_ALTERISRRESPONSE']._serialized_end=638
+  _globals['_ALTERISRTOPICRESULT']._serialized_start=640
+  _globals['_ALTERISRTOPICRESULT']._serialized_end=733
+  _globals['_ALTERISRPARTITIONRESULT']._serialized_start=736
+  _globals['_ALTERISRPARTITIONRESULT']._serialized_end=876
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_start=878
+  _globals['_CONTROLLEDSHUTDOWNREQUEST']._serialized_end=946
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_start=949
+  _globals['_CONTROLLEDSHUTDOWNRESPONSE']._serialized_end=1082
+  _globals['_REMAININGPARTITION']._serialized_start=1084
+  _globals['_REMAININGPARTITION']._serialized_end=1138
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=1140
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=1209
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=1211
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=1335
+  _globals['_CONTROLLERSERVICE']._serialized_start=1338
+  _globals['_CONTROLLERSERVICE']._serialized_end=1633
 # @@protoc_insertion_point(module_scope)
