@@ -49,7 +49,7 @@ MUTANTS: Final = (
             leading.strangers[event.replica] = Progress(member, event.offset)
             older""",
             ),
-            Patch(_LEADER, '        "replicas",\n    )', '        "replicas",\n        "strangers",\n    )'),
+            Patch(_LEADER, '        "recovering",\n    )', '        "recovering",\n        "strangers",\n    )'),
             Patch(
                 _LEADER,
                 "        self.progress: dict[int, Progress] = {}\n",
@@ -57,10 +57,8 @@ MUTANTS: Final = (
             ),
             Patch(
                 _LEADER,
-                """            for replica, p in self.progress.items()
-            if replica not in present""",
-                """            for replica, p in {**self.strangers, **self.progress}.items()
-            if replica not in present""",
+                "        found = (self.progress.get(replica) for replica in self._outsiders)\n",
+                "        found = ({**self.strangers, **self.progress}.get(replica) for replica in self._outsiders)\n",
             ),
         ),
     ),
@@ -248,7 +246,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "broker/partition_host.py",
-                """                    with self._disk():
+                """                    with _Disk(self):
                         self.log.assign_epoch(effect.leader_epoch, effect.start)
 """,
                 "",
@@ -308,8 +306,8 @@ MUTANTS: Final = (
             ),
             Patch(
                 "broker/partition_host.py",
-                "            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:\n",
-                "            if error.code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:\n",
+                "            self._host.take_offline(error)\n",
+                "            if self._host.log.failure is not None:\n                self._host.take_offline(error)\n",
             ),
         ),
     ),

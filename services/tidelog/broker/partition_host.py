@@ -1,8 +1,7 @@
 """One partition on this broker: its log, its replica machine, and what waits on it. It runs effects and decides nothing."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -147,7 +146,7 @@ class PartitionHost:
             stored = self.log.producers.check(batches.headers[0])
             if stored is not None:
                 return Appended(stored.base_offset, stored.last_offset, 0)
-        with self._disk():
+        with _Disk(self):
             appended = self.log.append_as_leader(batches, self.replica.leader_epoch)
         syncs = self.config.flush == SYNC
         self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts=not syncs))
@@ -189,14 +188,14 @@ class PartitionHost:
 
     def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
         self._check_online()
-        with self._disk():
+        with _Disk(self):
             return self.log.read(offset, max_bytes, end, min_one=min_one)
 
     def find_time(self, timestamp_ms: int | None) -> TimestampOffset | None:
         """The first committed batch with a record at or after the instant; None asks for the largest timestamp there is."""
         self._check_online()
         end = self.replica.high_watermark
-        with self._disk():
+        with _Disk(self):
             if timestamp_ms is None:
                 return self.log.offset_of_max_timestamp(end)
             return self.log.offset_for_timestamp(timestamp_ms, end)
@@ -215,12 +214,14 @@ class PartitionHost:
                         reader.fire()
                     for sink in self.sinks.values():
                         sink.high_watermark_moved(self)
+                case fx.SendRecords() | fx.AppendChunk():  # told apart here only because they come with every batch
+                    left.append(effect)
                 case fx.ProposeIsr():
                     self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
                 case fx.StartEpoch():
                     self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
                     self._await_isr()
-                    with self._disk():
+                    with _Disk(self):
                         self.log.assign_epoch(effect.leader_epoch, effect.start)
                 case fx.StartFetching():
                     self.sinks.clear()
@@ -234,7 +235,7 @@ class PartitionHost:
                         reader.fire()
                 case fx.TruncateTo():
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
-                    with self._disk():
+                    with _Disk(self):
                         end = self.log.truncate_to(effect.offset)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
                     self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
@@ -260,7 +261,7 @@ class PartitionHost:
     def append_chunk(self, records: bytes) -> Appended:
         """What the leader sent, after the machine accepted it."""
         self._check_online()
-        with self._disk():
+        with _Disk(self):
             return self.log.append_as_follower(records)
 
     def take_offline(self, reason: TidelogError) -> None:
@@ -276,11 +277,17 @@ class PartitionHost:
         if self.offline is not None:
             raise self.offline
 
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        try:
-            yield
-        except TidelogError as error:
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self.take_offline(error)
-            raise
+
+class _Disk:
+    """Around what touches a partition's files: a disk that fails takes the partition offline."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, host: PartitionHost) -> None:
+        self._host = host
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TidelogError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._host.take_offline(error)

@@ -2,8 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.replica.isr import Committed, IsrState, Member, Pending, PendingExpand, PendingRecovery, PendingShrink
 
@@ -13,8 +12,7 @@ INELIGIBLE_PAUSE_S: Final = 1.0
 MARKS_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """One consistent picture of a follower in this leader epoch: replaced whole (KAFKA-15221)."""
 
     member: Member
@@ -49,6 +47,10 @@ class AppendMarks:
         """When the first append beyond `offset` happened; None if there is none."""
         return next((at for end, at in self._marks if end > offset), None)
 
+    def older_than(self, age_s: float, at: float) -> bool:
+        """Whether any append that is remembered happened longer ago."""
+        return bool(self._marks) and at - self._marks[0][1] > age_s
+
     def forget_below(self, offset: int) -> None:
         while self._marks and self._marks[0][0] <= offset:
             self._marks.popleft()
@@ -65,13 +67,17 @@ class LeaderState:
     """Of one leader epoch. Created when the epoch begins, dropped when it ends."""
 
     __slots__ = (
+        "_committed",
+        "_counted",
+        "_isr",
         "_lag_max_s",
         "_me",
+        "_outsiders",
+        "_replicas",
         "epoch",
         "epoch_start",
         "hands_over",
         "ineligible_until",
-        "isr",
         "live",
         "marks",
         "min_isr",
@@ -79,7 +85,6 @@ class LeaderState:
         "pending_since",
         "progress",
         "recovering",
-        "replicas",
     )
 
     def __init__(self, me: int, epoch: int, epoch_start: int, lag_max_s: float, at: float) -> None:
@@ -90,10 +95,17 @@ class LeaderState:
         self.partition_epoch = -1
         self.hands_over = False
         self.recovering = False
-        self.isr: IsrState = Committed(frozenset())
+        self._isr: IsrState = Committed(frozenset())
+        self._replicas: tuple[int, ...] = ()
+        self._counted: tuple[Member, ...] = ()
+        """Followers that every commit waits for. This and the next two follow from ISR and replicas and are kept, because every
+        position asks for them."""
+        self._outsiders: tuple[int, ...] = ()
+        """The replicas that may only join."""
+        self._committed = 0
+        """How many replicas are in the committed ISR."""
         self.pending_since = at
         """When the change that is pending was first asked for; means nothing while none is."""
-        self.replicas: tuple[int, ...] = ()
         self.min_isr = 1
         self.live: Mapping[int, int] = {}
         self.progress: dict[int, Progress] = {}
@@ -104,38 +116,61 @@ class LeaderState:
             self.marks.add(epoch_start, at)
 
     @property
+    def isr(self) -> IsrState:
+        return self._isr
+
+    @isr.setter
+    def isr(self, isr: IsrState) -> None:
+        self._isr = isr
+        self._sort_followers()
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self._replicas
+
+    @replicas.setter
+    def replicas(self, replicas: tuple[int, ...]) -> None:
+        self._replicas = replicas
+        self._sort_followers()
+
+    def _sort_followers(self) -> None:
+        maximal = self._isr.maximal_isr
+        present = {member.broker_id for member in maximal}
+        self._committed = len(self._isr.committed.isr)
+        self._counted = tuple([member for member in maximal if member.broker_id != self._me])
+        self._outsiders = tuple([r for r in self._replicas if r not in present and r != self._me])
+
+    @property
     def under_min_isr(self) -> bool:
         """Judged on the committed ISR; the minimum is capped at the replication factor (HOLE-23)."""
-        return len(self.isr.committed.isr) < min(self.min_isr, len(self.replicas))
+        return self._committed < self.min_isr and self._committed < len(self._replicas)
 
     def committed_end(self, log_end: int, own_end: int, high_watermark: int, at: float) -> int:
         """End of what every counted replica holds, `own_end` being this one's; never below `high_watermark`.
 
         Followers about to join are waited for too, else a fast log would never let one in (F05.6).
         """
-        if self.under_min_isr:
-            return high_watermark  # HOLE-24
         end = own_end
-        for member in self.isr.maximal_isr:
-            if member.broker_id == self._me:
-                continue
+        for member in self._counted:
             progress = self.progress.get(member.broker_id)
             if progress is None or progress.member != member:
                 return high_watermark  # another life of that broker says nothing about what this one holds (HOLE-21)
-            end = min(end, progress.offset)
-        maximal = {m.broker_id for m in self.isr.maximal_isr}
-        for replica, progress in self.progress.items():
-            if replica not in maximal and self._about_to_join(progress, high_watermark, log_end, at):
+            if progress.offset <= high_watermark:
+                return high_watermark
+            if progress.offset < end:
+                end = progress.offset
+        if self.under_min_isr:
+            return high_watermark  # HOLE-24
+        for replica in self._outsiders:
+            progress = self.progress.get(replica)
+            if progress is not None and self._about_to_join(progress, high_watermark, log_end, at):
                 end = min(end, progress.offset)
         return max(end, high_watermark)
 
     def all_hold(self, end: int) -> bool:
         """Whether every replica that may be in the ISR holds everything below `end`."""
-        others = [member for member in self.isr.maximal_isr if member.broker_id != self._me]
-        progress = (self.progress.get(member.broker_id) for member in others)
-        return all(
-            p is not None and p.member == who and p.offset >= end for p, who in zip(progress, others, strict=True)
-        )
+        found = ((member, self.progress.get(member.broker_id)) for member in self._counted)
+        return all(p is not None and p.member == member and p.offset >= end for member, p in found)
 
     def _about_to_join(self, progress: Progress, high_watermark: int, log_end: int, at: float) -> bool:
         # While the HW stands still below min ISR, a follower that stalls at it would else be dropped and re-added for ever.
@@ -170,20 +205,18 @@ class LeaderState:
         return 0.0 if since is None else at - since
 
     def joiners(self, log_end: int, high_watermark: int, at: float) -> frozenset[Member]:
-        """Followers to propose. One life of a broker replaces another only after the old one has left the ISR."""
-        present = {m.broker_id for m in self.isr.committed.isr}
+        """Followers to propose while no change is pending. One life of a broker replaces another only after the old one has
+        left the ISR."""
+        found = (self.progress.get(replica) for replica in self._outsiders)
         return frozenset(
-            p.member
-            for replica, p in self.progress.items()
-            if replica not in present and self._about_to_join(p, high_watermark, log_end, at)
+            p.member for p in found if p is not None and self._about_to_join(p, high_watermark, log_end, at)
         )
 
     def laggards(self, log_end: int, at: float) -> frozenset[Member]:
-        """Members to drop: behind for longer than the lag limit, this leader never among them (HOLE-31)."""
+        """Members to drop while no change is pending: behind for longer than the lag limit, this leader never among them
+        (HOLE-31)."""
         found = []
-        for member in self.isr.committed.isr:
-            if member.broker_id == self._me:
-                continue
+        for member in self._counted:
             progress = self.progress.get(member.broker_id)
             offset = progress.offset if progress is not None and progress.member == member else -1
             if self.lags(offset, log_end, at):
@@ -196,8 +229,9 @@ class LeaderState:
             return None
         if self.recovering:
             return PendingRecovery(self.isr)
-        if joining := self.joiners(log_end, high_watermark, at):
+        if self._outsiders and (joining := self.joiners(log_end, high_watermark, at)):
             return PendingExpand(self.isr, joining)
-        if leaving := self.laggards(log_end, at):
+        # Nobody lags behind what is not old enough: mostly that is the whole answer.
+        if self.marks.older_than(self._lag_max_s, at) and (leaving := self.laggards(log_end, at)):
             return PendingShrink(self.isr, leaving)
         return None

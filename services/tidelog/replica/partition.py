@@ -264,7 +264,9 @@ class PartitionReplica:
             # Whatever it holds beyond is not ours: counting it would commit what it will cut away (HOLE-04).
             leading.progress.pop(event.replica, None)
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
-        leading.progress[event.replica] = Progress(Member(event.replica, event.broker_epoch), event.offset)
+        same_life = known is not None and known.member.broker_epoch == event.broker_epoch
+        member = known.member if known is not None and same_life else Member(event.replica, event.broker_epoch)
+        leading.progress[event.replica] = Progress(member, event.offset)
         return [*self._reconsider(event.at), fx.SendRecords(event.replica, event.offset)]
 
     def _on_follower_gone(self, event: ev.FollowerGone) -> list[fx.Effect]:
@@ -283,7 +285,7 @@ class PartitionReplica:
         if end <= self.high_watermark:
             return []
         self.high_watermark = end
-        leading.marks.forget_below(min((p.offset for p in leading.progress.values()), default=0))
+        leading.marks.forget_below(min([p.offset for p in leading.progress.values()], default=0))
         return [fx.AdvanceHighWatermark(end)]
 
     def _reconsider(self, at: float) -> list[fx.Effect]:
