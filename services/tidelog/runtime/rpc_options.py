@@ -24,6 +24,11 @@ _KEEPALIVE: Final[ChannelOptions] = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 
+_FRAMES: Final[ChannelOptions] = [
+    # A chunk of replication is up to 1 MiB: by default HTTP/2 cuts it into 64 frames, each with its own price at both ends.
+    ("grpc.http2.max_frame_size", 1 << 20),
+]
+
 _MAX_METADATA_BYTES: Final = 16 << 10
 
 
@@ -38,6 +43,7 @@ class Limits:
 def server_options(limits: Limits) -> ChannelOptions:
     return [
         *_KEEPALIVE,
+        *_FRAMES,
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.max_receive_message_length", limits.request_bytes + _SLACK_BYTES),
@@ -56,6 +62,7 @@ def server_options(limits: Limits) -> ChannelOptions:
 def channel_options(limits: Limits, purpose: str) -> ChannelOptions:
     return [
         *_KEEPALIVE,
+        *_FRAMES,
         ("grpc.max_receive_message_length", limits.answer_bytes + _SLACK_BYTES),
         ("grpc.max_send_message_length", -1),  # the receiver knows its limit
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
