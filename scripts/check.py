@@ -20,7 +20,7 @@ FILE_LINES_MAX = 600
 CHECKED_FOLDERS = ("services", "tests", "scripts")
 GENERATED = ("services/tidelog/wire/pb/", "services/tidelog/wire/messages.py", "services/tidelog/wire/services.py")
 
-_PLAIN = "ids errors names topic_config"
+_PLAIN = "ids errors names topic_config values"
 _EDGES = f"{_PLAIN} config ports wire runtime"
 
 MAY_IMPORT: Mapping[str, str] = {
@@ -29,6 +29,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "ids": "",
     "errors": "",
     "names": "errors",
+    "values": "",
     "topic_config": "errors names",
     "config": _PLAIN,
     "ports": "ids errors",

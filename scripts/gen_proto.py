@@ -56,7 +56,7 @@ def field_type(field: FieldDescriptor) -> str:
 
 def dataclass_source(message: Descriptor, comment: str) -> str:
     """An integer has no default: 0 is a real epoch and a real offset, so every sender must say which it means."""
-    lines = ["@dataclass(frozen=True, slots=True, kw_only=True)", f"class {message.name}:"]
+    lines = ["@value(kw_only=True)", f"class {message.name}:"]
     if comment:
         lines += [f'    """{comment}"""', ""]
     for field in message.fields:
@@ -116,7 +116,8 @@ def generate(files: descriptor_pb2.FileDescriptorSet) -> dict[str, str]:
                 methods.append(f'{constant} = {kind}("/{service.full_name}/{method.name}", {types})')
     body = "\n\n\n".join(dataclass_source(m, comments.get(m.full_name, "")) for m in ordered(messages))
     title = HEADER.format(doc="Every message of proto/ as a frozen value; field comments are in proto/.")
-    message_source = f"{title}\nfrom dataclasses import dataclass\n\nfrom tidelog.errors import ErrorCode\n\n\n{body}\n"
+    imports = "from tidelog.errors import ErrorCode\nfrom tidelog.values import value"
+    message_source = f"{title}\n{imports}\n\n\n{body}\n"
     title = HEADER.format(doc="Every method of proto/, as the Net port wants it.")
     imports = "from tidelog.ports.net import Bidi, Unary\nfrom tidelog.wire import messages as m\n"
     return {"messages.py": message_source, "services.py": f"{title}\n{imports}\n" + "\n".join(methods) + "\n"}

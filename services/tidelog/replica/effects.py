@@ -1,19 +1,20 @@
 """What a partition's replica asks its host to do, in this order. The host decides nothing about the protocol."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.errors import ErrorCode
 from tidelog.replica.isr import Member
+from tidelog.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class AdvanceHighWatermark:
     """Everything below is committed: answer produces, wake readers, tell followers."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ProposeIsr:
     """Ask the controller for `isr`, conditional on `partition_epoch`. Resend on an unknown outcome; never forget it."""
 
@@ -24,7 +25,7 @@ class ProposeIsr:
     """An expansion that nobody needs at once: it may wait for others to share its request (OPEN-19)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StartEpoch:
     """Record (epoch, start) in the epoch history before anything is appended or answered (KAFKA-7415)."""
 
@@ -32,7 +33,7 @@ class StartEpoch:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StartFetching:
     """Follow `leader` in `leader_epoch` from this log's end; positions carry the epoch."""
 
@@ -40,35 +41,35 @@ class StartFetching:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class StopFetching: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class FailPending:
     """Every parked produce ends with this code."""
 
     code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class TruncateTo:
     """Cut the log's end back to `offset`; then state the new position."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class AppendChunk:
     """The chunk belongs at this log's end: append it and report FollowerAppended."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Reposition:
     """The chunk does not fit (an older epoch, another offset): append nothing, state the position again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class SendRecords:
     """The follower's position is counted; it may be sent what lies beyond."""
 
@@ -76,7 +77,7 @@ class SendRecords:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class SendDivergence:
     """The follower's history left this log: it must go back to `end` of `epoch`. Its position is not counted."""
 
@@ -86,7 +87,7 @@ class SendDivergence:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class RefusePosition:
     """The follower's position is not counted."""
 

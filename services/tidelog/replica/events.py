@@ -1,14 +1,14 @@
 """What can happen to a partition's replica. Instants are monotonic seconds; offsets are exclusive ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
+from tidelog.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class LeaderAndIsr:
     """The controller's decision about this partition. `leader` is -1 when nobody may lead."""
 
@@ -27,7 +27,7 @@ class LeaderAndIsr:
     """The leader was elected uncleanly and must report back (HOLE-26)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class LiveBrokers:
     """The set of live brokers changed (UpdateMetadata); a broker that is not live may not be proposed for an ISR."""
 
@@ -35,7 +35,7 @@ class LiveBrokers:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Appended:
     """This leader's log grew to `end`. It `counts` at once, or with flush=sync when `Synced` comes."""
 
@@ -44,7 +44,7 @@ class Appended:
     counts: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Synced:
     """This leader's log would survive a loss of power up to `end` (flush=sync, reliability 3.6 rule F)."""
 
@@ -52,7 +52,7 @@ class Synced:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class FollowerPosition:
     """A follower states that it holds everything below `offset`, its last record being of `last_epoch`.
 
@@ -70,7 +70,7 @@ class FollowerPosition:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class FollowerGone:
     """The follower's stream ended; it is not waited for beyond what the ISR demands."""
 
@@ -78,14 +78,14 @@ class FollowerGone:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Deposed:
     """A follower left this leader for a newer epoch: the controller has chosen another one."""
 
     newer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class IsrAnswered:
     """The controller's answer to `proposal`; the state fields are those in force, meaningful with NONE."""
 
@@ -97,19 +97,19 @@ class IsrAnswered:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Tick:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Resumed:
     """This process stood still until `at`: what others did meanwhile is unknown, so lag is measured anew (row 9)."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class ChunkArrived:
     """A leader's chunk. With `diverging_epoch` >= 0 it says where the histories part, and `own_epoch`, `own_end` are what
     this log's own history answers for that epoch."""
@@ -122,7 +122,7 @@ class ChunkArrived:
     own_end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class FollowerAppended:
     """The accepted chunk is in this follower's log, which now ends at `end`; the leader's high watermark came with it."""
 
@@ -132,19 +132,19 @@ class FollowerAppended:
     log_start: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Truncated:
     """What TruncateTo came to: the log now ends at `end`, which is lower than asked if that lay inside a batch."""
 
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class HandOver:
     """This broker leaves: where it leads nothing more is appended, so that all there is reaches whoever leads next (row 8)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Stopped:
     """StopReplica, or the disk below failed: neither leader nor follower any more."""
 

@@ -1,7 +1,8 @@
 """The in-sync replicas of a partition as its leader knows them: a sum type, not flags (KIP-497 C4.02 to C4.04)."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from tidelog.values import value
 
 
 class Member(NamedTuple):
@@ -11,7 +12,7 @@ class Member(NamedTuple):
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class Committed:
     """What the controller has stored, as far as this leader was told."""
 
@@ -26,7 +27,7 @@ class Committed:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PendingExpand:
     committed: Committed
     joining: frozenset[Member]
@@ -41,7 +42,7 @@ class PendingExpand:
         return self.committed.isr | self.joining
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PendingShrink:
     committed: Committed
     leaving: frozenset[Member]
@@ -56,7 +57,7 @@ class PendingShrink:
         return self.committed.isr - self.leaving
 
 
-@dataclass(frozen=True, slots=True)
+@value()
 class PendingRecovery:
     """Elected uncleanly: this leader reports back with the ISR as it is, and nobody joins before that counts (KIP-704)."""
 

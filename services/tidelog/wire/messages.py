@@ -3,12 +3,11 @@
 Generated from proto/ by `make proto`; do not edit.
 """
 
-from dataclasses import dataclass
-
 from tidelog.errors import ErrorCode
+from tidelog.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class BrokerInfo:
     """A broker as a client of one listener reaches it (broker_struct of D0)."""
 
@@ -18,7 +17,7 @@ class BrokerInfo:
     rack: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class Listener:
     """One door of a broker."""
 
@@ -27,7 +26,7 @@ class Listener:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LiveBroker:
     """A live broker with all its doors, as the controller tells other brokers."""
 
@@ -38,7 +37,7 @@ class LiveBroker:
     shutting_down: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class IsrMember:
     """A member of an ISR and the life of the broker in which it was admitted (KIP-903)."""
 
@@ -46,19 +45,19 @@ class IsrMember:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ConfigEntry:
     key: str = ""
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionAssignment:
     partition: int
     replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class NewTopic:
     name: str = ""
     num_partitions: int
@@ -67,14 +66,14 @@ class NewTopic:
     configs: tuple[ConfigEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CreateTopicsRequest:
     topics: tuple[NewTopic, ...] = ()
     timeout_ms: int
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CreatedTopic:
     name: str = ""
     error_code: ErrorCode = ErrorCode.NONE
@@ -84,35 +83,35 @@ class CreatedTopic:
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CreateTopicsResponse:
     topics: tuple[CreatedTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DeleteTopicsRequest:
     names: tuple[str, ...] = ()
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DeletedTopic:
     name: str = ""
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DeleteTopicsResponse:
     topics: tuple[DeletedTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DescribeTopicsRequest:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionDescription:
     partition: int
     leader: int
@@ -125,7 +124,7 @@ class PartitionDescription:
     min_isr: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TopicDescription:
     name: str = ""
     error_code: ErrorCode = ErrorCode.NONE
@@ -134,18 +133,18 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DescribeTopicsResponse:
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[TopicDescription, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DescribeClusterRequest:
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ClusterBroker:
     broker: LiveBroker
     state: str = ""
@@ -153,7 +152,7 @@ class ClusterBroker:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class DescribeClusterResponse:
     error_code: ErrorCode = ErrorCode.NONE
     cluster_id: str = ""
@@ -167,33 +166,33 @@ class DescribeClusterResponse:
     under_min_isr_partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class NewPartitions:
     name: str = ""
     total_count: int
     assignments: tuple[PartitionAssignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CreatePartitionsRequest:
     topics: tuple[NewPartitions, ...] = ()
     timeout_ms: int
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionsCreated:
     name: str = ""
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class CreatePartitionsResponse:
     topics: tuple[PartitionsCreated, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TopicPartitions:
     """Partitions of one topic."""
 
@@ -201,14 +200,14 @@ class TopicPartitions:
     partitions: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ElectLeadersRequest:
     unclean: bool = False
     topics: tuple[TopicPartitions, ...] = ()
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ElectionResult:
     """What became of one partition."""
 
@@ -218,25 +217,25 @@ class ElectionResult:
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ElectLeadersResponse:
     error_code: ErrorCode = ErrorCode.NONE
     results: tuple[ElectionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReleaseVetoRequest:
     topics: tuple[TopicPartitions, ...] = ()
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReleaseVetoResponse:
     error_code: ErrorCode = ErrorCode.NONE
     results: tuple[ElectionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionState:
     topic: str = ""
     topic_id: bytes = b""
@@ -254,14 +253,14 @@ class PartitionState:
     offline_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TopicState:
     topic: str = ""
     topic_id: bytes = b""
     configs: tuple[ConfigEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaderAndIsrRequest:
     controller_id: int
     controller_epoch: int
@@ -275,7 +274,7 @@ class LeaderAndIsrRequest:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionResult:
     topic: str = ""
     partition: int
@@ -283,13 +282,13 @@ class PartitionResult:
     topic_id: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaderAndIsrResponse:
     error_code: ErrorCode = ErrorCode.NONE
     partitions: tuple[PartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StopReplicaPartition:
     topic: str = ""
     topic_id: bytes = b""
@@ -298,7 +297,7 @@ class StopReplicaPartition:
     delete_partition: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StopReplicaRequest:
     controller_id: int
     controller_epoch: int
@@ -307,13 +306,13 @@ class StopReplicaRequest:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StopReplicaResponse:
     error_code: ErrorCode = ErrorCode.NONE
     partitions: tuple[PartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class UpdateMetadataRequest:
     controller_id: int
     controller_epoch: int
@@ -327,25 +326,25 @@ class UpdateMetadataRequest:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class UpdateMetadataResponse:
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LivenessPing:
     controller_id: int
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LivenessPong:
     broker_id: int
     broker_epoch: int
     failed: tuple[PartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class LeaderAndIsr:
     leader: int
     leader_epoch: int
@@ -353,20 +352,20 @@ class LeaderAndIsr:
     current_zk_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrPartition:
     partition_id: int
     leader_and_isr: LeaderAndIsr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrTopic:
     topic: str = ""
     topic_id: bytes = b""
     partitions: tuple[AlterIsrPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrRequest:
     """Each is judged at most once, and none after a later one of the same broker life."""
 
@@ -377,26 +376,26 @@ class AlterIsrRequest:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrPartitionResult:
     partition_id: int
     error_code: ErrorCode = ErrorCode.NONE
     leader_and_isr: LeaderAndIsr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrTopicResult:
     topic: str = ""
     partitions: tuple[AlterIsrPartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AlterIsrResponse:
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[AlterIsrTopicResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ControlledShutdownRequest:
     """A broker asks to leave: the controller moves what it leads to other in-sync replicas and takes it out of every."""
 
@@ -404,32 +403,32 @@ class ControlledShutdownRequest:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RemainingPartition:
     topic: str = ""
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ControlledShutdownResponse:
     error_code: ErrorCode = ErrorCode.NONE
     partitions_remaining: tuple[RemainingPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AllocateProducerIdsRequest:
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AllocateProducerIdsResponse:
     error_code: ErrorCode = ErrorCode.NONE
     producer_id_start: int
     producer_id_len: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ClusterMetadataRequest:
     """D0 gives it no body; the fields are additions (CONFLICT-29, CONFLICT-31)."""
 
@@ -438,7 +437,7 @@ class ClusterMetadataRequest:
     all_topics: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PartitionMetadata:
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -448,7 +447,7 @@ class PartitionMetadata:
     isr: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class TopicMetadata:
     topic: str = ""
     topic_id: bytes = b""
@@ -456,7 +455,7 @@ class TopicMetadata:
     partitions: tuple[PartitionMetadata, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ClusterMetadataResponse:
     error_code: ErrorCode = ErrorCode.NONE
     coordinator_id: int
@@ -466,7 +465,7 @@ class ClusterMetadataResponse:
     topics: tuple[TopicMetadata, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RegisterConsumerRequest:
     """The first message of a consumer."""
 
@@ -478,7 +477,7 @@ class RegisterConsumerRequest:
     session_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class RegisterConsumerResponse:
     """Ownership does not come with it: that is StartFetcherRequest's (CONFLICT-02)."""
 
@@ -486,7 +485,7 @@ class RegisterConsumerResponse:
     coordinator_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PingRequest:
     """Coordinator to consumer, every third of the session timeout (HeartbeatRequest in D0's implementation)."""
 
@@ -496,7 +495,7 @@ class PingRequest:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class OffsetInfo:
     """offset_struct of D0."""
 
@@ -505,7 +504,7 @@ class OffsetInfo:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class PingResponse:
     error_code: ErrorCode = ErrorCode.NONE
     consumer_id: str = ""
@@ -514,7 +513,7 @@ class PingResponse:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StopFetcherRequest:
     """Coordinator to consumer: stop, tell where you are."""
 
@@ -523,7 +522,7 @@ class StopFetcherRequest:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StopFetcherResponse:
     error_code: ErrorCode = ErrorCode.NONE
     consumer_id: str = ""
@@ -532,7 +531,7 @@ class StopFetcherResponse:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class AssignedPartition:
     """partition_struct of D0."""
 
@@ -541,7 +540,7 @@ class AssignedPartition:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class OwnershipInfo:
     """ownership_struct of D0: what one thread of the consumer reads."""
 
@@ -549,7 +548,7 @@ class OwnershipInfo:
     assigned_parts: tuple[AssignedPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StartFetcherRequest:
     """Coordinator to consumer: own this, from here."""
 
@@ -561,7 +560,7 @@ class StartFetcherRequest:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class StartFetcherResponse:
     error_code: ErrorCode = ErrorCode.NONE
     consumer_id: str = ""
@@ -569,7 +568,7 @@ class StartFetcherResponse:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProducePartition:
     topic: str = ""
     topic_id: bytes = b""
@@ -578,7 +577,7 @@ class ProducePartition:
     records: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProduceRequest:
     client_id: str = ""
     acks: int
@@ -586,7 +585,7 @@ class ProduceRequest:
     partitions: tuple[ProducePartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProduceResult:
     topic: str = ""
     partition: int
@@ -598,25 +597,25 @@ class ProduceResult:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProduceResponse:
     results: tuple[ProduceResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProduceAnswer:
     number: int
     response: ProduceResponse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ProduceAnswers:
     """What has been decided since the last message."""
 
     answers: tuple[ProduceAnswer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class FetchPartition:
     topic: str = ""
     topic_id: bytes = b""
@@ -627,7 +626,7 @@ class FetchPartition:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class FetchRequest:
     client_id: str = ""
     max_wait_ms: int
@@ -636,7 +635,7 @@ class FetchRequest:
     partitions: tuple[FetchPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class FetchResult:
     topic: str = ""
     partition: int
@@ -651,12 +650,12 @@ class FetchResult:
     records: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class FetchResponse:
     results: tuple[FetchResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ListOffsetsPartition:
     topic: str = ""
     partition: int
@@ -665,12 +664,12 @@ class ListOffsetsPartition:
     topic_id: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ListOffsetsRequest:
     partitions: tuple[ListOffsetsPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ListOffsetsResult:
     topic: str = ""
     partition: int
@@ -681,12 +680,12 @@ class ListOffsetsResult:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ListOffsetsResponse:
     results: tuple[ListOffsetsResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class EpochPartition:
     topic: str = ""
     partition: int
@@ -695,12 +694,12 @@ class EpochPartition:
     topic_id: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class OffsetForLeaderEpochRequest:
     partitions: tuple[EpochPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class EpochEndOffset:
     topic: str = ""
     partition: int
@@ -710,12 +709,12 @@ class EpochEndOffset:
     error_message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class OffsetForLeaderEpochResponse:
     results: tuple[EpochEndOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReplicaPosition:
     topic: str = ""
     topic_id: bytes = b""
@@ -727,7 +726,7 @@ class ReplicaPosition:
     leaving: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReplicaFetchRequest:
     """Follower to leader: where it stands."""
 
@@ -737,7 +736,7 @@ class ReplicaFetchRequest:
     partitions: tuple[ReplicaPosition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReplicaChunk:
     topic: str = ""
     partition: int
@@ -752,7 +751,7 @@ class ReplicaChunk:
     records: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class ReplicaFetchResponse:
     """Leader to follower: everything with news, partitions in rotation, at most 1 MiB of records (or one larger batc."""
 
@@ -760,14 +759,14 @@ class ReplicaFetchResponse:
     partitions: tuple[ReplicaChunk, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class InitProducerIdRequest:
     client_id: str = ""
     producer_id: int
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(kw_only=True)
 class InitProducerIdResponse:
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""

@@ -91,10 +91,10 @@ def test_what_the_brokers_refuse_is_told_with_its_line(tidelog: Tidelog, cluster
 def test_consume_from_places(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=2)
     tidelog("produce", "t", "--partition", "1", stdin=b"a\nb\nc\n")
-    got = tidelog("consume", "t", "--partition", "1", "--offset", "1", "--timeout-ms", "100")
+    got = tidelog("consume", "t", "--partition", "1", "--offset", "1", "--max-messages", "2")
     assert (got.text, got.err) == ("b\nc\n", "Processed a total of 2 messages\n")
     assert tidelog("consume", "t", "--timeout-ms", "100").text == ""  # latest is the default
-    assert tidelog("consume", "t", "--offset", "earliest", "--timeout-ms", "100").text == "a\nb\nc\n"
+    assert tidelog("consume", "t", "--offset", "earliest", "--max-messages", "3").text == "a\nb\nc\n"
     assert tidelog("consume", "t", "--partition", "0", "--from-beginning", "--timeout-ms", "100").text == ""
 
 
@@ -104,10 +104,10 @@ def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: 
         tidelog("produce", "t", stdin=line)
     batches = cluster.partition("t").batches
     batches[1] = batches[1][:-1] + b"!"
-    got = tidelog("consume", "t", "--from-beginning", "--timeout-ms", "100")
+    got = tidelog("consume", "t", "--from-beginning")
     assert (got.exit_code, got.text) == (1, "a\n")
     assert "t-0: bad batch at offset 1: crc" in got.err
-    got = tidelog("consume", "t", "--from-beginning", "--timeout-ms", "100", "--skip-damaged")
+    got = tidelog("consume", "t", "--from-beginning", "--max-messages", "2", "--skip-damaged")
     assert (got.exit_code, got.text) == (1, "a\nc\n")
     assert "Processed a total of 2 messages" in got.err
 

@@ -109,8 +109,8 @@ def test_consume_from_a_time(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=2)
     written(cluster, 0, 100, 300, 200)
     written(cluster, 1, 50)
-    assert tidelog("consume", "t", "--offset", "@150", "--timeout-ms", "100").text == "300\n200\n"
-    assert tidelog("consume", "t", "--offset", "@0", "--partition", "1", "--timeout-ms", "100").text == "50\n"
+    assert tidelog("consume", "t", "--offset", "@150", "--max-messages", "2").text == "300\n200\n"
+    assert tidelog("consume", "t", "--offset", "@0", "--partition", "1", "--max-messages", "1").text == "50\n"
 
 
 def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: FakeCluster) -> None:
