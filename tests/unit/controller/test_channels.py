@@ -18,7 +18,7 @@ from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.wire import messages as m
 from unit.controller.test_merge import metadata, partition, roles, stop
-from unit.controller.test_parts import MANY_STATES
+from unit.controller.test_parts import MANY_STATES, of_kind
 
 Script = Callable[[Request], Any]
 
@@ -218,14 +218,14 @@ def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() 
         await SimClock().sleep(0.005)
         bench.channel.send(roles(partition("t", 0)))  # comes meanwhile: it belongs to the list that goes out next
         await SimClock().sleep(2.0)
-        whole = len(parts(everything))
+        whole, got = len(parts(everything)), of_kind(m.LeaderAndIsrRequest, bench.wire.got)
         assert whole > 2 and delivered == ["roles"]
-        assert [(part.continued, part.more) for part in bench.wire.got] == [  # type: ignore[union-attr]
+        assert [(part.continued, part.more) for part in got] == [
             (False, True),
             (True, True),
             *((index > 0, index < whole - 1) for index in range(whole)),
         ]
-        told = [state for part in bench.wire.got[2:] for state in part.partition_states]  # type: ignore[union-attr]
+        told = [state for part in got[2:] for state in part.partition_states]
         assert tuple(told) == (*MANY_STATES[:9_000], partition("t", 0))
         assert bench.wire.sequences == sorted(set(bench.wire.sequences))
 

@@ -1,5 +1,8 @@
 """A request that is too large for one message, in parts: nothing lost, nothing twice, every part small enough."""
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import pytest
 
 from tidelog.controller.merge import Request
@@ -7,6 +10,8 @@ from tidelog.controller.parts import PART_BYTES, parts
 from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
 from unit.controller.test_merge import metadata, partition, roles, stop
+
+R = TypeVar("R", m.LeaderAndIsrRequest, m.StopReplicaRequest, m.UpdateMetadataRequest)
 
 NAME = "n" * 245
 MANY = 40_000
@@ -36,8 +41,17 @@ def states(count: int, per_topic: int = 100) -> tuple[m.PartitionState, ...]:
 MANY_STATES = states(MANY)
 
 
-def sized(request: Request) -> list[m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest]:
-    cut = parts(request)
+def of_kind(kind: type[R], requests: Iterable[Request]) -> list[R]:
+    """All of `requests`, each of which must be a `kind`."""
+    found = []
+    for request in requests:
+        assert isinstance(request, kind), request
+        found.append(request)
+    return found
+
+
+def sized(request: R) -> list[R]:
+    cut = of_kind(type(request), parts(request))
     sizes = [len(encode(part)) for part in cut]
     assert max(sizes) <= PART_BYTES
     assert len(cut) <= 2 * sum(sizes) / PART_BYTES + 1, "parts that are nearly empty"
@@ -47,39 +61,38 @@ def sized(request: Request) -> list[m.LeaderAndIsrRequest | m.StopReplicaRequest
 def test_hole_10_a_full_list_of_40_000_partitions_goes_in_parts_that_say_so() -> None:
     cut = sized(roles(*MANY_STATES, full=True))
     assert len(cut) > 4
-    assert [(part.full, part.continued, part.more) for part in cut] == [  # type: ignore[union-attr]
+    assert [(part.full, part.continued, part.more) for part in cut] == [
         (True, index > 0, index < len(cut) - 1) for index in range(len(cut))
     ]
-    told = [state for part in cut for state in part.partition_states]  # type: ignore[union-attr]
+    told = [state for part in cut for state in part.partition_states]
     assert tuple(told) == MANY_STATES
     for part in cut:
-        assert isinstance(part, m.LeaderAndIsrRequest)
         assert {topic.topic for topic in part.topic_states} == {state.topic for state in part.partition_states}
 
 
 def test_news_of_40_000_partitions_go_in_parts_that_stand_alone() -> None:
     cut = sized(roles(*MANY_STATES))
-    assert not any(part.full or part.continued or part.more for part in cut)  # type: ignore[union-attr]
-    assert tuple(state for part in cut for state in part.partition_states) == MANY_STATES  # type: ignore[union-attr]
+    assert not any(part.full or part.continued or part.more for part in cut)
+    assert tuple(state for part in cut for state in part.partition_states) == MANY_STATES
 
 
 @pytest.mark.parametrize("full", [True, False])
 def test_metadata_of_40_000_partitions_and_many_deleted_topics(full: bool) -> None:
     deleted = tuple(f"{NAME}{index:04}" for index in range(9_000))
     cut = sized(metadata(*MANY_STATES, full=full, deleted=deleted))
-    told = [state for part in cut for state in part.partition_states]  # type: ignore[union-attr]
-    gone = [name for part in cut for name in part.deleted_topics]  # type: ignore[union-attr]
+    told = [state for part in cut for state in part.partition_states]
+    gone = [name for part in cut for name in part.deleted_topics]
     assert tuple(told) == MANY_STATES and tuple(gone) == deleted
-    first_told = next(index for index, part in enumerate(cut) if part.partition_states)  # type: ignore[union-attr]
-    assert not any(part.deleted_topics for part in cut[first_told:])  # type: ignore[union-attr]
-    assert [part.more for part in cut] == [full] * (len(cut) - 1) + [False]  # type: ignore[union-attr]
-    assert [part.continued for part in cut] == [False] + [full] * (len(cut) - 1)  # type: ignore[union-attr]
+    first_told = next(index for index, part in enumerate(cut) if part.partition_states)
+    assert not any(part.deleted_topics for part in cut[first_told:])
+    assert [part.more for part in cut] == [full] * (len(cut) - 1) + [False]
+    assert [part.continued for part in cut] == [False] + [full] * (len(cut) - 1)
 
 
 def test_40_000_stops() -> None:
     request = stop(*((f"{NAME}{index // 100:04}", 2**30 + index, bytes(16)) for index in range(MANY)))
     cut = sized(request)
-    assert tuple(each for part in cut for each in part.partitions) == request.partitions  # type: ignore[union-attr]
+    assert tuple(each for part in cut for each in part.partitions) == request.partitions
 
 
 @pytest.mark.parametrize(
