@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.pending import PendingProduces, Settle, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
+from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -15,7 +16,6 @@ from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.partition_log import Appended, PartitionLog, TimestampOffset
 from tidelog.topic_config import TopicConfig
-from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
@@ -116,10 +116,10 @@ class PartitionHost:
         self.replica = replica
         self.assigned: tuple[int, ...] = ()
         self.isr_size = 0
-        self.leader_high_watermark = 0
-        """What the leader last told a follower; with the two above, for people who watch."""
+        self.leader_high_watermark = NO_OFFSET
+        """What the leader last answered to a position of this object."""
         self.offline: TidelogError | None = None
-        self.told_offline: m.PartitionState | None = None
+        self.told_offline: Decision | None = None
         """What the controller has said since this copy went offline."""
         self.pending = PendingProduces()
         self.unsynced = PendingProduces()
@@ -177,6 +177,11 @@ class PartitionHost:
             return True
         self._context.flushes.request(self)
         return False
+
+    @property
+    def holds_committed(self) -> bool:
+        """Whether this follower holds everything that its leader had committed when it last answered."""
+        return self.countable and NO_OFFSET < self.leader_high_watermark <= self.log.log_end_offset
 
     def synced(self) -> None:
         """A flush has ended well."""

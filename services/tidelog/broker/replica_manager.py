@@ -56,6 +56,8 @@ class ReplicaManager:
         """Called when `failed` has changed."""
         self.live: dict[int, int] = {}
         self._hands_over = False
+        self._rebuilding: dict[TopicPartition, Decision] = {}
+        """Copies of which something was thrown away and not all fetched again, with what was last said of them."""
 
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
@@ -137,13 +139,17 @@ class ReplicaManager:
         if host is None:
             host = self._open(tp, state.topic_id, decision.config)
         if host.offline is not None:
-            host.told_offline = state
+            host.told_offline = decision
             raise host.offline
         if state.leader_epoch < host.replica.leader_epoch:
             raise TidelogError(
                 f"leader_epoch {state.leader_epoch} is older than {host.replica.leader_epoch}",
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
+        if state.leader == self._settings.broker_id:
+            self._rebuilding.pop(tp, None)  # elected uncleanly: what it holds is what there is
+        elif tp in self._rebuilding:
+            self._rebuilding[tp] = decision
         before = host.is_leader, host.replica.leader_epoch
         (self.examined.add if decision.config.validate == "full" else self.examined.discard)(tp)
         host.config, host.assigned, host.isr_size = decision.config, state.replicas, len(state.isr)
@@ -201,6 +207,7 @@ class ReplicaManager:
         host.step(ev.Stopped())
         host.offline = TidelogError(f"{host.tp} is no longer on this broker", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         del self._hosts[host.tp]
+        self._rebuilding.pop(host.tp, None)
         self.examined.discard(host.tp)
         return self._delete_log(host.tp)
 
@@ -223,6 +230,7 @@ class ReplicaManager:
                 self._delete_log(tp)
 
     def failed(self) -> tuple[m.PartitionResult, ...]:
+        """Those that are rebuilt among them: a controller that hears of them admits them to no in-sync set."""
         unopened = tuple(
             m.PartitionResult(
                 topic=tp.topic, partition=tp.partition, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=log.topic_id
@@ -231,10 +239,13 @@ class ReplicaManager:
         )
         return unopened + tuple(
             m.PartitionResult(
-                topic=host.tp.topic, partition=host.tp.partition, error_code=host.offline.code, topic_id=host.topic_id
+                topic=host.tp.topic,
+                partition=host.tp.partition,
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR if host.offline is None else host.offline.code,
+                topic_id=host.topic_id,
             )
             for host in self._hosts.values()
-            if host.offline is not None
+            if host.offline is not None or host.tp in self._rebuilding
         )
 
     def isr_answered(
@@ -300,13 +311,15 @@ class ReplicaManager:
                     pauses[tp] = pause
                 if now < pause.until:
                     continue
-                step = next_step(trouble, self._settings.broker_id, told, self._logs.room_bytes, wanted_bytes)
+                state = None if told is None else told.state
+                step = next_step(trouble, self._settings.broker_id, state, self._logs.room_bytes, wanted_bytes)
                 if step is not Step.WAIT:
                     pauses[tp] = pause.longer(now)
-                    self._revive(tp, discard=step is Step.DISCARD)
+                    self._revive(tp, told if step is Step.DISCARD else None)
+            self._end_rebuilding()
             await self._disk.in_background(self._logs.restore_reserve)
 
-    def _sick(self) -> list[tuple[TopicPartition, Trouble, m.PartitionState | None]]:
+    def _sick(self) -> list[tuple[TopicPartition, Trouble, Decision | None]]:
         assert self._context is not None
         flushes = self._context.flushes
         found = [
@@ -316,11 +329,21 @@ class ReplicaManager:
         ]
         return found + [(tp, Trouble.IO, None) for tp in self._logs.failed]
 
-    def _revive(self, tp: TopicPartition, *, discard: bool) -> None:
-        """On success the partition is as after a start of the process: the controller hears of it and says what to do."""
+    def _revive(self, tp: TopicPartition, discarded_on: Decision | None) -> None:
+        """On success the partition is as after a start of the process: the controller hears of it and says what to do.
+
+        With `discarded_on` records are thrown away, and nobody hears of it. What this broker said before may stand in a
+        proposal that nobody has judged yet, or be read by the leader only now, so being in the right life is not enough to
+        be admitted: it goes on counting as failed, does what it was told last, and holds what its leader has committed
+        before any controller believes that it works. One that has just been elected believes it of nobody unheard.
+        """
         host = self._hosts.get(tp)
+        if discarded_on is not None:
+            self._rebuilding[tp] = discarded_on
         try:
-            log = self._logs.reopen(tp, high_watermark=host.replica.high_watermark if host else 0, discard=discard)
+            log = self._logs.reopen(
+                tp, high_watermark=host.replica.high_watermark if host else 0, discard=discarded_on is not None
+            )
         except TidelogError as error:
             _log.warning("%s stays offline: %s", tp, error)
             return
@@ -330,7 +353,18 @@ class ReplicaManager:
         if log is not None:
             _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
         self._hosts.pop(tp, None)
+        if tp in self._rebuilding:
+            self.become([self._rebuilding[tp]], self.live)
         self.on_failed()
+
+    def _end_rebuilding(self) -> None:
+        hosts = [self._hosts[tp] for tp in self._rebuilding if tp in self._hosts]
+        whole = [host for host in hosts if host.offline is None and host.holds_committed]
+        for host in whole:
+            _log.info("%s holds again what its leader has committed", host.tp)
+            del self._rebuilding[host.tp]
+        if whole:
+            self.on_failed()
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -40,8 +40,9 @@ def next_step(
     """`told` is what the controller said of the partition since it went offline.
 
     Records may be thrown away only where no in-sync set names this replica and none can come to name it: the controller
-    knows of the failure (`offline_replicas`), so it admits this replica nowhere, and somebody else leads. The last copy is
-    left as it is, for an operator (HOLE-27, row 32).
+    knows of the failure (`offline_replicas`), so it admits this replica nowhere, and somebody else leads. A controller that
+    follows it hears of the failure before it admits anybody, since the failure is reported until all has been fetched
+    again. The last copy is left as it is, for an operator (HOLE-27, row 32).
     """
     match trouble:
         case Trouble.NO_SPACE:

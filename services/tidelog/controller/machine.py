@@ -86,6 +86,8 @@ class ControllerMachine:
         self._resigned = False
         self._out = Outbox(settings.controller_id, self.state)
         self._hearing = alter_isr.Hearing()
+        self._disks_known: dict[BrokerId, int] = {}
+        """The broker lives that have said in this term which of their replicas have failed."""
         self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
         self._shutdowns = ShutdownDesk(self.state, self._out)
         self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
@@ -247,6 +249,7 @@ class ControllerMachine:
             if partition is not None and topic_id == partition.topic.topic_id:
                 self._set_failed(partition, partition.failed_on | {event.broker_id})
         if event.lists_all_failed:
+            self._disks_known[event.broker_id] = event.broker_epoch
             failed = {(tp, topic_id) for tp, topic_id in event.failed}
             for partition in list(here.values()):
                 if (partition.tp, partition.topic.topic_id) not in failed:
@@ -306,6 +309,13 @@ class ControllerMachine:
     def _ineligible(self, partition: Partition) -> frozenset[BrokerId]:
         """Alive perhaps, but not to lead while another can, and not to enter an ISR."""
         return self.suspects | self.state.shutting_down | partition.failed_on
+
+    def _unheard(self, partition: Partition, state: PartitionState) -> set[BrokerId]:
+        """Not to enter the ISR before their brokers have told this controller that the disk holds them: the one before it
+        may have been told otherwise, and they throw records away on that (`broker/revival.py`)."""
+        members = {member.broker_id for member in state.isr}
+        lives = {each: self.state.brokers[each].epoch for each in partition.replicas if each in self.state.brokers}
+        return {each for each, life in lives.items() if each not in members and self._disks_known.get(each) != life}
 
     def _write(self, partition: Partition, state: PartitionState) -> None:
         assert partition.writing is None, f"{partition.tp}: {partition.writing} is in flight"
@@ -381,7 +391,7 @@ class ControllerMachine:
             state,
             partition.replicas,
             self.state.brokers,
-            self._ineligible(partition),
+            self._ineligible(partition) | self._unheard(partition, state),
         )
         if code is not None:
             self._answer_parked(partition, code)

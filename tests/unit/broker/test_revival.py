@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.batches import batch
+from helpers.batches import batch, placed
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.logs import contents
 from helpers.virtual_time import run_virtual
@@ -212,13 +212,96 @@ def test_row_32_what_is_lost_is_fetched_again_when_the_controller_knows(harm: st
             assert bench.manager.failed()
         assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
         await asyncio.sleep(70.0)
-        assert bench.manager.failed() == ()
-        assert tell(bench, told(offline=())) is ErrorCode.NONE
+        assert bench.host.offline is None
         assert bench.host.replica.role is Role.FOLLOWER and bench.fetchers.following[EVENTS] == 2
         assert bench.host.log.log_end_offset == (1 if harm == "rot" else 3)
         assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
 
     playing(story)
+
+
+async def cut(bench: BrokerBench) -> None:
+    """Three records, of which the second rots; the controller knows, and the copy is cut to the first."""
+    bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=ALONE)
+    for value in (b"a", b"b", b"c"):
+        await bench.send(batch(value), acks=1)
+    bench.disk.flip_bit(bench.host.log.segments[0].path, len(batch(b"a")) + 65)
+    bench.host.log._tail.clear()
+    bench.host.replica.high_watermark = 3
+    assert (await bench.get(1)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    tell(bench, told())
+    await asyncio.sleep(5.0)
+    assert bench.host.offline is None and bench.host.log.log_end_offset == 1
+
+
+def answered(bench: BrokerBench, *values: bytes, high_watermark: int) -> None:
+    """As the fetcher does when the leader has answered this follower's position."""
+    for value in values:
+        bench.host.append_chunk(placed(batch(value), bench.host.log.log_end_offset, 3))
+    bench.host.leader_high_watermark = high_watermark
+
+
+def names(failed: tuple[m.PartitionResult, ...]) -> list[str]:
+    assert {each.error_code for each in failed} <= {ErrorCode.KAFKA_STORAGE_ERROR}
+    return [each.topic for each in failed]
+
+
+def test_row_32_what_was_cut_counts_as_failed_until_it_holds_what_its_leader_has_committed() -> None:
+    """An expansion asked for before the cut may be judged after it, by a controller that has just been elected: no
+    controller may believe in between that this copy works (reliability 3.6)."""
+
+    async def story(bench: BrokerBench) -> None:
+        changed: list[list[str]] = []
+        bench.manager.on_failed = lambda: changed.append(names(bench.manager.failed()))
+        await cut(bench)
+        await asyncio.sleep(5.0)
+        assert names(bench.manager.failed()) == ["events"], "its leader has not answered yet"
+        answered(bench, b"b", high_watermark=3)
+        await asyncio.sleep(5.0)
+        assert names(bench.manager.failed()) == ["events"]
+        # What it is told meanwhile it does, and it goes on counting as failed.
+        assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
+        assert bench.fetchers.following[EVENTS] == 3
+        assert set(map(tuple, changed)) == {("events",)}
+        answered(bench, b"c", high_watermark=3)
+        await asyncio.sleep(1.5)
+        assert bench.manager.failed() == () and changed[-1] == []
+
+    playing(story)
+
+
+def test_row_32_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed() -> None:
+    async def story(bench: BrokerBench) -> None:
+        await cut(bench)
+        assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
+        bench.disk.fail("append", errno.EIO, path="events-0")
+        with pytest.raises(TidelogError):
+            answered(bench, b"b", high_watermark=3)
+        assert bench.host.offline is not None
+        await asyncio.sleep(70.0)
+        assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "nobody had to tell it again"
+        assert names(bench.manager.failed()) == ["events"]
+        answered(bench, b"b", b"c", high_watermark=3)
+        await asyncio.sleep(1.5)
+        assert bench.manager.failed() == ()
+
+    playing(story)
+
+
+def test_row_32_who_is_elected_uncleanly_or_has_no_such_topic_any_more_has_nothing_to_rebuild() -> None:
+    async def story(bench: BrokerBench) -> None:
+        await cut(bench)
+        assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5)) is ErrorCode.NONE
+        assert bench.manager.failed() == () and bench.host.is_leader
+
+    async def deleted(bench: BrokerBench) -> None:
+        await cut(bench)
+        assert bench.manager.stop(EVENTS, TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+        assert tell(bench, told()) is ErrorCode.NONE, "it is made again, empty"
+        assert bench.fetchers.following[EVENTS] == 2 and bench.manager.failed() == ()
+
+    playing(story)
+    playing(deleted)
 
 
 def test_a_partition_that_could_not_be_made_is_listed_and_made_later() -> None:

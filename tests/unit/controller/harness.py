@@ -6,11 +6,13 @@ from typing import Any
 from tidelog import topic_config
 from tidelog.controller.effects import Connect, Disconnect, Effect, Examine, Outcome, Reply, Send, Write, WriteGroup
 from tidelog.controller.events import (
+    BrokerAnswered,
     BrokersChanged,
     Draw,
     Elected,
     Event,
     Examined,
+    FailedReplica,
     IsrProposed,
     PartitionsCreateRequested,
     Snapshot,
@@ -126,6 +128,7 @@ class Harness:
         self.brokers: dict[int, Broker] = {}
         self.replies: dict[int, Any] = {}
         self._token = 0
+        self.pongs = True
 
     def step(self, event: Event) -> list[Effect]:
         effects = self.machine.step(event)
@@ -153,11 +156,25 @@ class Harness:
             self.store.put_topic(topic)
         for name in deletions:
             self.store.znodes[znodes.delete_topic_path(name)] = b"", 0
-        return self.step(Elected(epoch, Snapshot(tuple(self.brokers.values()), topics, deletions)))
+        effects = self.step(Elected(epoch, Snapshot(tuple(self.brokers.values()), topics, deletions)))
+        self._ponged({}, self.brokers)
+        return effects
 
     def brokers_are(self, *brokers: Broker) -> list[Effect]:
-        self.brokers = {int(each.broker_id): each for each in brokers}
-        return self.step(BrokersChanged(brokers))
+        before, self.brokers = self.brokers, {int(each.broker_id): each for each in brokers}
+        effects = self.step(BrokersChanged(brokers))
+        self._ponged(before, self.brokers)
+        return effects
+
+    def _ponged(self, before: dict[int, Broker], now: dict[int, Broker]) -> None:
+        """Every life that has begun answers on its liveness stream, unless told not to: nothing has failed there."""
+        for number, broker in now.items():
+            if self.pongs and (number not in before or before[number].epoch != broker.epoch):
+                assert self.pong(broker) == []
+
+    def pong(self, broker: Broker, *failed: FailedReplica) -> list[Effect]:
+        answer = BrokerAnswered(broker.broker_id, broker.epoch, ErrorCode.NONE, failed, lists_all_failed=True)
+        return self.step(answer)
 
     def died(self, *broker_ids: int) -> list[Effect]:
         return self.brokers_are(*(each for number, each in self.brokers.items() if number not in broker_ids))

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.controller.effects import StateWrite
-from tidelog.controller.events import StreamOpened, Tick
+from tidelog.controller.events import FailedReplica, StreamOpened, Tick
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
@@ -135,6 +135,32 @@ def test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another(
     assert writes(effects) == [] and c.replies[token] == m.AlterIsrResponse(error_code=code)
     # Nor has the number counted.
     token, _ = c.proposed(1, want(1, 4, ALL, 7), sequence=1)
+    c.run()
+    assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_row_32_a_new_controller_admits_nobody_who_has_not_told_it_what_failed_there() -> None:
+    """The one before it may have known that this copy is being thrown away and fetched again."""
+    c = Harness()
+    c.pongs = False
+    c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, TWO, 7)]), brokers=(B1, B2, B3))
+    failed = FailedReplica(TopicPartition("t", 0), b"id-of-t")
+
+    def expand() -> ErrorCode:
+        token, _ = c.proposed(1, want(1, 4, ALL, 7))
+        c.run()
+        ((_, _, code),) = c.isr_answers(token)
+        return code
+
+    assert expand() is ErrorCode.INELIGIBLE_REPLICA
+    c.pong(broker(3, 12))  # a late word of another life
+    assert expand() is ErrorCode.INELIGIBLE_REPLICA
+    c.pong(B3, failed)
+    assert expand() is ErrorCode.INELIGIBLE_REPLICA
+    c.pong(B3)
+    assert expand() is ErrorCode.NONE
+    # Nobody has to be heard to stay, nor to leave.
+    token, _ = c.proposed(1, want(1, 4, isr(b1=11, b3=13), 8))
     c.run()
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
