@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 INTERNAL: Final = "INTERNAL"
 RETRY_S: Final = 0.05
+RETRY_MAX_S: Final = 0.8
+"""A broker that has just died is sent what its death leads to until its session ends; each try costs what the living wait for."""
 
 Answer = m.LeaderAndIsrResponse | m.StopReplicaResponse | m.UpdateMetadataResponse
 
@@ -62,6 +64,7 @@ class BrokerChannel:
         self._pending: list[Request] = []
         self._on_delivered: list[Callable[[], None]] = []
         self._news = asyncio.Event()
+        self._pause_s = RETRY_S
 
     def send(self, request: Request, delivered: Callable[[], None] | None = None) -> None:
         """`delivered` is called when the broker has answered this request or one that contains it."""
@@ -85,8 +88,10 @@ class BrokerChannel:
             await self._may_act()
             if not await self._deliver(request):
                 self._pending = [*requests[position:], *self._pending]
-                await self._clock.sleep(RETRY_S)
+                await self._clock.sleep(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)
                 return
+            self._pause_s = RETRY_S
         waiting, self._on_delivered = self._on_delivered[:count], self._on_delivered[count:]
         for delivered in waiting:
             delivered()

@@ -206,13 +206,13 @@ class ControllerMachine:
             for partition in self.state.partitions_on(broker.broker_id).values():
                 partition.failed_on -= {broker.broker_id}
         for broker in ended:
-            self._settle_all(self.state.partitions_on(broker.broker_id).values())
+            self._settle_all(self.state.led_first(broker.broker_id))
         self._settle_leaderless()
 
     def _on_suspected(self, event: Suspected) -> None:
         if self._suspicion.begin(event, self.state.brokers):
             self._out.because("suspected")
-            self._settle_all(self.state.partitions_on(event.broker_id).values())
+            self._settle_all(self.state.led_first(event.broker_id))
 
     def _on_stream(self, event: StreamOpened | StreamBroken | Tick) -> None:
         if self._suspicion.heard(event):

@@ -208,6 +208,11 @@ class ClusterState:
         """Every partition with a replica assigned to this broker."""
         return self._by_broker.get(broker_id, {})
 
+    def led_first(self, broker_id: BrokerId) -> list[Partition]:
+        """Those that it leads before the others: nobody serves them until another leads, so they are written first."""
+        here = self.partitions_on(broker_id).values()
+        return sorted(here, key=lambda each: each.state is None or each.state.leader != broker_id)
+
     def leaderless(self) -> list[Partition]:
         return list(self._leaderless.values())
 

@@ -42,7 +42,7 @@ class ShutdownDesk:
             return []
         self._state.shutting_down |= {broker_id}
         self._leaving.setdefault(broker_id, _Leaving()).waiting.append(event.token)
-        return list(self._state.partitions_on(broker_id).values())
+        return self._state.led_first(broker_id)
 
     def answer(self, broker_id: BrokerId) -> None:
         """Replies once no write about the broker's partitions is in flight."""

@@ -5,10 +5,11 @@ an `__init__`: a call then costs attribute reads and one pass of the C parser. N
 """
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -29,6 +30,13 @@ JOIN_BYTES: Final = 16 << 10
 """From this many bytes of records a partition, they are joined to the message instead of built into it."""
 
 _WITH_RECORDS: Final = (messages.ProduceRequest, messages.FetchResponse, messages.ReplicaFetchResponse)
+
+_WITH_STATES: Final = (messages.LeaderAndIsrRequest, messages.UpdateMetadataRequest)
+_STATES: Final = "partition_states"
+_STATES_TAG: Final = 5 << 3 | 2
+"""Of that field in both of them."""
+STATES_KEPT: Final = 1 << 15
+"""Partition states whose bytes are kept: a controller tells each to several brokers, and tells each broker twice."""
 
 _CODES: Final = {int(code): code for code in ErrorCode}
 _ENCODERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {}
@@ -61,7 +69,11 @@ def decoder(kind: type[M]) -> Callable[[bytes], M]:
 
 def _compiled_encoder(kind: type[Any]) -> Callable[[Any], bytes]:
     build = eval(f"lambda v: P(**{_fields_source(kind, 'v')}).SerializeToString()", {"P": _pb_class(kind)})
-    to_bytes = _joining(kind, build) if kind in _WITH_RECORDS else build
+    to_bytes = build
+    if kind in _WITH_RECORDS:
+        to_bytes = _joining(kind, build)
+    elif kind in _WITH_STATES:
+        to_bytes = _sharing(kind)
 
     def run(message: Any) -> bytes:
         try:
@@ -83,8 +95,8 @@ def _joining(kind: type[Any], build: Callable[[Any], bytes]) -> Callable[[Any], 
     part = typing.get_args(typing.get_type_hints(kind)[list_name])[0]
     pb_kind, pb_part = _pb_class(kind), _pb_class(part)
     list_tag, records_tag = _tag_of_last_bytes(pb_kind, list_name), _tag_of_last_bytes(pb_part, "records")
-    head = eval(f"lambda v: P(**{_fields_source(kind, 'v', list_name)}).SerializeToString()", {"P": pb_kind})
-    part_head = eval(f"lambda v: P(**{_fields_source(part, 'v', 'records')}).SerializeToString()", {"P": pb_part})
+    head = _part_encoder(kind, {list_name})
+    part_head = _part_encoder(part, {"records"})
 
     def run(message: Any) -> bytes:
         parts = getattr(message, list_name)
@@ -98,6 +110,64 @@ def _joining(kind: type[Any], build: Callable[[Any], bytes]) -> Callable[[Any], 
         return b"".join(pieces)
 
     return run
+
+
+def _part_encoder(kind: type[Any], without: Collection[str]) -> Callable[[Any], bytes]:
+    source = f"lambda v: P(**{_fields_source(kind, 'v', without)}).SerializeToString()"
+    found: Callable[[Any], bytes] = eval(source, {"P": _pb_class(kind)})
+    return found
+
+
+def _sharing(kind: type[Any]) -> Callable[[Any], bytes]:
+    """Encodes a PartitionState once, however many requests carry it; the bytes are the same."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    at = names.index(_STATES)
+    before, after = _part_encoder(kind, names[at:]), _part_encoder(kind, names[: at + 1])
+    assert _pb_class(kind).DESCRIPTOR.fields_by_name[_STATES].number == _STATES_TAG >> 3, (
+        f"{_STATES} of {kind.__name__}"
+    )
+
+    def run(message: Any) -> bytes:
+        return b"".join([before(message), *map(_framed_state, message.partition_states), after(message)])
+
+    return run
+
+
+@functools.lru_cache(STATES_KEPT)
+def _framed_state(state: messages.PartitionState) -> bytes:
+    """With its tag and length."""
+    data = encode(state)
+    return bytes([_STATES_TAG]) + _varint(len(data)) + data
+
+
+@functools.lru_cache(STATES_KEPT)
+def _known_state(data: bytes) -> messages.PartitionState:
+    return decode(messages.PartitionState, data)
+
+
+def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
+    """The first run of states and the bytes around it; no states where what comes first is not as we write it."""
+    states: list[messages.PartitionState] = []
+    at, end = 0, len(data)
+    try:
+        while at < end and data[at] != _STATES_TAG:
+            if data[at] & 0x87:  # no integer, or a tag of several bytes
+                return [], data
+            at += 2
+            while data[at - 1] & 0x80:
+                at += 1
+        begin = at
+        while at < end and data[at] == _STATES_TAG:
+            size, at = data[at + 1], at + 2
+            if size & 0x80:
+                size, at = size & 0x7F | data[at] << 7, at + 1
+            if size >= 1 << 14 or at + size > end:
+                return [], data
+            states.append(_known_state(data[at : at + size]))
+            at += size
+    except IndexError:
+        return [], data
+    return states, data[:begin] + data[at:]
 
 
 def _tag_of_last_bytes(kind: type[Message], name: str) -> bytes:
@@ -128,6 +198,17 @@ def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
         except DecodeError as error:
             raise TidelogError(f"not a {kind.__name__}: {error}", ErrorCode.INVALID_REQUEST) from error
 
+    return _recognising(run) if kind in _WITH_STATES else run
+
+
+def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Decodes a PartitionState once, however many requests carry it: the later ones get the same object."""
+
+    def run(data: bytes) -> Any:
+        states, rest = _split_states(data)
+        message = decode_all(rest)
+        return dataclasses.replace(message, partition_states=(*states, *message.partition_states))
+
     return run
 
 
@@ -143,13 +224,13 @@ def _pb_class(kind: type[Any]) -> type[Message]:
     return found
 
 
-def _fields_source(kind: type[Any], value: str, without: str = "") -> str:
+def _fields_source(kind: type[Any], value: str, without: Collection[str] = ()) -> str:
     """A dict display of `value`'s fields: protobuf builds nested messages from dicts in place, without a copy."""
 
     def one(hint: Any, source: str) -> str:
         return _fields_source(hint, source) if _is_message(hint) else source
 
-    sources = [(name, source) for name, source in _sources(kind, value, "list", one) if name != without]
+    sources = [(name, source) for name, source in _sources(kind, value, "list", one) if name not in without]
     return "{" + ", ".join(f"{name!r}: {source}" for name, source in sources) + "}"
 
 

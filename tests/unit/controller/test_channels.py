@@ -137,6 +137,25 @@ def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
     told(tell)
 
 
+def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_when_it_has_answered() -> None:
+    """Each try at a dead broker is paid by those that live: with ten thousand partitions it takes milliseconds."""
+
+    async def tell() -> None:
+        bench = Bench(failing_first(8))
+        bench.channel.send(roles(partition("t", 0)))
+        bench.start()
+        await SimClock().sleep(1.6)  # 50 ms, 100, 200, 400 and 800 lie between
+        assert len(bench.wire.got) == 5
+        await SimClock().sleep(3.5)
+        assert len(bench.wire.got) == 9
+        bench.wire.script = failing_first(1)
+        bench.channel.send(metadata())
+        await SimClock().sleep(0.1)
+        assert len(bench.wire.got) == 11
+
+    told(tell)
+
+
 def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
     async def tell() -> None:
         bench = Bench(failing_first(1))

@@ -181,6 +181,16 @@ def test_a_suspect_is_removed_and_replaced_by_one_write(c: Harness) -> None:
     assert roles(c.write()) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
 
 
+@pytest.mark.parametrize("event", [Suspected(BrokerId(1), 11), BrokersChanged((B2, B3))], ids=["suspected", "gone"])
+def test_new_leaders_are_written_before_smaller_isrs(event: Suspected | BrokersChanged) -> None:
+    """With ten thousand partitions the first multi goes out long before the last: what nobody leads must not wait for it."""
+    c = Harness()
+    followed, led = state(2, 0, ALL, 0), state(1, 4, ALL, 7)
+    replicas = [(2, 1, 3), (1, 2, 3), (2, 3, 1), (1, 3, 2)]
+    c.elected(stored_topic("t", replicas, [followed, led, followed, led]), brokers=(B1, B2, B3))
+    assert [write.tp.partition for write in writes(c.step(event))] == [1, 3, 0, 2]
+
+
 def test_there_is_one_suspect_at_a_time(c: Harness) -> None:
     c.suspected(1)
     c.write()

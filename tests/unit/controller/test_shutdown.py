@@ -68,14 +68,14 @@ def test_f12_1_leaders_move_and_isrs_shrink_in_one_round_and_the_answer_comes_af
     two, three = isr(b2=12, b3=13), isr(b2=12, b3=13)
     assert write.groups == (
         StateWrite(TopicPartition("t", 0), state(2, 5, two, 8, controller_epoch=2)),
-        # A follower that leaves costs no leader epoch (F05.10).
-        StateWrite(TopicPartition("t", 1), state(2, 0, three, 1, controller_epoch=2)),
         StateWrite(TopicPartition("t", 2), state(3, 3, two, 4, controller_epoch=2)),
+        # A follower that leaves costs no leader epoch (F05.10), and nobody waits for it.
+        StateWrite(TopicPartition("t", 1), state(2, 0, three, 1, controller_epoch=2)),
     )
     assert token not in c.replies and roles(effects) == {} and metadata(effects) == {}
     effects = c.write()
     assert c.remaining(token) == []
-    told = [("t-0", 2, 5, {2: 12, 3: 13}), ("t-1", 2, 0, {2: 12, 3: 13}), ("t-2", 3, 3, {2: 12, 3: 13})]
+    told = [("t-0", 2, 5, {2: 12, 3: 13}), ("t-2", 3, 3, {2: 12, 3: 13}), ("t-1", 2, 0, {2: 12, 3: 13})]
     assert roles(effects) == metadata(effects) == {1: told, 2: told, 3: told}
     # Performance 4.7: one LeaderAndIsr and one UpdateMetadata for each broker, whatever the number of partitions.
     assert sends(effects, m.LeaderAndIsrRequest) == sends(effects, m.UpdateMetadataRequest) == [1, 2, 3]

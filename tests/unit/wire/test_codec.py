@@ -5,6 +5,7 @@ import typing
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from tidelog.ports.net import Bidi, Unary
 from tidelog.wire import messages as m
 from tidelog.wire import services
 from tidelog.wire.codec import JOIN_BYTES, MESSAGE_TYPES, SERVICE_NAMES, decode, encode
-from tidelog.wire.pb import common_pb2, replica_pb2
+from tidelog.wire.pb import common_pb2, control_pb2, replica_pb2
 
 BATCH = bytes(range(256)) * 256
 
@@ -89,6 +90,61 @@ def test_a_number_that_does_not_fit_is_named() -> None:
     with pytest.raises(TidelogError, match=r"LivenessPong.*range.*9223372036854775808") as caught:
         encode(m.LivenessPong(broker_id=1, broker_epoch=2**63))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def state(partition: int, replicas: int = 3) -> m.PartitionState:
+    return m.PartitionState(
+        topic="t", topic_id=b"i" * 16, partition=partition, controller_epoch=1, leader=2, leader_epoch=3, partition_epoch=4,
+        isr=tuple(m.IsrMember(broker_id=n, broker_epoch=100 + n) for n in range(replicas)), replicas=tuple(range(replicas)),
+    )  # fmt: skip
+
+
+def told(*states: m.PartitionState) -> m.LeaderAndIsrRequest:
+    return m.LeaderAndIsrRequest(
+        controller_id=1,
+        controller_epoch=300,
+        broker_epoch=2**40,
+        full=True,
+        partition_states=states,
+        sequence=7,
+        more=True,
+    )
+
+
+def test_a_state_in_several_requests_is_decoded_once() -> None:
+    first = decode(m.LeaderAndIsrRequest, encode(told(state(0), state(1))))
+    news = m.UpdateMetadataRequest(
+        controller_id=1, controller_epoch=1, broker_epoch=5, sequence=8, partition_states=(state(1), state(2))
+    )
+    again = decode(m.UpdateMetadataRequest, encode(news))
+    assert again == news and again.partition_states[0] is first.partition_states[1]
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 8, 40, 2000], ids=lambda n: f"{n} replicas")
+def test_states_of_any_length_are_found(replicas: int) -> None:
+    """Lengths of one, two and three bytes."""
+    message = told(state(0), state(1, replicas), state(2))
+    assert decode(m.LeaderAndIsrRequest, encode(message)) == message
+
+
+def test_states_that_lie_apart_are_all_read_and_in_order() -> None:
+    """As protobuf reads it: a message behind a message is merged with it, and fields may come in any order."""
+    unknown = b"\x80\x08\x2a"  # number 128, with the states' tag for a value
+    for data in (encode(told(state(0))) + unknown + encode(told(state(1))), unknown + encode(told(state(0), state(1)))):
+        assert decode(m.LeaderAndIsrRequest, data) == told(state(0), state(1))
+
+
+def test_a_request_that_is_cut_off_is_read_as_protobuf_reads_it() -> None:
+    data = encode(told(state(0), state(1, 40)))
+    generated = control_pb2.DESCRIPTOR.message_types_by_name["LeaderAndIsrRequest"]._concrete_class
+    for end in range(len(data)):
+        try:
+            count = len(generated.FromString(data[:end]).partition_states)
+        except DecodeError:
+            with pytest.raises(TidelogError, match="not a"):
+                decode(m.LeaderAndIsrRequest, data[:end])
+        else:
+            assert len(decode(m.LeaderAndIsrRequest, data[:end]).partition_states) == count
 
 
 SIZES = st.lists(st.sampled_from([0, 1, 127, 128, JOIN_BYTES, 5 * JOIN_BYTES, 3 << 20]), max_size=4)
