@@ -1,5 +1,6 @@
 """A leader or follower under test: events by short names, literal effects, `validate()` after each step."""
 
+import copy
 from collections.abc import Sequence
 
 from tidelog.errors import ErrorCode
@@ -9,6 +10,7 @@ from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica
 
 LAG_MAX_S = 10.0
+LONG_AFTER_S = 1_000_000.0
 
 
 def members(*ids: int, epoch: int = 1) -> frozenset[Member]:
@@ -29,6 +31,9 @@ class ReplicaHarness:
     def step(self, event: ev.Event) -> Sequence[fx.Effect]:
         out = self.replica.step(event)
         self.replica.validate()
+        if not self.replica.heeds_time:
+            late = copy.deepcopy(self.replica).step(ev.Tick(LONG_AFTER_S))
+            assert late == [], f"after {event} it heeds no time, and yet a tick brings {late}"
         return out
 
     def told(

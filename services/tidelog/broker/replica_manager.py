@@ -384,7 +384,7 @@ class ReplicaManager:
             flushes.check_stalls(now)
             pending_s = 0.0
             for host in list(self._hosts.values()):
-                if host.is_leader:
+                if host.replica.heeds_time:
                     if paused:
                         host.step(ev.Resumed(now))
                     host.step(ev.Tick(now))

@@ -32,6 +32,10 @@ class AppendMarks:
         self._grain_s = grain_s
         self._marks: deque[tuple[int, float]] = deque()
 
+    def __bool__(self) -> bool:
+        """Whether there is an append that not every follower has acknowledged."""
+        return bool(self._marks)
+
     def add(self, end: int, at: float) -> None:
         marks = self._marks
         if marks and at - marks[-1][1] < self._grain_s:
@@ -166,6 +170,15 @@ class LeaderState:
             if progress is not None and self._about_to_join(progress, high_watermark, log_end, at):
                 end = min(end, progress.offset)
         return max(end, high_watermark)
+
+    @property
+    def waits_for_somebody(self) -> bool:
+        """To catch up with an append, or to be admitted to the ISR."""
+        return bool(self.marks) or (bool(self._outsiders) and not self.progress.keys().isdisjoint(self._outsiders))
+
+    def forget_acknowledged(self) -> None:
+        """The appends that no follower lags behind; for when every member of the ISR has stated a position."""
+        self.marks.forget_below(min([p.offset for p in self.progress.values()], default=0))
 
     def all_hold(self, end: int) -> bool:
         """Whether every replica that may be in the ISR holds everything below `end`."""

@@ -75,7 +75,7 @@ class PartitionReplica:
             case ev.FollowerAppended():
                 return self._on_follower_appended(event)
             case ev.Tick():
-                return self._reconsider(event.at)
+                return self._on_tick(event.at)
             case ev.IsrAnswered():
                 return self._on_isr_answered(event)
             case ev.LeaderAndIsr():
@@ -127,6 +127,11 @@ class PartitionReplica:
     def isr(self) -> IsrState | None:
         """The leader's view; None on a follower."""
         return self.leading.isr if self.leading is not None else None
+
+    @property
+    def heeds_time(self) -> bool:
+        """Whether a Tick may change anything here: of ten thousand partitions that are idle none needs one."""
+        return self.leading is not None and self.leading.waits_for_somebody
 
     @property
     def tail_is_replicated(self) -> bool:
@@ -280,12 +285,17 @@ class PartitionReplica:
             self.leading.marks.restart(event.at)
         return []
 
+    def _on_tick(self, at: float) -> list[fx.Effect]:
+        if self.leading is not None and self.leading.all_hold(self.log_end_offset):
+            self.leading.forget_acknowledged()  # what lay in the log when the epoch began no advance has forgotten
+        return self._reconsider(at)
+
     def _advance(self, leading: LeaderState, at: float) -> list[fx.Effect]:
         end = leading.committed_end(self.log_end_offset, self.own_end, self.high_watermark, at)
         if end <= self.high_watermark:
             return []
         self.high_watermark = end
-        leading.marks.forget_below(min([p.offset for p in leading.progress.values()], default=0))
+        leading.forget_acknowledged()
         return [fx.AdvanceHighWatermark(end)]
 
     def _reconsider(self, at: float) -> list[fx.Effect]:

@@ -99,6 +99,35 @@ def test_c3_05_to_08_these_answers_leave_it_pending_until_a_newer_state(code: Er
     assert harness.replica.isr == Committed(members(1, 2, 3))
 
 
+def test_only_who_waits_for_a_follower_heeds_the_time() -> None:
+    """That a tick changes nothing for the others is asserted after every step of these tests."""
+    harness = leader()
+    assert harness.tick(0.5) == [] and not harness.replica.heeds_time
+    harness.appended(12)
+    assert harness.replica.heeds_time
+    harness.fetched(2, 12)
+    assert harness.replica.heeds_time
+    harness.fetched(3, 12)
+    assert not harness.replica.heeds_time
+
+
+def test_a_follower_outside_the_isr_is_looked_at_again() -> None:
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 50, at=2.0)
+    assert harness.tick(2.1) == [] and harness.replica.heeds_time
+    assert harness.tick(3.5) == [expand(1, 2, 3)]
+
+
+def test_a_member_that_has_said_nothing_lags_from_the_start_of_the_epoch() -> None:
+    """A tick before it is due must not forget since when."""
+    harness = ReplicaHarness(1, leo=10, hw=10)
+    harness.told(1, at=0.0)
+    harness.fetched(2, 10, at=0.1)
+    assert harness.tick(1.0) == [] and harness.replica.heeds_time
+    assert harness.tick(LAG_MAX_S + 1.0) == [fx.ProposeIsr(5, 50, members(1, 2))]
+
+
 def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
