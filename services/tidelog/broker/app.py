@@ -47,7 +47,10 @@ TICK_SHARE: Final = 1 / 20
 """Of the lag limit: how often lag is judged."""
 
 HIGH_WATERMARK_FLUSH_S: Final = 0.1
-STOP_GRACE_S: Final = 2.0
+CALLS_GRACE_S: Final = 0.5
+"""For answers that are on their way. What other brokers, controllers and producers have open is streams, which end only when
+they are cut, so that every stop takes this long."""
+FLUSH_GRACE_S: Final = 2.0
 SOFTWARE: Final = version("tidelog")
 
 
@@ -265,7 +268,10 @@ class Broker:
 
     async def stop(self) -> None:
         """In order: others take over what it leads, no more acks=0 and 1, no more requests, the end of the session so that
-        leaders are elected for what is left, the files."""
+        leaders are elected for what is left, the files.
+
+        From the end of its session on nobody tells it who leads: whoever asks it for metadata must be sent away by then.
+        """
         if self._hand_over is not None and not self._supervisor.failures:  # after a bug its parts may be in any state
             await self._hand_over.run()
         self._stopping = True
@@ -273,11 +279,12 @@ class Broker:
             server.set_serving(False)
         if self.registration is not None:
             self.registration.stop()
-        await self._ports.meta.close()
-        for server in self._servers:
-            await server.stop(STOP_GRACE_S)
+        async with asyncio.TaskGroup() as group:
+            for server in self._servers:
+                group.create_task(server.stop(CALLS_GRACE_S))
+            await self._ports.meta.close()
         if self._flusher is not None:
-            await self._flusher.drain(STOP_GRACE_S)
+            await self._flusher.drain(FLUSH_GRACE_S)
         await self._supervisor.stop()
         if self._logs is not None:
             self._close_logs(self._logs)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta, MetaError, SessionState
+from tidelog.ports.meta import Meta, MetaError, SessionClosed, SessionState
 from tidelog.ports.net import Channel, Net, Unary
 from tidelog.wire.znodes import CONTROLLER, BadZnode, ControllerRegistration, decode_controller
 
@@ -29,11 +29,14 @@ class ControllerLink:
         meta.on_session(lambda state: self._changed.set() if state is SessionState.CONNECTED else None)
 
     async def run(self) -> None:
-        """Follows /controller until cancelled: set the watch, then read, never trust the event (HOLE-41)."""
+        """Follows /controller until cancelled or the session is closed: set the watch, then read, never trust the event
+        (HOLE-41)."""
         while True:
             self._changed.clear()
             try:
                 await self._read()
+            except SessionClosed:
+                return  # the process is ending
             except (MetaError, BadZnode) as error:
                 _log.info("cannot read who the controller is: %s", error)
                 await self._clock.sleep(RETRY_S)
