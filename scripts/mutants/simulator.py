@@ -131,7 +131,14 @@ MUTANTS: Final = (
                 "            if response is None or code is not ErrorCode.NONE:\n",
                 """            if response is None:
                 for tp, (topic_id, proposal) in proposals.items():
-                    self._replicas.isr_answered(tp, topic_id, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
+                    known = m.LeaderAndIsr(
+                        leader=self._settings.broker_id,
+                        leader_epoch=proposal.leader_epoch,
+                        isr=(),
+                        current_zk_version=proposal.partition_epoch,
+                    )
+                    self._replicas.isr_answered(tp, topic_id, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, known)
+                await self._clock.sleep(ALTER_ISR.pause_s(self._rand, 1))
             elif code is not ErrorCode.NONE:
 """,
             ),

@@ -9,6 +9,7 @@ import asyncio
 import platform
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -42,12 +43,18 @@ class Phase(StrEnum):
     TOTAL = "total"
 
 
+@cache
+def _build() -> dict[str, str]:
+    """Read once from the packages' own files."""
+    return {"version": version("tidelog"), "python": platform.python_version(), "grpcio": version("grpcio")}
+
+
 class ProcessMetrics:
     """Build, interpreter, operating-system process, event loop and supervised tasks."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         build = Info("tidelog_build", "What is running.", registry=registry)
-        build.info({"version": version("tidelog"), "python": platform.python_version(), "grpcio": version("grpcio")})
+        build.info(_build())
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self._lag = Gauge(

@@ -22,12 +22,17 @@ from tidelog.runtime.tasks import Supervisor
 T = TypeVar("T")
 
 _FINISH_S = 3600.0
+_STEPS_AT_ONCE_MAX = 200_000
 
 _PROCESS: contextvars.ContextVar["SimProcess"] = contextvars.ContextVar("process")
 
 
 class Deadlock(Exception):
     """Every task waits, and no timer is left that could wake one."""
+
+
+class Livelock(Exception):
+    """Tasks wake each other without end, and no time passes."""
 
 
 class SimProcess:
@@ -98,6 +103,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
         self._ended = False
         self._held_by: dict[SimProcess, None] = {}
+        self._steps_before = 0
+        """What `steps` was when the clock moved last."""
         self.steps = 0
         """Task steps and callbacks that have run."""
         self.on_step: Callable[[float, str], None] | None = None
@@ -109,6 +116,14 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """As asyncio's, without its checks of the thread and the callback: it is called more often than anything else."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
@@ -149,20 +164,25 @@ class SimLoop(asyncio.BaseEventLoop):
     # What BaseEventLoop asks of a concrete loop.
 
     def _run_once(self) -> None:
-        self._ready.extend(self._due())
-        batch = list(self._ready)
-        self._ready.clear()
-        if self._shuffle is not None and len(batch) > 1:
+        ready = self._ready
+        self._wake_due()
+        if len(ready) == 1:
+            self._run_handle(ready.popleft())
+            return
+        batch = list(ready)
+        ready.clear()
+        if self._shuffle is not None:
             places = [i for i, handle in enumerate(batch) if _task_of(handle) is not None]
             steps = [batch[i] for i in places]
             self._shuffle.shuffle(steps)
             for place, handle in zip(places, steps, strict=True):
                 batch[place] = handle
         for handle in batch:
-            if not handle.cancelled():
-                self._run_handle(handle)
+            self._run_handle(handle)
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
         process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
         stopped = process is not None and (process.paused or not process.alive) and not self._ended
         if stopped and _task_of(handle) is not None:
@@ -176,8 +196,8 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.after_step is not None:
             self.after_step()
 
-    def _due(self) -> list[asyncio.Handle]:
-        """Timers whose time has come; the clock jumps to the next one if nothing else is ready."""
+    def _wake_due(self) -> None:
+        """Timers whose time has come are ready; the clock jumps to the next one if nothing else is."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -186,10 +206,11 @@ class SimLoop(asyncio.BaseEventLoop):
                 waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
                 raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")
             self._now = max(self._now, timers[0][0])
-        found: list[asyncio.Handle] = []
+            self._steps_before = self.steps
+        elif self.steps - self._steps_before > _STEPS_AT_ONCE_MAX and not self._ended:
+            raise Livelock(f"at {self._now:.3f} s {_STEPS_AT_ONCE_MAX} steps have run, and there is no end of it")
         while timers and timers[0][0] <= self._now:
-            found.append(heapq.heappop(timers)[2])
-        return found
+            self._ready.append(heapq.heappop(timers)[2])
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It is dropped when its time comes."""

@@ -25,7 +25,7 @@ from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.testing import goals
 from tidelog.testing.invariants import Checker, PartitionView, ReplicaView, StoredView, Violation
 from tidelog.testing.meta import SimMeta
-from tidelog.testing.meta_tree import Change
+from tidelog.testing.meta_tree import Change, Znode
 from tidelog.testing.sim_node import SimNode, World
 from tidelog.testing.views import BatchReader, partition_of, replica_view, stored_state, vetoed
 from tidelog.wire import messages as m
@@ -88,6 +88,10 @@ class Observer:
         self._machines: dict[ControllerMachine, None] = {}
         self._rewritten: dict[TopicPartition, None] = {}
         self._lives_changed = False
+        self._registered: dict[int, int] = {}
+        """Broker -> the epoch of its last registration."""
+        self._lost: dict[int, int] = {}
+        """Broker -> the epoch in which it lost bytes of a log, whatever it knows of that."""
         self._vetoed: frozenset[TopicPartition] = frozenset()
         zookeeper = world.zookeeper
         zookeeper.on_commit, zookeeper.on_expired = self._on_commit, self._on_expired
@@ -165,8 +169,17 @@ class Observer:
                     )
             elif path == znodes.CONTROLLER_EPOCH and node is not None:
                 self._controller_epoch = int(node.data)
-            elif path.startswith(znodes.BROKER_IDS):
+            elif path.startswith(znodes.BROKER_IDS + "/"):
                 self._lives_changed = True
+                if node is not None and node.stat.version == 0:
+                    self._on_registered(int(path.rpartition("/")[2]), node)
+
+    def _on_registered(self, broker: int, node: Znode) -> None:
+        """Reliability 3.6 rule D rests on what a broker says of its own disk."""
+        intact_since, lost = znodes.decode_broker(broker, node.data).intact_since, self._lost.get(broker, -1)
+        if 0 <= intact_since <= lost:
+            self.fail("I14", "broker", broker, "says it is intact since", intact_since, "and lost records in", lost)
+        self._registered[broker] = node.stat.czxid
 
     def _forget(self, tp: TopicPartition) -> None:
         self._stored.pop(tp, None)
@@ -234,6 +247,8 @@ class Observer:
 
     def _gone(self, node: SimNode) -> None:
         """Its process has ended."""
+        if node.lost_records:
+            self._lost[node.number] = self._registered.get(node.number, -1)
         for replica in [r for r, copy in self._copies.items() if copy.node is node]:
             copy = self._copies.pop(replica)
             self._views.get(copy.host.tp, {}).pop(copy.broker_id, None)

@@ -18,7 +18,7 @@ import structlog
 
 from tidelog.errors import TidelogError, TransportError
 from tidelog.testing import goals
-from tidelog.testing.loop import Deadlock
+from tidelog.testing.loop import Deadlock, Livelock
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, run_seed
 
 SEEDS_BEFORE_A_NEW_PROCESS: Final = 40
@@ -38,7 +38,7 @@ def attempt(seed: int) -> Outcome:
     result, failure = None, ""
     try:
         result = run_seed(seed)
-    except (AssertionError, Deadlock, TidelogError, TransportError, BaseExceptionGroup) as error:
+    except (AssertionError, Deadlock, Livelock, TidelogError, TransportError, BaseExceptionGroup) as error:
         failure = describe(error)
         logging.getLogger(__name__).info("seed %d failed", seed, exc_info=error)
     else:

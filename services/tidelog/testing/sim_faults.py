@@ -31,8 +31,8 @@ PACES_S: Final = (0.08, 0.3, 1.0)
 POWER_LOSSES_MAX: Final = 2
 """Each may leave a partition vetoed for the rest of the run."""
 
-WEIGHTS: Final = {"elections": 3, "late commands": 2, "resets": 2}
-"""How often a kind is drawn, where more often than others: fences of leader epochs are tested by nothing else."""
+WEIGHTS: Final = {"elections": 3, "late commands": 2, "resets": 2, "flapping link": 2, "restart": 2, "pause": 2}
+"""How often a kind is drawn, where more often than others: fences of leader epochs and of versions are tested by nothing else."""
 
 _FAILING: Final = ("append", "sync", "append", "truncate", "pread")
 _HOUR_MS: Final = 3_600_000
@@ -51,6 +51,7 @@ class Faults:
             "kill": self._kill,
             "bounce": self._bounce,
             "terminate": self._terminate,
+            "restart": self._restart,
             "pause": self._pause,
             "cut": self._cut,
             "isolate": self._isolate,
@@ -58,6 +59,7 @@ class Faults:
             "late commands": self._late_commands,
             "bad network": self._bad_network,
             "slow link": self._slow_link,
+            "flapping link": self._flapping_link,
             "resets": self._resets,
             "zookeeper link": self._zookeeper_link,
             "zookeeper outage": self._zookeeper_outage,
@@ -73,7 +75,7 @@ class Faults:
             "wall clock": self._wall_clock,
         }
         self.kinds = {kind: act for kind, act in breaking.items() if self._rand.random() < 0.5}
-        self._mending = (self._start, self._resume, self._heal_links)
+        self._mending = (self._start, self._heal_links)
 
     async def run(self, until: Callable[[], bool]) -> None:
         """Period after period, as long as `until` is false."""
@@ -176,6 +178,27 @@ class Faults:
         node.terminate()
         return self._say("terminate %s", node.name)
 
+    def _restart(self) -> bool:
+        """SIGTERM, and up again as soon as it has ended (row 24); some hosts lose power soon after (KAFKA-10471)."""
+        node = self._pick(self._awake())
+        if node is None:
+            return False
+        process, strikes = node.process, self._rand.random() < 0.5
+        node.terminate()
+
+        def again() -> None:
+            if node.process is not process:
+                return
+            if not node.dead:
+                self._later(0.1, again)
+                return
+            if strikes and node in self._cluster.brokers:
+                node.cut_power_soon(1 + self._rand.randrange(60), self._crash())
+            node.start()
+
+        self._later(0.1, again)
+        return self._say("restart %s", node.name)
+
     def _start_one(self, node: SimNode) -> None:
         if node.dead:
             node.start()
@@ -201,14 +224,6 @@ class Faults:
 
         self._later(self._between(0.1, 1.0) if self._maybe() else self._between(0.5, 2.0) * session_s, resume)
         return self._say("pause %s", node.name)
-
-    def _resume(self) -> bool:
-        paused = [n for n in self._cluster.nodes.values() if n.running and n.process is not None and n.process.paused]
-        node = self._pick(paused)
-        if node is None:
-            return False
-        node.resume()
-        return self._say("resume %s", node.name)
 
     # -- the network -------------------------------------------------------------------------------------------------
 
@@ -277,7 +292,8 @@ class Faults:
             for controller in self._cluster.controllers:
                 self._cut_for(controller.name, node.name, seconds)
             return self._say("commands to %s are %.1f s late", node.name, seconds)
-        seconds = self._between(0.3, 1.0) * self._cluster.timing.request_ms / 1000
+        # Longer than the caller waits, too: what it has given up may still be acted on.
+        seconds = self._between(0.3, 1.5) * self._cluster.timing.request_ms / 1000
         for controller in self._cluster.controllers:
             self._slow_down(controller.name, node.name, seconds)
             self._slow_down(node.name, controller.name, seconds)
@@ -310,6 +326,18 @@ class Faults:
         one, other = self._one_of(names), self._one_of(names)
         self._slow_down(one, other, self._between(0.2, 2.5))
         return self._say("slow link %s->%s", one, other)
+
+    def _flapping_link(self) -> bool:
+        """Two brokers lose each other for about as long as a lag is borne, again and again: an ISR that shrinks and grows."""
+        brokers = list(self._cluster.brokers)
+        one, other = (brokers.pop(self._rand.randrange(len(brokers))) for _ in range(2))
+        lag_s, at = self._cluster.timing.lag_ms / 1000, 0.0
+        for _ in range(2 + self._rand.randrange(5)):
+            away_s = self._between(0.5, 2.0) * lag_s
+            self._later(at, partial(self._cut_for, one.name, other.name, away_s))
+            self._later(at, partial(self._cut_for, other.name, one.name, away_s))
+            at += away_s + self._between(0.1, 1.0)
+        return self._say("the link of %s and %s flaps for %.1f s", one.name, other.name, at)
 
     def _resets(self) -> bool:
         """The connections of some nodes break again and again (row 28), so positions are stated anew each time."""
@@ -395,13 +423,15 @@ class Faults:
 
     def _elections(self) -> bool:
         """Several sessions end one shortly after the other: leaders change faster than everybody can be told. Half of the
-        times one broker, whose session lasts, hears of none of it for a while."""
+        times one broker, whose session lasts, hears of none of it for a while, but goes on to state its positions."""
         brokers = list(self._cluster.brokers)
         if self._maybe():
             deaf = brokers.pop(self._rand.randrange(len(brokers)))
             seconds = self._between(1.0, 5.0)
             for controller in self._cluster.controllers:
                 self._cut_for(controller.name, deaf.name, seconds)
+            for _ in range(self._rand.randrange(8)):
+                self._later(self._between(0.0, seconds), partial(self._cluster.network.reset, deaf.name))
         step = self._between(0.02, 1.0)
         for number in range(2 + self._rand.randrange(4)):
             self._later(number * step, partial(self._expire_one, self._one_of(brokers)))

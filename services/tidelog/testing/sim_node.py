@@ -38,6 +38,8 @@ class Timing:
     suspect_hold_ms: int
     keepalive_s: float
     segment_bytes: int
+    rebalance_ms: int
+    """Between two looks of the controller for leaders to move back; what makes one broker lead again and again."""
 
     @classmethod
     def drawn(cls, seed: int) -> "Timing":
@@ -53,6 +55,7 @@ class Timing:
             suspect_hold_ms=one_of(1_000, 10_000),
             keepalive_s=one_of(1, 4),
             segment_bytes=one_of(2 << 10, 16 << 10),
+            rebalance_ms=one_of(500, 2_000, 300_000),
         )
 
 
@@ -98,6 +101,8 @@ class SimNode:
         self.broker: Broker | None = None
         self.controller: Controller | None = None
         self.starts = 0
+        self.lost_records = False
+        """Its last end was a loss of power that took bytes of a log along."""
         self.terminating = False
         self.stopper = Supervisor("stop")
 
@@ -163,6 +168,8 @@ class SimNode:
             request_timeout_ms=timing.request_ms,
             zookeeper_session_timeout_ms=timing.session_ms,
             suspect_hold_ms=timing.suspect_hold_ms,
+            leader_imbalance_check_interval_ms=timing.rebalance_ms,
+            leader_imbalance_per_broker_percentage=0,
         )
         return Controller(settings, ports, process.supervisor, ControllerMetrics(CollectorRegistry()))
 
@@ -172,9 +179,14 @@ class SimNode:
         self.process.kill()
         self.world.network.kill(self.name)
         self.meta.kill()
+        logs = {} if crash is Crash.PROCESS else self._logs()
         self.disk.crash(crash, self.world.rand)
+        self.lost_records = bool(logs) and _cut(logs, self._logs())
         self.world.on_gone(self)
         self.broker = self.controller = None
+
+    def _logs(self) -> dict[str, bytes]:
+        return {path: data or b"" for path, data in self.disk.image().items() if path.endswith(".log")}
 
     def cut_power_soon(self, writes: int, crash: Crash) -> None:
         """The host loses power at the `writes`-th write to its disk from now, wherever in the code that is."""
@@ -223,3 +235,7 @@ class SimNode:
         self.process.resume()
         self.world.network.resume(self.name)
         self.meta.resume()
+
+
+def _cut(before: dict[str, bytes], after: dict[str, bytes]) -> bool:
+    return any(not after.get(path, b"").startswith(data) for path, data in before.items())

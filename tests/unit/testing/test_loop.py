@@ -11,7 +11,7 @@ import pytest
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing import loop as sim
 from tidelog.testing.clock import ManualClock, SimClock
-from tidelog.testing.loop import Deadlock, SimLoop, SimProcess
+from tidelog.testing.loop import Deadlock, Livelock, SimLoop, SimProcess
 from tidelog.testing.rand import seeded
 
 
@@ -94,6 +94,19 @@ def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
         await group.wait()
 
     with pytest.raises(Deadlock, match="waits for godot"):
+        sim.run(story(), 1)
+
+
+def test_work_without_end_at_one_instant_is_an_error_that_says_when() -> None:
+    async def story() -> None:
+        def again() -> None:
+            asyncio.get_running_loop().call_soon(again)
+
+        await asyncio.sleep(7)
+        again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(Livelock, match=r"at 7\.000 s"):
         sim.run(story(), 1)
 
 
