@@ -509,6 +509,21 @@ class FakeNet:
         return Probe.OPEN
 
 
+def forgotten_meanwhile(client: Any, broker: int, task: str) -> None:
+    """A refresh of the metadata comes between the choice of `broker` and the first step of the task that calls it, once."""
+    supervisor, metadata = client._supervisor, client._metadata
+    start = supervisor.start
+
+    def late(name: str, coroutine: Any) -> Any:
+        if name == task:
+            supervisor.start = start
+            left = {b: address for b, address in metadata.snapshot.brokers.items() if b != broker}
+            metadata.snapshot = replace(metadata.snapshot, brokers=left)
+        return start(name, coroutine)
+
+    supervisor.start = late
+
+
 @asynccontextmanager
 async def no_tasks_left() -> AsyncIterator[None]:
     """A client that was stopped leaves no task behind."""

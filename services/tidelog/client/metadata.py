@@ -54,7 +54,11 @@ class ClusterMetadata:
         return self.snapshot.leadership(tp)
 
     def address(self, broker: BrokerId) -> Address:
-        return self.snapshot.brokers[broker]
+        """UNAVAILABLE when no broker names it any more: whoever chose it did so before the last refresh."""
+        address = self.snapshot.brokers.get(broker)
+        if address is None:
+            raise TransportError("UNAVAILABLE", f"broker {broker} is no longer in the cluster")
+        return address
 
     def hint(self, tp: TopicPartition, leader: int, leader_epoch: int) -> bool:
         """Takes over what a refusing broker said of the leader; True if that was news."""

@@ -89,9 +89,9 @@ class OffsetFinder:
             )
             by_leader.setdefault(led.leader, []).append(ask)
         for leader, asks in by_leader.items():
-            channel = self._connections.to(self._metadata.address(leader), "metadata")
             request = m.ListOffsetsRequest(partitions=tuple(asks))
             try:
+                channel = self._connections.to(self._metadata.address(leader), "metadata")
                 answer = await channel.call(REPLICA_SERVICE_LIST_OFFSETS, request, self._request_timeout_s)
             except TransportError as error:
                 problem = error

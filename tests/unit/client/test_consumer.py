@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, no_tasks_left
+from helpers.fake_broker import FakeCluster, forgotten_meanwhile, no_tasks_left
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
@@ -273,6 +273,19 @@ def test_the_reader_follows_its_leader() -> None:
             cluster.elect("t", 0, 1)
             fill(cluster, batches=1)
             assert await drain(c, 10) == list(range(70, 80))
+
+    run_virtual(story())
+
+
+def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        fill(cluster)
+        async with consumer(cluster) as c:
+            forgotten_meanwhile(c, 1, "fetch-1")
+            await c.assign([T0])
+            assert await drain(c, 50) == list(range(50))
 
     run_virtual(story())
 

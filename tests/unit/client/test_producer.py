@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left, produce_result
+from helpers.fake_broker import FakeCall, FakeCluster, forgotten_meanwhile, no_tasks_left, produce_result
 from helpers.virtual_time import run_virtual
 from tidelog.client.errors import ClusterUnreachable, DeliveryError
 from tidelog.client.producer import Producer
@@ -162,6 +162,22 @@ def test_a_killed_leader_costs_no_more_than_its_election() -> None:
             await ack
             assert cluster.clock.now() - began < 0.3 + 0.15
         assert cluster.partition("t").values() == [b"before", b"during"]
+
+    run_virtual(story())
+
+
+def test_a_leader_that_leaves_the_metadata_before_its_request_is_sent_costs_a_retry() -> None:
+    """Its session has ended, and the election comes later: the brokers name it as leader and not among themselves."""
+
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        async with producer(cluster) as p:
+            await (await p.send("t", b"before"))
+            forgotten_meanwhile(p, 1, "produce-1")
+            await (await p.send("t", b"during"))
+            await (await p.send("t", b"after"))
+        assert cluster.partition("t").values() == [b"before", b"during", b"after"]
 
     run_virtual(story())
 
