@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -160,6 +161,22 @@ def test_other_links_do_not_notice(proxy: Proxy, echo: EchoServer) -> None:
         held.sendall(b"x")
         assert ask(free, b"hello") == b"hello"
         assert hears_nothing(held)
+
+
+def test_what_is_throttled_arrives_as_slowly_as_that_and_nothing_else_does(proxy: Proxy, echo: EchoServer) -> None:
+    listen, other = (
+        proxy.add_link("a", name, echo.address, port) for name, port in zip("bc", free_ports(2), strict=True)
+    )
+    proxy.throttle("a", "b", 10_000)
+    with dial(listen) as connection:
+        began = time.monotonic()
+        connection.sendall(bytes(4_000))
+        with dial(other) as unthrottled:
+            assert len(ask(unthrottled, bytes(100_000))) == 100_000  # ten seconds at that rate
+        assert len(receive(connection, 4_000)) == 4_000
+        assert time.monotonic() - began >= 0.4
+        proxy.heal_all()
+        assert len(ask(connection, bytes(100_000))) == 100_000
 
 
 def test_a_connection_opened_across_a_cut_hears_nothing_until_it_is_healed(proxy: Proxy, echo: EchoServer) -> None:

@@ -7,6 +7,7 @@ be asked to do, a proxy can: end connections with a reset, and refuse new ones w
 """
 
 import asyncio
+import math
 import socket
 import struct
 import threading
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from tidelog.ids import Address
+from tidelog.runtime.clock import SystemClock
 
+CLOCK: Final = SystemClock()
 CHUNK_BYTES: Final = 64 * 1024
 CALL_TIMEOUT_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -36,25 +39,38 @@ class _Link:
     """Both ends of every connection."""
 
 
-class _Gates:
-    """Which bytes may pass, by (sender, receiver). Open unless cut."""
+class _Gate:
+    """What `sender` sends to `receiver` passes here."""
 
     def __init__(self) -> None:
-        self._gates: dict[tuple[str, str], asyncio.Event] = {}
+        self.is_open = asyncio.Event()
+        self.bytes_per_s = math.inf
+        self.heal()
 
-    def of(self, sender: str, receiver: str) -> asyncio.Event:
-        gate = self._gates.get((sender, receiver))
-        if gate is None:
-            gate = self._gates[sender, receiver] = asyncio.Event()
-            gate.set()
-        return gate
+    def heal(self) -> None:
+        self.is_open.set()
+        self.bytes_per_s = math.inf
 
-    def open_all(self) -> None:
+    async def let_pass(self, size: int = 0) -> None:
+        await CLOCK.sleep(size / self.bytes_per_s)
+        await self.is_open.wait()
+
+
+class _Gates:
+    """By (sender, receiver). Open unless cut, and wide unless throttled."""
+
+    def __init__(self) -> None:
+        self._gates: dict[tuple[str, str], _Gate] = {}
+
+    def of(self, sender: str, receiver: str) -> _Gate:
+        return self._gates.setdefault((sender, receiver), _Gate())
+
+    def heal_all(self) -> None:
         for gate in self._gates.values():
-            gate.set()
+            gate.heal()
 
     def cut(self) -> list[tuple[str, str]]:
-        return sorted(pair for pair, gate in self._gates.items() if not gate.is_set())
+        return sorted(pair for pair, gate in self._gates.items() if not gate.is_open.is_set())
 
 
 class Proxy:
@@ -90,13 +106,21 @@ class Proxy:
 
     def cut(self, sender: str, receiver: str) -> None:
         """What `sender` sends to `receiver` no longer arrives, on connections that either of them opened."""
-        self._call(lambda: self._gates.of(sender, receiver).clear())
+        self._call(lambda: self._gates.of(sender, receiver).is_open.clear())
+
+    def throttle(self, sender: str, receiver: str, bytes_per_s: float) -> None:
+        """What `sender` sends to `receiver` arrives so slowly, on each connection, until it is healed."""
+
+        def narrow() -> None:
+            self._gates.of(sender, receiver).bytes_per_s = bytes_per_s
+
+        self._call(narrow)
 
     def heal(self, sender: str, receiver: str) -> None:
-        self._call(lambda: self._gates.of(sender, receiver).set())
+        self._call(lambda: self._gates.of(sender, receiver).heal())
 
     def heal_all(self) -> None:
-        self._call(self._gates.open_all)
+        self._call(self._gates.heal_all)
 
     def cuts(self) -> list[tuple[str, str]]:
         """(sender, receiver) of every cut that is in force."""
@@ -122,8 +146,7 @@ class Proxy:
         started.set()
         await self._stopping.wait()
         for link in self._links:
-            if link.server is not None:
-                link.server.close()
+            await _stop_listening(link)
         self._reset()
 
     async def _listen(self, link: _Link) -> None:
@@ -136,9 +159,8 @@ class Proxy:
 
     async def _refuse(self, target: str) -> None:
         for link in self._links:
-            if link.target == target and link.server is not None:
-                link.server.close()
-                link.server = None
+            if link.target == target:
+                await _stop_listening(link)
         self._reset(targets={target})
 
     async def _accept(self, target: str) -> None:
@@ -167,8 +189,10 @@ class Proxy:
         link.connections.add(writer)
         far_writer: asyncio.StreamWriter | None = None
         try:
-            await outbound.wait()  # a handshake needs both ways
-            await inbound.wait()
+            if link.server is None:
+                raise ConnectionRefusedError  # accepted as the link stopped listening
+            await outbound.let_pass()  # a handshake needs both ways
+            await inbound.let_pass()
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 far_reader, far_writer = await asyncio.open_connection(*link.upstream, limit=CHUNK_BYTES)
             link.connections.add(far_writer)
@@ -198,17 +222,29 @@ class Proxy:
         return self._run(call())
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
+async def _stop_listening(link: _Link) -> None:
+    """Not by `Server.close` alone: in CPython 3.11 that loses, unclosed, a connection which is being accepted."""
+    if link.server is None:
+        return
+    loop = asyncio.get_running_loop()
+    for sock in link.server.sockets:
+        loop.remove_reader(sock.fileno())
+    await CLOCK.sleep(0)  # those accepted so far get their transports
+    link.server.close()
+    link.server = None
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: _Gate) -> None:
     """Carries one direction until its end. News of the end, too, passes only through an open gate."""
     try:
         while data := await reader.read(CHUNK_BYTES):
-            await gate.wait()
+            await gate.let_pass(len(data))
             writer.write(data)
             await writer.drain()
     except OSError:
-        await gate.wait()
+        await gate.let_pass()
         raise
-    await gate.wait()
+    await gate.let_pass()
     if writer.can_write_eof() and not writer.is_closing():
         writer.write_eof()
 
