@@ -21,28 +21,38 @@ VALUE = b"v" * 100
 class Load:
     """`records_per_s` over all partitions of one topic, until the context ends; then what became of them is known."""
 
-    def __init__(self, topic: str, partitions: int, acks: str, directory: Path, records_per_s: int = 300) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        acks: str,
+        directory: Path,
+        records_per_s: int = 300,
+        request_timeout_ms: int = 15_000,
+    ) -> None:
         self.topic = topic
         self.partitions = partitions
         self.acks = acks
         self.records_per_s = records_per_s
+        self.request_timeout_ms = request_timeout_ms
         self.ledger = Ledger(directory / f"ledger-{topic}", writable=True)
         self.sender: VerifiedSender | None = None
 
     @asynccontextmanager
     async def running(self, servers: str) -> AsyncIterator[None]:
         clock = SystemClock()
-        async with Producer(servers, acks=self.acks) as producer:
-            sender = self.sender = VerifiedSender(producer, self.topic, self.ledger, clock, HEADER)
-            stop = asyncio.Event()
-            task = asyncio.create_task(self._send(sender, clock, stop))
-            try:
-                yield
-            finally:
-                stop.set()
-                await task
-                await producer.flush()
-        self.ledger.close()
+        try:
+            async with Producer(servers, acks=self.acks, request_timeout_ms=self.request_timeout_ms) as producer:
+                sender = self.sender = VerifiedSender(producer, self.topic, self.ledger, clock, HEADER)
+                stop = asyncio.Event()
+                task = asyncio.create_task(self._send(sender, clock, stop))
+                try:
+                    yield
+                finally:
+                    stop.set()
+                    await task
+        finally:
+            self.ledger.close()
 
     async def _send(self, sender: VerifiedSender, clock: SystemClock, stop: asyncio.Event) -> None:
         began_at, sent = clock.now(), 0

@@ -1,0 +1,203 @@
+"""A topic under a verified load while a test plays a fault, and what every row of the fault matrix promises whatever the fault.
+
+Nothing acknowledged is lost, duplicated or reordered, no reader sees a record that is gone or another one later (I9), every
+ISR is full again by itself, and the logs of all replicas are the same bytes.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from helpers.batches import batch
+from helpers.cluster import unique_topic
+from helpers.loads import Load
+from helpers.stored import State, Stored, stored_by
+from tidelog.chaos.ledger import Outcome
+from tidelog.client.admin import AdminClient
+from tidelog.client.consumer import Consumer
+from tidelog.cluster.api import bootstrap_servers, broker_name
+from tidelog.cluster.local import LocalCluster
+from tidelog.errors import ErrorCode, TransportError
+from tidelog.ids import Address, TopicPartition
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
+
+SPREAD: Final = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+"""Every broker leads a partition; broker 0 that with number 0, which the tests talk about."""
+WITHIN_S: Final = 60.0
+"""How long anything may take that a fault does not keep from happening."""
+POLL_S: Final = 0.05
+SOME_ACKS: Final = 60
+ESTABLISHED: Final = "01"
+"""As /proc/net/tcp has it."""
+
+
+@dataclass
+class Scene:
+    cluster: LocalCluster
+    servers: str
+    stored: Stored
+    topic: str
+    load: Load
+    assignment: Sequence[Sequence[int]]
+    seen: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+    """What a reader that reads along has found, by partition and offset."""
+
+    def state(self, partition: int = 0) -> State:
+        return self.stored.state(self.topic, partition)
+
+    def states(self) -> list[State]:
+        return [self.state(partition) for partition in range(len(self.assignment))]
+
+    @property
+    def leader(self) -> str:
+        """Of partition 0."""
+        return broker_name(self.state().leader)
+
+    async def until(self, what: str, holds: Callable[[], bool], timeout_s: float = WITHIN_S) -> None:
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not await asyncio.to_thread(holds):  # what it asks may take its time, and the load shares our loop
+            if asyncio.get_running_loop().time() >= deadline:
+                told = self.states() if self.stored.reachable else "ZooKeeper is away"
+                raise AssertionError(f"{timeout_s:g} s without: {what}; {told}")
+            await asyncio.sleep(POLL_S)
+
+    async def reached(self, what: str, holds: Callable[[State], bool], timeout_s: float = WITHIN_S) -> State:
+        """The stored state of partition 0, as soon as it is so."""
+        await self.until(what, lambda: holds(self.state()), timeout_s)
+        return self.state()
+
+    async def full(self) -> None:
+        def is_full() -> bool:
+            return all(
+                state.leader >= 0 and state.isr == set(replicas)
+                for state, replicas in zip(self.states(), self.assignment, strict=True)
+            )
+
+        await self.until("every ISR full", is_full)
+
+    @property
+    def acked(self) -> int:
+        return self.load.ledger.count(Outcome.ACKED)
+
+    async def more_acks(self, count: int = SOME_ACKS, timeout_s: float = WITHIN_S) -> None:
+        """Until `count` records more are acknowledged."""
+        wanted = self.acked + count
+        await self.until(f"{count} more acks", lambda: self.acked >= wanted, timeout_s)
+
+    async def do(self, act: Callable[..., None], *arguments: object) -> None:
+        """A fault, beside the load."""
+        await asyncio.to_thread(act, *arguments)
+
+    def longest_stall_s(self, partition: int = 0) -> float:
+        assert self.load.sender is not None
+        return self.load.sender.stalls.worst_s([partition])
+
+
+@asynccontextmanager
+async def under_load(
+    cluster: LocalCluster,
+    directory: Path,
+    *,
+    assignment: Sequence[Sequence[int]] = SPREAD,
+    min_isr: int = 2,
+    records_per_s: int = 300,
+    request_timeout_ms: int = 2_000,
+) -> AsyncIterator[Scene]:
+    """A new topic; inside, the test plays its fault and ends it. What every fault promises is checked behind it."""
+    servers, topic = bootstrap_servers(cluster), unique_topic("scene")
+    load = Load(topic, len(assignment), "all", directory, records_per_s, request_timeout_ms)
+    async with AdminClient(servers) as admin:
+        await admin.create_topic(topic, assignment=assignment, configs={"min.insync.replicas": str(min_isr)})
+        await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
+    with stored_by(cluster) as stored:
+        scene = Scene(cluster, servers, stored, topic, load, assignment)
+        reader = asyncio.create_task(_read_along(scene))
+        try:
+            async with load.running(servers):
+                await scene.more_acks()
+                yield scene
+                await scene.full()
+                await scene.more_acks()
+            assert scene.acked == len(load.ledger), "whatever was refused for a while is acknowledged in the end"
+            await _check(scene)
+        finally:
+            reader.cancel()
+            await asyncio.wait([reader])
+        assert reader.cancelled() or reader.exception() is None, reader.exception()
+
+
+async def _read_along(scene: Scene) -> None:
+    partitions = [TopicPartition(scene.topic, partition) for partition in range(len(scene.assignment))]
+    async with Consumer(scene.servers) as consumer:
+        await consumer.assign(partitions)
+        for tp in partitions:
+            consumer.seek(tp, 0)
+        while True:
+            for record in await consumer.poll(timeout_s=1.0):
+                place = (record.partition, record.offset)
+                # Every record differs: its headers hold a sequence number.
+                found = b"".join(value or b"" for _, value in record.headers)
+                assert scene.seen.setdefault(place, found) == found, f"another record at {place}"
+
+
+async def _check(scene: Scene) -> None:
+    found = await scene.load.read_back(scene.servers)
+    assert found.sound and found.read == len(scene.load.ledger), found
+    await scene.until("the same log on every replica", lambda: _logs_are_equal(scene))
+    await scene.until("a reader that has seen everything", lambda: len(scene.seen) >= found.read)
+    again = Scene(scene.cluster, scene.servers, scene.stored, scene.topic, scene.load, scene.assignment)
+    reader = asyncio.create_task(_read_along(again))
+    try:
+        await scene.until("a second reading", lambda: len(again.seen) >= len(scene.seen))
+    finally:
+        reader.cancel()
+        await asyncio.wait([reader])
+    assert scene.seen == again.seen
+
+
+def _logs_are_equal(scene: Scene) -> bool:
+    return all(
+        len({log_bytes(scene.cluster, broker, scene.topic, partition) for broker in replicas}) == 1
+        for partition, replicas in enumerate(scene.assignment)
+    )
+
+
+def log_bytes(cluster: LocalCluster, broker: int, topic: str, partition: int) -> bytes:
+    """All batches of one replica, from its files."""
+    segments = sorted((cluster.data_dir(broker_name(broker)) / f"{topic}-{partition}").glob("*.log"))
+    return b"".join(segment.read_bytes() for segment in segments)
+
+
+async def produce(
+    scene: Scene, broker: str, value: bytes, *, acks: int = -1, partition: int = 0, timeout_s: float = 3.0
+) -> m.ProduceResult | None:
+    """One record, once, to that broker, whether it leads or not; None when no answer came."""
+    part = m.ProducePartition(topic=scene.topic, partition=partition, leader_epoch=-1, records=batch(value))
+    request = m.ProduceRequest(acks=acks, timeout_ms=int(timeout_s * 1000), partitions=(part,))
+    channel = GrpcNet().channel(scene.cluster.endpoints()[broker], purpose="test")
+    try:
+        return (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, timeout_s + 1.0)).results[0]
+    except TransportError:
+        return None
+    finally:
+        await channel.close()
+
+
+def is_acked(result: m.ProduceResult | None) -> bool:
+    return result is not None and result.error_code is ErrorCode.NONE
+
+
+def unread_bytes(address: Address) -> int:
+    """What has arrived at a process that listens there and was not read yet; a stopped one reads nothing."""
+    port, total = f":{address.port:04X}", 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, _, state, queues, *_ = line.split()
+            if local.endswith(port) and state == ESTABLISHED:
+                total += int(queues.rpartition(":")[2], 16)
+    return total

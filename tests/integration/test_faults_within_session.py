@@ -1,0 +1,209 @@
+"""Rows of the fault matrix on real processes whose faults end no session: short pauses, slow links, and cuts beside ZooKeeper."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.aio import run
+from helpers.cluster import running_cluster
+from helpers.metrics import metric
+from helpers.scene import Scene, log_bytes, under_load
+from tidelog.cluster.api import CONTROLLER, Direction, State
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.ready import wait_ready
+from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+
+SESSION_S = 30.0
+"""Longer than any fault below: whatever happens has another reason than the end of a session."""
+LAG_S = 2.0
+LIMIT_S = 150.0
+NEVER = "3600000"
+OFTEN = "100"
+ALONE = ((0, 1, 2),)
+"""One partition, led by broker 0."""
+
+
+@pytest.fixture(scope="module")
+def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    session = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
+    settings = {
+        "controller": session,
+        "broker": session
+        | {
+            "replica_lag_time_max_ms": str(int(LAG_S * 1000)),
+            "replica_fetch_chunk_bytes": str(16 << 10),
+            "high_watermark_checkpoint_interval_ms": NEVER,
+            "log_flush_interval_ms": NEVER,
+        },
+        "broker-1": {"high_watermark_checkpoint_interval_ms": OFTEN},
+        "broker-2": {"log_flush_interval_ms": OFTEN},
+    }
+    base = tmp_path_factory.mktemp("within") / "cluster"
+    with running_cluster(base, settings=settings, links_through_proxy=True) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """Complete, and afterwards as it was, whatever became of the test."""
+    wait_ready(module_cluster, 60.0)
+    yield module_cluster
+    module_cluster.heal()
+    for row in module_cluster.status():
+        if row.state is State.PAUSED:
+            module_cluster.resume(row.name)
+
+
+def state_of(cluster: LocalCluster, name: str) -> State:
+    return next(row.state for row in cluster.status() if row.name == name)
+
+
+def high_watermark(scene: Scene, name: str) -> float:
+    return metric(scene.cluster, name, "tidelog_partition_high_watermark", topic=scene.topic)
+
+
+def log_end(scene: Scene, name: str) -> float:
+    return metric(scene.cluster, name, "tidelog_partition_log_end_offset", topic=scene.topic)
+
+
+def test_row_9_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
+    """It falls asleep while records are on their way to its followers, and wakes when they are older than the lag limit."""
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+            before = scene.state()
+            shrinks = metric(cluster, "broker-0", "tidelog_isr_shrinks_total")
+            for follower in ("broker-1", "broker-2"):
+                await scene.do(cluster.proxy.cut, follower, "broker-0")
+            await scene.until("a tail", lambda: log_end(scene, "broker-0") > high_watermark(scene, "broker-0"))
+            await scene.do(cluster.pause, "broker-0")
+            await scene.do(cluster.heal)
+            await asyncio.sleep(1.5 * LAG_S)  # the fault itself
+            assert state_of(cluster, "broker-0") is State.PAUSED
+            await scene.do(cluster.resume, "broker-0")
+            await scene.more_acks()
+            assert metric(cluster, "broker-0", "tidelog_isr_shrinks_total") == shrinks
+            assert scene.state() == before, "no election, and the same ISR"
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_11_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with under_load(cluster, tmp_path) as scene:
+            await scene.do(cluster.pause, "broker-1")
+            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+            assert (without.leader, without.leader_epoch) == (0, 0)
+            await scene.more_acks()
+            assert state_of(cluster, "broker-1") is State.PAUSED and 1 in scene.stored.brokers()
+            await scene.do(cluster.resume, "broker-1")
+            await scene.full()
+        assert scene.longest_stall_s(0) < SESSION_S / 2
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+            await scene.do(cluster.proxy.throttle, "broker-0", "broker-1", 10_000.0)
+            had = len(log_bytes(cluster, 1, scene.topic, 0))
+            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+            assert (without.leader, without.leader_epoch) == (0, 0)
+            await scene.more_acks()
+            assert had < len(log_bytes(cluster, 1, scene.topic, 0)) < len(log_bytes(cluster, 0, scene.topic, 0))
+            await scene.do(cluster.heal)
+            await scene.full()
+        assert scene.longest_stall_s(0) < SESSION_S / 2
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A follower falls behind meanwhile: what it lacks is not acknowledged until the controller has heard of it."""
+
+    def pending_s() -> float:
+        return metric(cluster, "broker-0", "tidelog_isr_change_pending_seconds")
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+            before = scene.state()
+            await scene.do(cluster.isolate, "broker-0", cluster.names(CONTROLLER))
+            await scene.more_acks()
+            await scene.do(cluster.pause, "broker-1")
+            await scene.until("a change that waits", lambda: pending_s() > 0.5)
+            acked = scene.acked
+            asked = metric(cluster, "broker-0", "tidelog_alter_isr_requests_total")
+            await scene.until("that it waits long", lambda: pending_s() > 3.0)
+            assert scene.acked == acked
+            assert metric(cluster, "broker-0", "tidelog_alter_isr_requests_total") - asked < 10, "no busy loop"
+            assert scene.state() == before and len(cluster.proxy.cuts()) == 4
+            await scene.do(cluster.heal)
+            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+            assert (without.leader, without.leader_epoch) == (0, 0)
+            await scene.more_acks()
+            assert state_of(cluster, "broker-1") is State.PAUSED
+            await scene.do(cluster.resume, "broker-1")
+            await scene.full()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+            await scene.do(cluster.isolate, "broker-0", ["broker-1"], Direction.OUTBOUND)
+            assert cluster.proxy.cuts() == [("broker-0", "broker-1")]
+            while 1 in scene.state().isr:
+                committed = high_watermark(scene, "broker-0")
+                assert committed <= log_end(scene, "broker-1"), "only what it has said it holds is committed"
+                await asyncio.sleep(0.1)
+            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+            assert (without.leader, without.leader_epoch) == (0, 0)
+            await scene.more_acks()
+            assert log_end(scene, "broker-1") < high_watermark(scene, "broker-0")
+            assert 1 in scene.stored.brokers()
+            await scene.do(cluster.heal)
+            await scene.full()
+        assert scene.longest_stall_s(0) < SESSION_S / 2
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Broker 1 checkpoints often, broker 2 flushes often, broker 0 does neither; a checkpoint tells how far a log is flushed."""
+
+    def syncs(name: str) -> float:
+        return metric(cluster, name, "tidelog_log_flush_duration_seconds_count")
+
+    def checkpointed(scene: Scene, name: str, marks: str = HIGH_WATERMARKS_FILE) -> int:
+        file = cluster.data_dir(name) / marks
+        lines = file.read_text().splitlines() if file.exists() else []
+        return max((int(line.split()[-1]) for line in lines if scene.topic in line), default=0)
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+            idle = syncs("broker-0")
+            for _ in range(2):
+                seen, synced = checkpointed(scene, "broker-1"), syncs("broker-2")
+                await scene.until("a newer checkpoint", lambda seen=seen: checkpointed(scene, "broker-1") > seen)
+                await scene.until("another flush", lambda synced=synced: syncs("broker-2") > synced)
+            assert checkpointed(scene, "broker-1", RECOVERY_POINTS_FILE) == 0
+            assert (checkpointed(scene, "broker-0"), checkpointed(scene, "broker-2")) == (0, 0)
+            assert syncs("broker-0") == idle
+
+    run(story(), timeout_s=LIMIT_S)
