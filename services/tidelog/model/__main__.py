@@ -1,4 +1,4 @@
-"""`python -m tidelog.model [--only MUT-4,3.6] [--jobs 2]`: the abstract model, searched breadth first (reliability 3.3 to 3.6).
+"""`python -m tidelog.model [--only MUT-4,3.6] [--jobs 2]`: the abstract model, searched breadth first (reliability 3, 5.2).
 
 Exit code 1 if a rule set that should hold is violated, or if a mutant is not found.
 """

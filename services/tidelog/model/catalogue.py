@@ -1,7 +1,7 @@
 """Every check of `make model`: which rules at which bounds, and what is expected of them.
 
-Documented depths are those of reliability 3.3 and 3.5, which count steps as these models do. Those of 3.6 are shorter: there a
-follower's position reaches the leader with its fetch, here with the next one. The documents count more states in 3.3 (1 665 204
+Documented depths are those of reliability 3.3, 3.5 and 5.2, which count steps as these models do. Those of 3.6 are shorter:
+there a follower's position reaches the leader with its fetch, here with the next one. The documents count more states in 3.3 (1 665 204
 and 683 278): this model forgets requests that nobody can obey any more, and knows a record by its offset and epoch.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from tidelog.model import alter_isr, controllers, restarts
+from tidelog.model import alter_isr, controllers, groups, restarts
 from tidelog.model.epochs import Bounds, Cut, EpochModel, Rules
 from tidelog.model.search import Model
 
@@ -182,10 +182,70 @@ def controller_checks() -> list[Check]:
     ]
 
 
+GROUPS: Final = (
+    ("MUT-17", groups.Rules(commit_fenced=False), "a commit is not fenced by generation", 9),
+    ("MUT-18", groups.Rules(ack_processed=False), "the answer to Stop states what was fetched", 4),
+    ("MUT-19", groups.Rules(order_compared=False), "Start and Stop without comparison", None),
+    ("MUT-20", groups.Rules(store_conditional=False), "the store is written without a condition", 7),
+    ("COMMIT-FETCHED", groups.Rules(commit_processed=False), "a commit states what was fetched", 3),
+    ("ACK-ALL", groups.Rules(ack_counts=groups.Counts.ALL), "every answer to Stop counts", None),
+)
+"""The documents have 8 steps for MUT-19, without an eviction, and 9 for ACK-ALL, where assigning is a step of its own."""
+
+ONE_RECORD: Final = groups.Bounds(records=1, generations=4)
+TWO_RECORDS: Final = groups.Bounds(records=2, generations=3)
+
+
+def group_checks() -> list[Check]:
+    def check(key: str, text: str, rules: groups.Rules, bounds: groups.Bounds, **rest: Any) -> Check:
+        bounds_text = f"{bounds.records} records, {bounds.generations} generations"
+        model = groups.GroupModel(rules, bounds, owners_only=rest.pop("owners_only", False))
+        return Check(key, "5.2", text, bounds_text, model, **rest)
+
+    right, by_generation = groups.Rules(), groups.Rules(epoch_compared=False)
+    again = groups.Bounds(records=1, generations=3, again=True)
+    return [
+        check("right-groups", "all rules", right, ONE_RECORD, mutant=False, weight=400),
+        check("right-groups", "all rules", right, TWO_RECORDS, mutant=False, weight=400),
+        check("right-groups", "Start and Stop may come again", right, again, mutant=False, weight=110),
+        check(
+            "right-groups",
+            "generations compared, not epochs",
+            by_generation,
+            replace(again, again=False),
+            mutant=False,
+            weight=60,
+        ),
+        *(check(key, text, rules, TWO_RECORDS, mutant=True, depth=depth) for key, rules, text, depth in GROUPS),
+        check(
+            "ZOMBIE",
+            "neither a condition in the store nor epochs compared",
+            replace(by_generation, store_conditional=False),
+            TWO_RECORDS,
+            mutant=True,
+            owners_only=True,
+        ),
+        check(
+            "ACK-OWNERS",
+            "an answer to Stop counts from whoever has started, in whichever generation",
+            groups.Rules(ack_counts=groups.Counts.OWNERS),
+            ONE_RECORD,
+            mutant=True,
+        ),
+        check(
+            "REPEATED-START",
+            "a Start that comes again begins again",
+            groups.Rules(repeat_ignored=False),
+            again,
+            mutant=True,
+        ),
+    ]
+
+
 @cache
 def all_checks() -> tuple[Check, ...]:
     """In the order of the table."""
-    return (*epoch_checks(), *alter_isr_checks(), *restart_checks(), *controller_checks())
+    return (*epoch_checks(), *alter_isr_checks(), *restart_checks(), *controller_checks(), *group_checks())
 
 
 def chosen(only: str) -> list[Check]:
