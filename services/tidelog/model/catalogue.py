@@ -1,8 +1,8 @@
 """Every check of `make model`: which rules at which bounds, and what is expected of them.
 
 Documented depths are those of reliability 3.3, 3.5 and 5.2, which count steps as these models do. Those of 3.6 are shorter:
-there a follower's position reaches the leader with its fetch, here with the next one. The documents count more states in 3.3 (1 665 204
-and 683 278): this model forgets requests that nobody can obey any more, and knows a record by its offset and epoch.
+there a follower's position reaches the leader with its fetch, here with the next one. The documents count more states in 3.3
+(1 665 204 and 683 278): this model forgets requests that nobody can obey any more, and knows a record by its offset and epoch.
 """
 
 from dataclasses import dataclass, replace
