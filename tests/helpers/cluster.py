@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from tidelog.cluster.api import State
 from tidelog.cluster.local import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
@@ -25,6 +26,17 @@ def running_cluster(base: Path, **options: Any) -> Iterator[LocalCluster]:
             yield cluster
         finally:
             _RUNNING.remove(cluster)
+
+
+def end_faults(cluster: LocalCluster) -> None:
+    """Cuts are healed, who is paused goes on, and who is dead is started."""
+    if cluster.plan.links:
+        cluster.heal()
+    for row in cluster.status():
+        if row.state is State.PAUSED:
+            cluster.resume(row.name)
+        elif row.state is State.STOPPED:
+            cluster.start(row.name)
 
 
 def last_words(lines: int = 30) -> str:

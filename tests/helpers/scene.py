@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from helpers.batches import batch
-from helpers.cluster import unique_topic
+from helpers.cluster import end_faults, unique_topic
 from helpers.loads import Load
+from helpers.metrics import metric
 from helpers.stored import State, Stored, stored_by
 from tidelog.chaos.ledger import Outcome
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
-from tidelog.cluster.api import bootstrap_servers, broker_name
+from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name, process_name
 from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.ready import listens
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.runtime.rpc_net import GrpcNet
@@ -80,6 +82,27 @@ class Scene:
 
         await self.until("every ISR full", is_full)
 
+    async def mended(self) -> None:
+        """No fault is left, and every process serves."""
+        await self.do(end_faults, self.cluster)
+        for row in self.cluster.status():
+            for address in row.addresses.values():
+                await self.until(f"{row.name} on {address}", lambda address=address: listens(address))  # type: ignore[misc]
+        await self.until("every broker", lambda: self.stored.brokers() == {0, 1, 2})
+
+    @property
+    def active(self) -> str:
+        """The controller in office."""
+        found = self.stored.controller()
+        assert found is not None
+        return process_name(CONTROLLER, found)
+
+    async def succeeded(self, controller: str) -> str:
+        """The other controller, once it acts."""
+        (other,) = set(self.cluster.names(CONTROLLER)) - {controller}
+        await self.until(f"{other} in office", lambda: metric(self.cluster, other, "tidelog_controller_active") == 1)
+        return other
+
     @property
     def acked(self) -> int:
         return self.load.ledger.count(Outcome.ACKED)
@@ -105,6 +128,7 @@ async def under_load(
     *,
     assignment: Sequence[Sequence[int]] = SPREAD,
     min_isr: int = 2,
+    flush: str = "none",
     records_per_s: int = 300,
     request_timeout_ms: int = 2_000,
 ) -> AsyncIterator[Scene]:
@@ -112,7 +136,9 @@ async def under_load(
     servers, topic = bootstrap_servers(cluster), unique_topic("scene")
     load = Load(topic, len(assignment), "all", directory, records_per_s, request_timeout_ms)
     async with AdminClient(servers) as admin:
-        await admin.create_topic(topic, assignment=assignment, configs={"min.insync.replicas": str(min_isr)})
+        await admin.create_topic(
+            topic, assignment=assignment, configs={"min.insync.replicas": str(min_isr), "flush": flush}
+        )
         await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
     with stored_by(cluster) as stored:
         scene = Scene(cluster, servers, stored, topic, load, assignment)

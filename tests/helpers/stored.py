@@ -46,6 +46,31 @@ class Stored:
         isr = frozenset(member.broker_id for member in found.isr)
         return State(found.leader, found.leader_epoch, isr, stat.version, found.controller_epoch)
 
+    def topic_id(self, topic: str) -> bytes:
+        return znodes.decode_topic(topic, self._get(znodes.topic_path(topic))[0]).topic_id
+
+    def versions(self, topic: str, partitions: int) -> list[int]:
+        """Of the states of the first `partitions`, asked in one go."""
+        asked = [self._client.exists_async(znodes.state_path(topic, each)) for each in range(partitions)]
+        return [each.get(timeout=SESSION_S).version for each in asked]
+
+    def lives(self, topic: str, partition: int = 0) -> dict[int, int]:
+        """The broker epoch under which each member of the ISR was admitted."""
+        found = znodes.decode_state(topic, partition, self._get(znodes.state_path(topic, partition))[0])
+        return {member.broker_id: member.broker_epoch for member in found.isr}
+
+    def broker_epoch(self, broker: int) -> int:
+        """Of its present registration; -1 where there is none."""
+        stat = self._client.retry(self._client.exists, znodes.broker_path(broker))
+        return -1 if stat is None else int(stat.czxid)
+
+    def names(self, path: str) -> set[str]:
+        """What is below it; nothing where it is not there."""
+        try:
+            return set(self._client.retry(self._client.get_children, path))
+        except NoNodeError:
+            return set()
+
     def brokers(self) -> set[int]:
         """Whose session lives."""
         return {int(name) for name in self._client.retry(self._client.get_children, znodes.BROKER_IDS)}

@@ -272,7 +272,7 @@ def test_row_17_a_controller_that_was_away_beyond_its_session_changes_nothing_wh
     run(story(), timeout_s=LIMIT_S)
 
 
-def test_row_19_the_controller_and_a_leader_are_killed_together(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_row_19_l22_the_controller_and_a_leader_are_killed_together(cluster: LocalCluster, tmp_path: Path) -> None:
     async def story() -> None:
         async with under_load(cluster, tmp_path) as scene:
             epoch, active = scene.stored.controller_epoch(), f"controller-{scene.stored.controller()}"

@@ -1,0 +1,241 @@
+"""Brokers that return after SIGKILL with all, less or nothing of what they had: L25, rows 25, 26 and 33, on real processes.
+
+Every story runs under a load with acks=all and ends with what every fault promises (`helpers.scene`). SIGKILL leaves the
+page cache alone; what a power loss may take away is taken away here by hand, from the files of a dead broker.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpers.aio import run
+from helpers.cluster import end_faults, running_cluster
+from helpers.metrics import metric
+from helpers.scene import POLL_S, WITHIN_S, Scene, log_bytes, under_load
+from tidelog.client.admin import AdminClient
+from tidelog.client.consumer import Consumer
+from tidelog.cluster.api import BROKER, CONTROLLER, State, bootstrap_servers
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.ready import wait_ready
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.runtime.os_disk import OsDisk
+from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, write_lines
+from tidelog.storage.data_dir import LIFE_FILE
+from tidelog.storage.log_store import HIGH_WATERMARKS_FILE
+from tidelog.wire import znodes
+from tidelog.wire.batch import HEADER_BYTES, iter_batches
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+
+LIMIT_S = 200.0
+SETTINGS = {
+    CONTROLLER: {"zookeeper_session_timeout_ms": "15000", "suspect_hold_ms": "500"},
+    BROKER: {"zookeeper_session_timeout_ms": "2000", "high_watermark_checkpoint_interval_ms": "1000"},
+}
+"""A controller may be stopped for as long as a broker's session lasts, and is still the controller afterwards."""
+
+
+@pytest.fixture(scope="module")
+def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("restarts") / "cluster", settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    yield module_cluster
+    end_faults(module_cluster)
+    wait_ready(module_cluster, WITHIN_S)
+
+
+def kill_all(cluster: LocalCluster) -> None:
+    for name in cluster.names(BROKER):
+        cluster.kill(name)
+    assert {row.state for row in cluster.status() if row.kind == BROKER} == {State.STOPPED}
+
+
+async def all_die_in_sync(scene: Scene) -> None:
+    """Every broker is dead and the ISR names all of them: the controllers look only when the last session has ended."""
+    for name in scene.cluster.names(CONTROLLER):
+        await scene.do(scene.cluster.pause, name)
+    await scene.do(kill_all, scene.cluster)
+    await scene.until("the end of every broker's session", lambda: not scene.stored.names(znodes.BROKER_IDS))
+    for name in scene.cluster.names(CONTROLLER):
+        await scene.do(scene.cluster.resume, name)
+    await scene.until("a partition without a leader", lambda: scene.state().leader == -1)
+    assert scene.state().isr == {0, 1, 2}
+
+
+def checkpointed(scene: Scene) -> int:
+    """The high watermark of the load's partition 0 that broker-0's disk remembers."""
+    file = OffsetCheckpoint(OsDisk(), f"{scene.cluster.data_dir('broker-0')}/{HIGH_WATERMARKS_FILE}")
+    return file.get(LogKey(scene.topic, 0, scene.stored.topic_id(scene.topic)))
+
+
+def log_end(records: bytes) -> int:
+    return max(header.end_offset for _, header in iter_batches(records))
+
+
+def high_watermark(scene: Scene) -> int:
+    """As broker-0 tells it; -1 while it tells nothing."""
+    labels = {"topic": scene.topic, "partition": "0"}
+    try:
+        if metric(scene.cluster, "broker-0", "tidelog_partition_leader", **labels) == 0:
+            return int(metric(scene.cluster, "broker-0", "tidelog_partition_high_watermark", **labels))
+    except OSError:  # it starts
+        pass
+    return -1
+
+
+async def end_offset(servers: str, topic: str) -> int:
+    tp = TopicPartition(topic, 0)
+    async with Consumer(servers, request_timeout_ms=2_000) as consumer:
+        return (await consumer.end_offsets([tp]))[tp]
+
+
+def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_written_down(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """min(checkpoint, log end) is all that the first broker may show; what it holds beyond is shown when others confirm it."""
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+            await scene.until("a checkpoint", lambda: checkpointed(scene) > 0)
+            await scene.more_acks()
+            await all_die_in_sync(scene)
+            written_down = checkpointed(scene)
+            end = log_end(log_bytes(cluster, 0, scene.topic, 0))
+            assert 0 < written_down < end
+            await scene.do(cluster.start, "broker-0")
+            await scene.reached("broker-0 alone", lambda state: state.leader == 0 and state.isr == {0})
+            await scene.until("broker-0 as leader", lambda: high_watermark(scene) >= 0)
+            assert high_watermark(scene) == written_down
+            with pytest.raises(TidelogError) as refused:  # a reader must not take it for what is committed (KIP-207)
+                await end_offset(str(cluster.endpoints()["broker-0"]), scene.topic)
+            assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+            assert log_end(log_bytes(cluster, 0, scene.topic, 0)) == end, (
+                "nothing is appended under min.insync.replicas"
+            )
+            for name in ("broker-1", "broker-2"):
+                await scene.do(cluster.start, name)
+            await scene.full()
+            assert scene.leader == "broker-0"
+            assert await end_offset(bootstrap_servers(cluster), scene.topic) >= end
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+@pytest.mark.parametrize("wiped", [False, True], ids=["row_25", "row_26"])
+def test_row_25_row_26_a_life_that_nobody_saw_end_is_told_by_its_epoch(
+    cluster: LocalCluster, tmp_path: Path, wiped: bool
+) -> None:
+    """While the controllers look elsewhere, broker-0 is killed and registers anew, with its data or with an empty directory.
+    All that tells its two lives apart is the broker epoch: the new one leaves every ISR before it may enter it."""
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2), (1, 0, 2)]) as scene:
+            befores = scene.states()
+            former = scene.stored.broker_epoch(0)
+            for name in cluster.names(CONTROLLER):
+                await scene.do(cluster.pause, name)
+            await scene.do(cluster.kill, "broker-0")
+            if wiped:
+                shutil.rmtree(cluster.data_dir("broker-0"))
+            await scene.do(cluster.start, "broker-0")
+            await scene.until("another registration", lambda: scene.stored.broker_epoch(0) > former)
+            assert scene.leader == "broker-0" and scene.stored.lives(scene.topic)[0] == former
+            for name in cluster.names(CONTROLLER):
+                await scene.do(cluster.resume, name)
+
+            await scene.reached("another leader", lambda state: state.leader in (1, 2))
+            await scene.full()
+            for partition, before in enumerate(befores):
+                after = scene.state(partition)
+                assert after.leader != 0 and after.version >= before.version + 2, "out, then in again"
+                assert scene.stored.lives(scene.topic, partition)[0] == scene.stored.broker_epoch(0) > former
+            assert scene.state().leader_epoch == befores[0].leader_epoch + 1
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp_path: Path) -> None:
+    """What a SIGKILL in the middle of a write leaves: one batch whose end is missing."""
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+            await scene.do(cluster.kill, "broker-0")
+            file = active_segment(cluster, scene)
+            records = file.read_bytes()
+            *_, last = positions(records)
+            with file.open("r+b") as log:
+                log.truncate(last + TORN_BYTES)
+            await scene.reached("another leader", lambda state: state.leader in (1, 2))
+            await scene.do(cluster.start, "broker-0")
+            await scene.full()
+            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs("broker-0")
+            assert file.read_bytes().startswith(records[:last])
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_33_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_may_return(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Much of what was acknowledged was never synced: the log ends below what its broker knows to be committed. It cuts the
+    torn batch, says so, and waits for another member of the ISR, from which it fetches what it has lost."""
+
+    async def story() -> None:
+        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+            await scene.until("a checkpoint", lambda: checkpointed(scene) > 100)
+            await all_die_in_sync(scene)
+            file = active_segment(cluster, scene)
+            records = file.read_bytes()
+            kept = next(at for at, header in iter_batches(records) if header.base_offset >= 50)
+            with file.open("r+b") as log:
+                log.truncate(kept + TORN_BYTES)
+            forget_boot(cluster, "broker-0")
+            await scene.do(cluster.start, "broker-0")
+            await vetoed(scene)
+            assert scene.state().leader == -1 and scene.state().isr == {0, 1, 2}
+            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs("broker-0")
+            assert file.read_bytes() == records[:kept]
+            await scene.mended()
+            await scene.full()
+            assert scene.leader != "broker-0"
+            assert file.read_bytes().startswith(records), "it has all of it again"
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+async def vetoed(scene: Scene) -> None:
+    """Returns when the controller holds the load's partition back from the member that is there."""
+    async with AdminClient(str(scene.cluster.endpoints()["broker-0"])) as admin, asyncio.timeout(WITHIN_S):
+        while not (await admin.describe_topic(scene.topic)).partitions[0].vetoed:  # noqa: ASYNC110 - what is waited for is no event of ours
+            await asyncio.sleep(POLL_S)
+
+
+TORN_BYTES = HEADER_BYTES + 9
+
+
+def active_segment(cluster: LocalCluster, scene: Scene) -> Path:
+    """Of broker-0's copy of the load."""
+    (file,) = (cluster.data_dir("broker-0") / f"{scene.topic}-0").glob("*.log")
+    return file
+
+
+def positions(records: bytes) -> list[int]:
+    """Where each batch begins."""
+    return [position for position, _ in iter_batches(records)]
+
+
+def forget_boot(cluster: LocalCluster, name: str) -> None:
+    """The dead broker's directory was last written under another boot of the machine, and not closed: a loss of power."""
+    disk, path = OsDisk(), f"{cluster.data_dir(name)}/{LIFE_FILE}"
+    lines = read_lines(disk, path).lines
+    others = [line for line in lines if not line.startswith("boot ")]
+    assert len(others) == len(lines) - 1
+    write_lines(disk, path, ["boot another", *others])
