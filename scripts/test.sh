@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Everything that this machine can test, and at the end what it could not and why. Non-zero if anything failed.
 # Arguments go to pytest: scripts/test.sh -x -k election
+#
+# Two lanes at once: the model and the simulator only compute, and at the lowest priority fill the time that real processes wait.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh || exit 1
 failed=()
 not_run=()
-directories=()
+waiting=(tests/unit tests/integration tests/bench_smoke)
+computing=(tests/model tests/sim)
 
-for name in unit model sim integration bench_smoke; do
-    if [[ -d tests/$name ]]; then directories+=("tests/$name"); fi
-done
 if engine=$(docker version --format '{{.Server.Version}}' 2>&1); then
     echo "test: a Docker engine answers ($engine): with the Compose tests"
-    directories+=(tests/compose)
+    waiting+=(tests/compose)
     # First, since tests outside of tests/compose use images too (Prometheus over the local cluster).
     scripts/images.sh --quiet || failed+=(images)
 else
@@ -21,12 +21,30 @@ else
 fi
 
 scripts/check.sh || failed+=(check)
+
 # -rs: the reason of each skipped test stands above the closing line.
-.venv/bin/python -m pytest -q -rs --durations=10 "$@" "${directories[@]}" || failed+=(pytest)
+run=(.venv/bin/python -m pytest -q -rs --durations=10 "$@")
+# With -k nothing may be left of a lane: pytest then exits with 5.
+ended_well() { [[ $1 == 0 || $1 == 5 ]]; }
+
+computed=$(mktemp)
+set -m # a process group of its own, so that Ctrl-C can end all of it
+nice -n 19 "${run[@]}" "${computing[@]}" >"$computed" 2>&1 &
+lane=$!
+set +m
+trap 'kill -- "-$lane" 2>/dev/null; rm -f "$computed"' EXIT
+echo "test: ${waiting[*]}; meanwhile ${computing[*]}, shown when both are done"
+"${run[@]}" "${waiting[@]}"
+ended_well $? || failed+=("${waiting[*]}")
+wait "$lane"
+ended_well $? || failed+=("${computing[*]}")
+cat "$computed"
 
 for reason in "${not_run[@]}"; do echo "test: not run: $reason"; done
 if ((${#failed[@]})); then
-    echo "test: FAILED: ${failed[*]}"
+    printf 'test: FAILED:'
+    printf ' %s;' "${failed[@]}"
+    printf '\n'
     exit 1
 fi
 echo "test: all passed; skipped tests, if any, are listed above with their reason"
