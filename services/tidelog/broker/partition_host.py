@@ -207,7 +207,8 @@ class PartitionHost:
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
         """Runs what can be run here; returns the effects that only the caller knows how to run."""
-        return self._run(self.replica.step(event))
+        effects = self.replica.step(event)
+        return self._run(effects) if effects else []
 
     def _run(self, effects: Iterable[fx.Effect]) -> list[fx.Effect]:
         left: list[fx.Effect] = []

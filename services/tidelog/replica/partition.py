@@ -64,12 +64,12 @@ class PartitionReplica:
 
     def step(self, event: ev.Event) -> Sequence[fx.Effect]:
         match event:
+            case ev.FollowerPosition():
+                return self._on_position(event)
             case ev.Appended():
                 return self._on_appended(event)
             case ev.Synced():
                 return self._on_synced(event)
-            case ev.FollowerPosition():
-                return self._on_position(event)
             case ev.ChunkArrived():
                 return self._on_chunk(event)
             case ev.FollowerAppended():
@@ -269,10 +269,12 @@ class PartitionReplica:
             # Whatever it holds beyond is not ours: counting it would commit what it will cut away (HOLE-04).
             leading.progress.pop(event.replica, None)
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
-        same_life = known is not None and known.member.broker_epoch == event.broker_epoch
-        member = known.member if known is not None and same_life else Member(event.replica, event.broker_epoch)
+        same_life = known is not None and event.broker_epoch == known.member.broker_epoch
+        member = known.member if known and same_life else Member(event.replica, event.broker_epoch)
         leading.progress[event.replica] = Progress(member, event.offset)
-        return [*self._reconsider(event.at), fx.SendRecords(event.replica, event.offset)]
+        out = self._reconsider(event.at)
+        out.append(fx.SendRecords(event.replica, event.offset))
+        return out
 
     def _on_follower_gone(self, event: ev.FollowerGone) -> list[fx.Effect]:
         known = self.leading.progress.get(event.replica) if self.leading is not None else None
