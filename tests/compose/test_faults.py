@@ -191,6 +191,72 @@ def test_row_17_the_active_controller_is_killed_and_the_standby_takes_over(
     load.check()
 
 
+def test_row_11_a_follower_is_frozen_until_its_session_is_over_and_catches_up(
+    project: ComposeProject, admin: SyncAdmin, load: Load
+) -> None:
+    """By the cgroup freezer, of which the process knows nothing."""
+    before = leader_of(admin, load.topic)
+    follower = next(replica for replica in before.replicas if replica != before.leader)
+    frozen = broker_name(follower)
+    with SyncProducer(project.bootstrap_servers) as producer:
+        load.send(producer, 1000)
+        project.faults.pause(frozen)
+        try:
+            assert project.container(frozen).status == "paused"
+            load.send(producer, 1000)
+            until(
+                lambda: follower not in leader_of(admin, load.topic).isr,
+                "an ISR without it",
+                timeout_s=RECOVERY_S,
+                interval_s=0.5,
+            )
+            load.send(producer, 1000)
+            producer.flush()
+            assert len(load.acked()) == 3000, "two are enough for acks=all"
+        finally:
+            project.faults.resume(frozen)
+    admin.wait_until_led(load.topic, in_sync=True, timeout_s=RECOVERY_S)
+    after = leader_of(admin, load.topic)
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    load.check()
+
+
+def test_row_16_a_leader_that_only_clients_reach_commits_nothing_and_comes_back_as_a_follower(
+    project: ComposeProject, admin: SyncAdmin, load: Load
+) -> None:
+    """It leaves the networks of ZooKeeper and of the cluster; the one of the published ports it keeps."""
+    before = leader_of(admin, load.topic)
+    victim = broker_name(before.leader)
+    with SyncProducer(project.bootstrap_servers, request_timeout_ms=3_000) as producer:
+        load.send(producer, 1000)
+        producer.flush()
+        project.faults.isolate(victim)
+        networks = project.container(victim).attrs["NetworkSettings"]["Networks"]
+        assert not [n for n in networks if n.endswith((ZOOKEEPER_NETWORK, CLUSTER_NETWORK))]
+        load.send(producer, 1000)
+        until(
+            lambda: _led_by_another(admin, load.topic, before.leader),
+            "another leader, and an ISR without the lost one",
+            timeout_s=RECOVERY_S,
+            interval_s=0.5,
+        )
+        load.send(producer, 1000)
+        producer.flush()
+        assert len(load.acked()) == 3000, "whatever the lost leader took is acknowledged by another one"
+        project.faults.heal()
+    admin.wait_until_led(load.topic, in_sync=True, timeout_s=RECOVERY_S)
+    project.wait_health(victim)
+    load.check()
+
+
+def _led_by_another(admin: SyncAdmin, topic: str, lost: int) -> bool:
+    try:
+        found = leader_of(admin, topic)
+    except TidelogError:
+        return False  # it was the lost one that was asked
+    return found.leader not in (-1, lost) and lost not in found.isr
+
+
 def _in_sync(admin: SyncAdmin, topic: str) -> bool:
     try:
         admin.wait_until_led(topic, in_sync=True, timeout_s=1.0)

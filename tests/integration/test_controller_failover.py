@@ -237,12 +237,14 @@ def test_l29_an_alter_isr_that_meets_a_change_of_the_controllers_waits_for_its_n
     async def story() -> None:
         async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
             version, refused = scene.state().version, refusals()
-            cluster.proxy.cut(scene.active, "broker-0")
-            await scene.do(cluster.pause, "broker-2")
+            active = scene.active
+            cluster.proxy.cut(active, "broker-0")
+            for name in ("broker-1", "broker-2"):  # at once, so that they lag together
+                cluster.proxy.cut("broker-0", name)
             await scene.do(cluster.kill, "broker-1")
-            await scene.reached("the controller's own change", lambda state: 1 not in state.isr)
+            await scene.reached("the controller's own change", lambda state: state.isr == {0, 2})
             await scene.until("the leader's own change", lambda: pending_s(cluster, "broker-0") > 0)
-            await scene.do(cluster.heal)
+            cluster.proxy.heal(active, "broker-0")
             await scene.until("its refusal", lambda: refusals() > refused)
             # Nothing was rolled back: what the controller said first is in force, and the other change follows from it.
             after = await scene.reached("an ISR of broker-0", lambda state: state.isr == {0})

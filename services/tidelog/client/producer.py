@@ -390,7 +390,8 @@ class Producer:
             batch.maybe_appended |= not refused_for_sure(error)
             self._accumulator.try_again(batch, not_before=0.0)
             return
-        if error.refresh_metadata:
+        # A leader that is cut off from its followers says so until it hears of its successor, whom others may know (row 16).
+        if error.refresh_metadata or error.code is ErrorCode.REQUEST_TIMED_OUT:
             self._refresh.set()
         self._retry_or_fail(batch, error)
 
