@@ -173,8 +173,9 @@ class LeaderState:
 
     @property
     def waits_for_somebody(self) -> bool:
-        """To catch up with an append, or to be admitted to the ISR."""
-        return bool(self.marks) or (bool(self._outsiders) and not self.progress.keys().isdisjoint(self._outsiders))
+        """To catch up with an append, or to be admitted to the ISR; who is gone must speak first."""
+        outsiders = (self.progress.get(replica) for replica in self._outsiders)
+        return bool(self.marks) or any(each is not None and each.connected for each in outsiders)
 
     def forget_acknowledged(self) -> None:
         """The appends that no follower lags behind; for when every member of the ISR has stated a position."""

@@ -119,6 +119,16 @@ def test_a_follower_outside_the_isr_is_looked_at_again() -> None:
     assert harness.tick(3.5) == [expand(1, 2, 3)]
 
 
+def test_a_follower_that_is_gone_is_not_looked_at_until_it_speaks() -> None:
+    """A dead broker follows thousands of partitions: while it is away none of them needs a tick for its sake."""
+    harness = leader(members(1, 2))
+    harness.fetched(3, 10)
+    harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 50, at=2.0)
+    harness.step(ev.FollowerGone(3, life(3)))
+    assert harness.tick(3.5) == [] and not harness.replica.heeds_time
+    assert harness.fetched(3, 10, at=3.6) == [expand(1, 2, 3)]
+
+
 def test_a_member_that_has_said_nothing_lags_from_the_start_of_the_epoch() -> None:
     """A tick before it is due must not forget since when."""
     harness = ReplicaHarness(1, leo=10, hw=10)
