@@ -9,12 +9,11 @@ import pytest
 from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import is_acked, log_bytes, produce, under_load, unread_bytes
+from helpers.scene import is_acked, left_as_found, log_bytes, produce, state_of, under_load, unread_bytes
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import State, broker_name
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import wait_ready
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, TopicPartition
 
@@ -37,19 +36,8 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 @pytest.fixture
 def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """Complete, and afterwards as it was, whatever became of the test."""
-    wait_ready(module_cluster, 60.0)
-    yield module_cluster
-    module_cluster.heal()
-    for row in module_cluster.status():
-        if row.state is State.PAUSED:
-            module_cluster.resume(row.name)
-        elif row.state is State.STOPPED:
-            module_cluster.start(row.name)
-
-
-def state_of(cluster: LocalCluster, name: str) -> State:
-    return next(row.state for row in cluster.status() if row.name == name)
+    with left_as_found(module_cluster) as found:
+        yield found
 
 
 def is_standby(cluster: LocalCluster, name: str) -> bool:

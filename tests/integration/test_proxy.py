@@ -1,6 +1,7 @@
 """The TCP proxy between plain sockets: what passes, what a cut holds back, what a reset ends."""
 
 import contextlib
+import gc
 import socket
 import threading
 import time
@@ -212,6 +213,29 @@ def test_refuse_is_what_a_dead_process_looks_like(proxy: Proxy, echo: EchoServer
     proxy.accept("b")
     with dial(listen) as connection:
         assert ask(connection, b"back") == b"back"
+
+
+def test_callers_that_dial_while_a_target_dies_and_returns_are_all_answered(proxy: Proxy, echo: EchoServer) -> None:
+    """Served, reset or refused, and nothing is left unclosed behind them, which would fail this test."""
+    listen = proxy.add_link("a", "b", echo.address, free_ports(1)[0])
+    done = threading.Event()
+
+    def dials() -> None:
+        while not done.is_set():
+            with contextlib.suppress(ConnectionError), dial(listen) as connection:
+                ask(connection, b"x")
+
+    callers = [threading.Thread(target=dials) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for _ in range(100):
+        proxy.refuse("b")
+        proxy.accept("b")
+    done.set()
+    for caller in callers:
+        caller.join(ARRIVES_S)
+        assert not caller.is_alive()
+    gc.collect()
 
 
 def test_a_target_that_does_not_listen_resets_the_caller(proxy: Proxy) -> None:
