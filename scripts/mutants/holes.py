@@ -334,6 +334,7 @@ MUTANTS: Final = (
             "            if self.lags(offset, log_end, at):\n",
             "            if max((since for _, since in self.marks._marks), default=0.0) + self._lag_max_s < at:\n",
         ),
+        Patch(_LEADER, "        if self.marks.older_than(self._lag_max_s, at) and (leaving", "        if (leaving"),
     ),
     _hole(
         33,
