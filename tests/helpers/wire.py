@@ -107,6 +107,28 @@ class Bed:
         assert self.pids() == pids
 
 
+def said(result: Any, code: ErrorCode, *words: str) -> None:
+    assert result.error_code is code, result
+    for word in words:
+        assert word in result.error_message, result.error_message[:500]
+    assert len(result.error_message) < 1000
+
+
+def creation(name: str, *, assign: int | None = None, **fields: Any) -> m.CreateTopicsRequest:
+    """`assign`: one partition with this broker as its only replica."""
+    numbers: dict[str, Any] = {"num_partitions": 1, "replication_factor": 3}
+    if assign is not None:
+        fields["assignments"] = (m.PartitionAssignment(partition=0, replicas=(assign,)),)
+        fields["configs"] = (m.ConfigEntry(key="min.insync.replicas", value="1"),)
+    if "assignments" in fields:
+        numbers = {"num_partitions": -1, "replication_factor": -1}
+    return m.CreateTopicsRequest(topics=(m.NewTopic(name=name, **{**numbers, **fields}),), timeout_ms=0)
+
+
+def rows(*assigned: tuple[int, tuple[int, ...]]) -> dict[str, Any]:
+    return {"assignments": tuple(m.PartitionAssignment(partition=p, replicas=r) for p, r in assigned)}
+
+
 def _changed(part: Any, fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """`part` with those of `fields` that it has, and the others."""
     own = {key: value for key, value in fields.items() if hasattr(part, key)}

@@ -96,7 +96,9 @@ def decode_batch(tp: TopicPartition, batch: bytes | memoryview, header: BatchHea
     epoch = header.leader_epoch
     try:
         decoded = DefaultRecordBatch(_inflated(batch, header))
-        for r in decoded:
+        for expected, r in enumerate(decoded, header.base_offset):
+            if r.offset != expected:
+                raise ValueError(f"a record of offset {r.offset} where {expected} is next")
             yield ConsumerRecord(
                 topic, partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers, epoch
             )

@@ -90,5 +90,7 @@ def explain(error: TidelogError | OSError) -> str:
         return error.message
     if error.errno == errno.EADDRINUSE:
         return f"{error.strerror or error}: stop the process that listens there, or set another port"
+    if error.errno == errno.ELOOP:
+        return f"{error.filename} is a symbolic link, which is not followed here; put the file itself there"
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"

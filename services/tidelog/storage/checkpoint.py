@@ -95,8 +95,8 @@ class OffsetCheckpoint:
         self._disk = disk
         self.path = path
         self._offsets, self.problem = _parse_offsets(read_lines(disk, path), path)
-        self._written: dict[LogKey, int] | None = dict(self._offsets)
-        """What the file holds; None while that is not known."""
+        self._written: dict[LogKey, int] | None = None if self.problem else dict(self._offsets)
+        """What the file holds; None while that is not known, or no good."""
         self._next: dict[LogKey, int] = {}
 
     def get(self, key: LogKey) -> int:

@@ -80,7 +80,7 @@ class DataDir:
         try:
             found._identify(cluster_id, broker_id, rand)
             found._read_last_life()
-        except TidelogError:
+        except (OSError, TidelogError):
             lock.release()
             raise
         return found

@@ -185,6 +185,10 @@ class LogStore:
             self.notes.append(error.message)
             return None
         self._logs[tp] = log
+        if log.epochs_rebuilt:
+            self.notes.append(
+                f"{log.folder}: the leader epoch journal has lost epochs of it; it was read from its start"
+            )
         if log.damage is not None:
             self._lost = True
             self.notes.append(str(log.damage))

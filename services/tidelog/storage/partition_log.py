@@ -6,10 +6,11 @@ the log: everything is refused until it is opened again (KAFKA-10778, MUT-23), a
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH
 from tidelog.ports.disk import Disk
 from tidelog.storage.checkpoint import LogKey
 from tidelog.storage.epoch_cache import EpochEnd
@@ -19,7 +20,7 @@ from tidelog.storage.handles import Handles
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES
 from tidelog.storage.producer_history import ProducerHistory
 from tidelog.storage.producer_state import ProducerLimits, ProducerTable
-from tidelog.storage.recovery import Damage, Opening, recover, why_damaged
+from tidelog.storage.recovery import Damage, Opening, Recovered, hollow, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.tail import Tail, TailBudget
 from tidelog.storage.trouble import Trouble, trouble_of
@@ -112,6 +113,8 @@ class PartitionLog:
         """As of the last checkpoint, never above the log's end (HOLE-35)."""
         self.cut_bytes = 0
         """How much recovery cut off the end."""
+        self.epochs_rebuilt = False
+        """Recovery found epochs that the journal did not know, and read the whole log for them."""
 
     def __repr__(self) -> str:
         state = "damaged" if self.damage else "failed" if self._failure else "open"
@@ -139,17 +142,21 @@ class PartitionLog:
         for segment in segments:
             segment.attach()
         self.log_start_offset = self.log_end_offset = opening.log_start
+        before_start = []
         while len(segments) > 1 and segments[1].base_offset <= opening.log_start:
-            segments.pop(0).remove()  # the start had moved on, a crash kept the file
+            before_start.append(segments.pop(0))  # the start had moved on, a crash kept the file
         if not (opening.clean and self._load_clean(segments, opening)):
             self._recover(segments, opening)
         self.recovery_point = min(opening.recovery_point, self.log_end_offset)
-        if opening.clean and self.damage is None:
-            self.recovery_point = self.log_end_offset
+        if self.damage is None:
+            for segment in before_start:
+                segment.remove()  # only now: a start that lies beyond the log's end is none to go by
+            if opening.clean:
+                self.recovery_point = self.log_end_offset
         for segment in self._segments:
             segment.synced_bytes = segment.size_bytes if self._end_of(segment) <= self.recovery_point else 0
         hw = min(opening.high_watermark, self.log_end_offset)
-        self.recorded_high_watermark = max(hw, self.log_start_offset)
+        self.recorded_high_watermark = min(max(hw, self.log_start_offset), self.log_end_offset)
         self._producers.attach(names)
         if self.damage is None:
             self._producers.restore(self._segments, self.log_start_offset, self.log_end_offset)
@@ -158,7 +165,7 @@ class PartitionLog:
         """Trusts the files; False when the last one does not end with a whole batch where the marks say it must."""
         end, epoch = self.log_start_offset, self.epochs.latest_epoch
         if segments:
-            if segments[0].base_offset > opening.log_start:
+            if segments[0].base_offset > opening.log_start or hollow(segments, default=-1) >= 0:
                 return False
             last = segments[-1]
             end, position = last.base_offset, 0
@@ -166,7 +173,7 @@ class PartitionLog:
                 end, position = header.end_offset, at + header.size_bytes
                 if header.leader_epoch > epoch:
                     return False  # the journal is older than the log
-            if position != last.size_bytes:
+            if position != last.size_bytes or (end > self.log_start_offset and epoch == NO_EPOCH):
                 return False
         if why_damaged(end, opening, valid_follows=False, later_segments=False):
             return False
@@ -175,7 +182,12 @@ class PartitionLog:
         return True
 
     def _recover(self, segments: list[Segment], opening: Opening) -> None:
-        found = recover(segments, opening, self.folder, self._context.config.index_interval_bytes)
+        interval_bytes = self._context.config.index_interval_bytes
+        found = recover(segments, opening, self.folder, interval_bytes)
+        if segments and found.scanned_from > segments[0].base_offset and not self._history_reaches(segments, found):
+            # Epochs that the journal has lost would be missing from every answer about divergence (KIP-320).
+            self.epochs_rebuilt = True
+            found = recover(segments, replace(opening, epochs_complete=False), self.folder, interval_bytes)
         self._take(segments[: found.keep], found.end_offset)
         history = self.epochs.merged(found.scanned_from, found.epochs, found.end_offset)
         self._context.journal.replace(self.key, history)
@@ -187,6 +199,13 @@ class PartitionLog:
         if found.cut_at is not None:
             self.cut_bytes = self._segments[-1].size_bytes - found.cut_at
             self._segments[-1].cut(found.cut_at)
+
+    def _history_reaches(self, segments: list[Segment], found: Recovered) -> bool:
+        """Whether the journal tells the epochs below what was read, from the log's start to the first batch of it."""
+        entries = self.epochs.entries
+        if not entries or entries[0].start_offset > max(self.log_start_offset, segments[0].base_offset):
+            return False
+        return not found.epochs or self.epochs.epoch_at(found.scanned_from) == found.epochs[0].leader_epoch
 
     def _take(self, segments: list[Segment], end_offset: int) -> None:
         self._segments = segments
@@ -501,6 +520,9 @@ class PartitionLog:
             paths = [segment.path for segment in self._segments]
             keep = paths.index(damage.path) if damage.path in paths else len(paths) - 1
             self._context.owner.lower_marks(self.key, damage.offset)
+            if damage.offset < self.log_start_offset:
+                self._context.owner.move_log_start(self.key, damage.offset)
+                self.log_start_offset = damage.offset
             self._cut_at(keep, damage.position, damage.offset)
             self._producers.restore(self._segments, self.log_start_offset, damage.offset)
         except OSError as error:

@@ -37,7 +37,7 @@ class Opening:
     end_offset: int = 0
     """Everything below had been written by this very process, which may have told others of it."""
     epochs_complete: bool = True
-    """Whether the epoch journal can be trusted below the recovery point."""
+    """Whether the epoch journal can be trusted below the recovery point; if not, the log is read from its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,8 @@ def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_seg
     After a loss of power whatever was not synced may be gone, and the broker's registration says so (`intact_since`).
     While the kernel lived only the last write can be torn.
     """
+    if offset < opening.log_start:
+        return f"records up to offset {opening.log_start} had been deleted, so they had been there"
     if offset < opening.recovery_point:
         return f"records up to offset {opening.recovery_point} had been synced"
     if offset < opening.end_offset:
@@ -199,6 +201,7 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
         return _front_missing(segments, opening, folder)
     point = opening.recovery_point if opening.epochs_complete else 0
     first = max((i for i, s in enumerate(segments) if s.base_offset <= point), default=0)
+    first = min(first, hollow(segments, default=first))
     start = segments[first].base_offset if segments else opening.log_start
     out = Recovered(end_offset=start, scanned_from=start)
     for at in range(first, len(segments)):
@@ -223,6 +226,11 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
         path, position = (segments[-1].path, segments[-1].size_bytes) if segments else (folder, 0)
         out.damage = Damage(path, position, out.end_offset, f"the log ends here, but {short}")
     return out
+
+
+def hollow(segments: Sequence[Segment], default: int) -> int:
+    """The first segment without a byte that another one follows: a log goes on to the next one only when one is full."""
+    return next((i for i, segment in enumerate(segments[:-1]) if not segment.size_bytes), default)
 
 
 def _front_missing(segments: Sequence[Segment], opening: Opening, folder: str) -> Recovered:

@@ -23,7 +23,8 @@ def produce_fault(records: Buffer, batch_bytes_max: int, inflated_bytes_max: int
             check_records(memoryview(records)[at:end], header, at, inflated_bytes_max)
             at = end
     except TidelogError as error:
-        return error
+        # A new one: the frames of this one's traceback hold what was inflated, and it lives until the answer is sent.
+        return TidelogError(error.message, error.code)
     return None
 
 

@@ -145,6 +145,24 @@ def test_a_foreign_registration_is_no_broker_and_harms_none(name: str, when: str
     story(tell)
 
 
+def test_thousands_of_foreign_registrations_are_no_brokers() -> None:
+    """A list of children of 900 KB: it is read, and who is no broker is left out."""
+
+    async def tell(w: World) -> None:
+        await cluster(w)
+        client = await foreigner(w)
+        paths = [f"{znodes.BROKER_IDS}/{f'{number:04}'.ljust(240, 'x')}" for number in range(3_700)]
+        for at in range(0, len(paths), 740):
+            await client.multi([Create(path, b"junk") for path in paths[at : at + 740]])
+        assert await w.create("t", partitions=1) == [ErrorCode.NONE]
+        w.kill_controller(1)
+        await w.active(2)
+        assert await w.create("u", number=2) == [ErrorCode.NONE]
+        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+
+    story(tell)
+
+
 @pytest.mark.parametrize("what", GARBAGE)
 def test_hole_13_a_state_that_somebody_else_has_written_ends_the_term_when_it_is_met(what: str) -> None:
     async def tell(w: World) -> None:

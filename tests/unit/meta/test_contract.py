@@ -346,6 +346,23 @@ def test_get_many_answers_in_order_with_none_for_what_is_not_there(run: Runner) 
     run(scenario)
 
 
+def test_a_list_of_children_of_900_kb_is_read_whole(run: Runner) -> None:
+    """Reliability 7.2, ZK: nearly as much as a server sends in one answer."""
+    names = [f"{number:04}".ljust(240, "x") for number in range(3_700)]
+
+    async def scenario(env: Env) -> None:
+        await env.one.multi([Create("/t", b"")])
+        for at in range(0, len(names), 100):
+            await env.one.multi([Create(f"/t/{name}", b"") for name in names[at : at + 100]])
+        assert sum(map(len, names)) > 880_000
+        assert sorted(await env.one.children("/t")) == names
+        for at in range(0, len(names), 100):
+            await env.one.multi([Delete(f"/t/{name}") for name in names[at : at + 100]])
+        await env.one.multi([Delete("/t")])
+
+    run(scenario)
+
+
 def test_a_cancelled_request_leaves_the_session_usable(run: Runner) -> None:
     async def scenario(env: Env) -> None:
         await env.one.multi([Create("/t")])

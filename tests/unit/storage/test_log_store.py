@@ -1,11 +1,10 @@
 """The data directory: whose it is, what it lost, and its small files (reliability 8.1, design section 3 "Restart")."""
 
 import errno
-import random
 
 import pytest
 
-from helpers.batches import batch, offsets, placed
+from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -43,15 +42,6 @@ def test_foreign_directories_are_refused_by_name() -> None:
             open_store(disk, **ids)  # type: ignore[arg-type]
         assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert contents(open_store(disk).logs[TP]), "the refused ones let go of the lock and changed nothing"
-
-
-def test_two_processes_on_one_directory() -> None:
-    disk = SimDisk()
-    store = started(disk)
-    with pytest.raises(TidelogError, match="in use by another process"):
-        open_store(disk)
-    store.abandon()
-    open_store(disk)
 
 
 def test_damaged_identity_is_named() -> None:
@@ -198,55 +188,7 @@ def test_hole_35_a_missing_high_watermark_is_zero() -> None:
     assert (log.log_end_offset, log.recorded_high_watermark) == (2, 0)
 
 
-BAD_CHECKPOINTS = {
-    "empty": b"",
-    "no checksum": b"1\n0\n",
-    "garbage": b"\xff\xfe\x00" * 10,
-}
-
-
-def checkpoint_file(*lines: str, version: str = "1", count: int | None = None) -> bytes:
-    from crc32c import crc32c
-
-    body = "".join(f"{x}\n" for x in (version, str(len(lines) if count is None else count), *lines)).encode()
-    return body + f"{crc32c(body):08x}\n".encode()
-
-
 LINE = f"events 0 {TOPIC_ID.hex()} 2"
-BAD_CHECKPOINTS |= {
-    "count lies": checkpoint_file(LINE, count=2),
-    "negative": checkpoint_file(f"events 0 {TOPIC_ID.hex()} -1"),
-    "too large": checkpoint_file(f"events 0 {TOPIC_ID.hex()} {2**63}"),
-    "many digits": checkpoint_file(f"events 0 {TOPIC_ID.hex()} {'9' * 5000}"),
-    "not a number": checkpoint_file(f"events 0 {TOPIC_ID.hex()} ²"),
-    "duplicate": checkpoint_file(LINE, LINE),
-    "bad topic id": checkpoint_file("events 0 zz 2"),
-    "three fields": checkpoint_file("events 0 2"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_CHECKPOINTS)
-def test_a_bad_checkpoint_reads_as_empty_and_is_named(name: str) -> None:
-    disk = SimDisk()
-    store = started(disk)
-    store.checkpoint({TP: 2})
-    disk.crash(Crash.PROCESS)
-    disk.overwrite(HW_FILE, BAD_CHECKPOINTS[name])
-    store = open_store(disk)
-    log = store.logs[TP]
-    assert (log.recorded_high_watermark, log.log_end_offset, log.failure) == (0, 2, None)
-    assert any(HW_FILE in note and "read as empty" in note for note in store.notes)
-
-
-def test_an_unknown_version_is_refused_by_name() -> None:
-    disk = SimDisk()
-    started(disk).checkpoint({TP: 2})
-    disk.crash(Crash.PROCESS)
-    disk.overwrite(HW_FILE, checkpoint_file(LINE, version="2"))
-    with pytest.raises(TidelogError, match=f"{HW_FILE}: version 2 is not known"):
-        open_store(disk)
-    disk.overwrite(HW_FILE, checkpoint_file(LINE))
-    assert open_store(disk).logs[TP].recorded_high_watermark == 2
 
 
 def test_every_flipped_bit_of_a_checkpoint_is_seen() -> None:
@@ -542,17 +484,6 @@ def test_folder_whose_topic_id_was_lost_with_the_power_is_started_anew() -> None
     store = open_store(disk)
     assert TP not in store.logs
     assert store.create(TP, TOPIC_ID).log_end_offset == 0
-
-
-def test_stale_index_longer_than_the_log_is_ignored() -> None:
-    disk = SimDisk()
-    store = started(disk, count=10)
-    assert store.close({TP: 10}, 5)
-    for entry in disk.list_dir(f"{ROOT}/events-0"):
-        if entry.name.endswith(".index"):
-            disk.overwrite(f"{ROOT}/events-0/{entry.name}", random.Random(1).randbytes(5_000))
-    log = open_store(disk).logs[TP]
-    assert offsets(contents(log, 1)) == list(range(10))
 
 
 def test_thousand_partitions_cost_few_calls_each() -> None:
