@@ -3,8 +3,9 @@
 Compared are two brokers' produce paths as a producer sees them: ProduceStream over gRPC on loopback, validation, append to a
 log on disk, parking for acks=all, the positions of two followers after every append (three events a batch, the most there
 can be), the answer. Only `PartitionHost.replica` differs: the machine, or a stub that moves the high watermark to where the
-last follower is and checks nothing. Producer and broker share one process, as they share the cores elsewhere. The same
-without gRPC, by calls into the produce handler, is printed beside it: there the machine's share is larger.
+last follower is and checks nothing. Producer and broker share one process, as they share the cores elsewhere, and its
+processor time is what counts: the price is a few per cent, and a neighbour changes the clock's time by more. The same without
+gRPC, by calls into the produce handler, is printed beside it: there the machine's share is larger.
 """
 
 import asyncio
@@ -193,10 +194,10 @@ class Path:
         finally:
             await link.close()
             await channel.close()
-            await server.stop(0.0)
+            await server.stop(CALL_S)
 
     async def rate(self, seconds: float, batch: bytes, call: Call, *, direct: bool) -> float:
-        """Bytes a second that are appended, acknowledged by every follower and answered."""
+        """Bytes a second of processor time that are appended, acknowledged by every follower and answered."""
         host = self._lead()
         if direct:
             host.replica = cast(PartitionReplica, Direct())
@@ -206,8 +207,8 @@ class Path:
             timeout_ms=10_000,
             partitions=(m.ProducePartition(topic=TOPIC, partition=host.tp.partition, leader_epoch=-1, records=batch),),
         )
-        count, begin = 0, time.perf_counter()
-        end = begin + seconds * SHARE
+        count, begin = 0, time.process_time()
+        end = time.perf_counter() + seconds * SHARE
 
         async def send() -> None:
             nonlocal count
@@ -220,7 +221,7 @@ class Path:
         async with asyncio.TaskGroup() as group:
             for _ in range(WINDOW):
                 group.create_task(send())
-        rate = count * len(batch) / (time.perf_counter() - begin)
+        rate = count * len(batch) / (time.process_time() - begin)
         self._manager.stop(host.tp, TOPIC_ID, DELETED_TOPIC_EPOCH, delete=True)
         self._logs.purge()
         return rate
@@ -250,5 +251,13 @@ async def run(bench: Bench) -> list[Line]:
     what = f" with a stub that advances the high watermark; {BATCH_BYTES >> 10} KiB batches, {len(FOLLOWERS)} followers"
     return [
         Note(f"B17 without gRPC, by calls into the produce handler: {called:.3g}"),
-        compared("B17", taken["machine"], taken["direct"], unit="MB/s", times=MB, target="at least 0.95", what=what),
+        compared(
+            "B17",
+            taken["machine"],
+            taken["direct"],
+            unit="MB a second of processor time",
+            times=MB,
+            target="at least 0.95",
+            what=what,
+        ),
     ]
