@@ -120,7 +120,8 @@ def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
 def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """A follower falls behind meanwhile: what it lacks is not acknowledged until the controller has heard of it."""
+    """A follower falls behind meanwhile: what it lacks is not acknowledged until the controller has heard of it, which it is
+    told again and again."""
 
     def pending_s() -> float:
         return metric(cluster, "broker-0", "tidelog_isr_change_pending_seconds")
@@ -142,6 +143,8 @@ def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_wait
             assert scene.acked == acked
             assert asked() - asked_before < 10, "no busy loop"
             assert scene.state() == before and len(cluster.proxy.cuts()) == 4
+            for controller in cluster.names(CONTROLLER):
+                await scene.do(cluster.proxy.reset, "broker-0", controller)  # what it has asked so far is lost
             await scene.do(cluster.heal)
             without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
             assert (without.leader, without.leader_epoch) == (0, 0)
