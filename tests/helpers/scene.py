@@ -130,12 +130,7 @@ def left_as_found(cluster: LocalCluster) -> Iterator[LocalCluster]:
     """Complete, and afterwards whole again, whatever became of the test."""
     wait_ready(cluster, WITHIN_S)
     yield cluster
-    cluster.heal()
-    for row in cluster.status():
-        if row.state is ProcessState.PAUSED:
-            cluster.resume(row.name)
-        elif row.state is ProcessState.STOPPED:
-            cluster.start(row.name)
+    end_faults(cluster)
 
 
 def state_of(cluster: LocalCluster, name: str) -> ProcessState:

@@ -12,21 +12,19 @@ from pathlib import Path
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import end_faults, running_cluster
+from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import POLL_S, WITHIN_S, Scene, log_bytes, under_load
+from helpers.scene import POLL_S, WITHIN_S, Scene, left_as_found, log_bytes, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
-from tidelog.cluster.api import BROKER, CONTROLLER, State, bootstrap_servers
+from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import wait_ready
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
+from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.runtime.os_disk import OsDisk
 from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, write_lines
 from tidelog.storage.data_dir import LIFE_FILE
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE
-from tidelog.wire import znodes
 from tidelog.wire.batch import HEADER_BYTES, iter_batches
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -47,9 +45,8 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 @pytest.fixture
 def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    yield module_cluster
-    end_faults(module_cluster)
-    wait_ready(module_cluster, WITHIN_S)
+    with left_as_found(module_cluster) as found:
+        yield found
 
 
 def kill_all(cluster: LocalCluster) -> None:
@@ -58,21 +55,23 @@ def kill_all(cluster: LocalCluster) -> None:
     assert {row.state for row in cluster.status() if row.kind == BROKER} == {State.STOPPED}
 
 
-async def all_die_in_sync(scene: Scene) -> None:
-    """Every broker is dead and the ISR names all of them: the controllers look only when the last session has ended."""
+async def all_die(scene: Scene) -> int:
+    """Every broker is dead, and the ISR names all of them but for one at most, which a controller may have suspected before
+    it saw that no session is left. Returns the first of the others."""
     for name in scene.cluster.names(CONTROLLER):
         await scene.do(scene.cluster.pause, name)
     await scene.do(kill_all, scene.cluster)
-    await scene.until("the end of every broker's session", lambda: not scene.stored.names(znodes.BROKER_IDS))
+    await scene.until("the end of every broker's session", lambda: not scene.stored.brokers())
     for name in scene.cluster.names(CONTROLLER):
         await scene.do(scene.cluster.resume, name)
-    await scene.until("a partition without a leader", lambda: scene.state().leader == -1)
-    assert scene.state().isr == {0, 1, 2}
+    state = await scene.reached("a partition without a leader", lambda state: state.leader == NO_LEADER)
+    assert len(state.isr) >= 2
+    return min(state.isr)
 
 
-def checkpointed(scene: Scene) -> int:
-    """The high watermark of the load's partition 0 that broker-0's disk remembers."""
-    file = OffsetCheckpoint(OsDisk(), f"{scene.cluster.data_dir('broker-0')}/{HIGH_WATERMARKS_FILE}")
+def checkpointed(scene: Scene, broker: int) -> int:
+    """The high watermark of the load's partition 0 that the broker's disk remembers."""
+    file = OffsetCheckpoint(OsDisk(), f"{scene.cluster.data_dir(broker_name(broker))}/{HIGH_WATERMARKS_FILE}")
     return file.get(LogKey(scene.topic, 0, scene.stored.topic_id(scene.topic)))
 
 
@@ -80,12 +79,12 @@ def log_end(records: bytes) -> int:
     return max(header.end_offset for _, header in iter_batches(records))
 
 
-def high_watermark(scene: Scene) -> int:
-    """As broker-0 tells it; -1 while it tells nothing."""
+def high_watermark(scene: Scene, broker: int) -> int:
+    """As the broker tells it when it leads; -1 while it does not."""
     labels = {"topic": scene.topic, "partition": "0"}
     try:
-        if metric(scene.cluster, "broker-0", "tidelog_partition_leader", **labels) == 0:
-            return int(metric(scene.cluster, "broker-0", "tidelog_partition_high_watermark", **labels))
+        if metric(scene.cluster, broker_name(broker), "tidelog_partition_isr_size", **labels) > 0:
+            return int(metric(scene.cluster, broker_name(broker), "tidelog_partition_high_watermark", **labels))
     except OSError:  # it starts
         pass
     return -1
@@ -104,27 +103,23 @@ def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_wr
 
     async def story() -> None:
         async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
-            await scene.until("a checkpoint", lambda: checkpointed(scene) > 0)
+            await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 0 for broker in range(3)))
             await scene.more_acks()
-            await all_die_in_sync(scene)
-            written_down = checkpointed(scene)
-            end = log_end(log_bytes(cluster, 0, scene.topic, 0))
+            first = await all_die(scene)
+            written_down, end = checkpointed(scene, first), log_end(log_bytes(cluster, first, scene.topic, 0))
             assert 0 < written_down < end
-            await scene.do(cluster.start, "broker-0")
-            await scene.reached("broker-0 alone", lambda state: state.leader == 0 and state.isr == {0})
-            await scene.until("broker-0 as leader", lambda: high_watermark(scene) >= 0)
-            assert high_watermark(scene) == written_down
+            await scene.do(cluster.start, broker_name(first))
+            await scene.reached("the first alone", lambda state: state.leader == first and state.isr == {first})
+            await scene.until("its role", lambda: high_watermark(scene, first) >= 0)
+            assert high_watermark(scene, first) == written_down
             with pytest.raises(TidelogError) as refused:  # a reader must not take it for what is committed (KIP-207)
-                await end_offset(str(cluster.endpoints()["broker-0"]), scene.topic)
+                await end_offset(str(cluster.endpoints()[broker_name(first)]), scene.topic)
             assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-            assert log_end(log_bytes(cluster, 0, scene.topic, 0)) == end, (
-                "nothing is appended under min.insync.replicas"
-            )
-            for name in ("broker-1", "broker-2"):
-                await scene.do(cluster.start, name)
+            assert log_end(log_bytes(cluster, first, scene.topic, 0)) == end, "appended under min.insync.replicas"
+            await scene.mended()
             await scene.full()
-            assert scene.leader == "broker-0"
-            assert await end_offset(bootstrap_servers(cluster), scene.topic) >= end
+            assert scene.state().leader == first
+            assert await end_offset(scene.servers, scene.topic) >= end
 
     run(story(), timeout_s=LIMIT_S)
 
@@ -168,7 +163,7 @@ def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp
     async def story() -> None:
         async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
             await scene.do(cluster.kill, "broker-0")
-            file = active_segment(cluster, scene)
+            file = active_segment(scene, 0)
             records = file.read_bytes()
             *_, last = positions(records)
             with file.open("r+b") as log:
@@ -190,30 +185,30 @@ def test_row_33_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_
 
     async def story() -> None:
         async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
-            await scene.until("a checkpoint", lambda: checkpointed(scene) > 100)
-            await all_die_in_sync(scene)
-            file = active_segment(cluster, scene)
+            await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 100 for broker in range(3)))
+            torn = await all_die(scene)
+            isr, file = scene.state().isr, active_segment(scene, torn)
             records = file.read_bytes()
             kept = next(at for at, header in iter_batches(records) if header.base_offset >= 50)
             with file.open("r+b") as log:
                 log.truncate(kept + TORN_BYTES)
-            forget_boot(cluster, "broker-0")
-            await scene.do(cluster.start, "broker-0")
-            await vetoed(scene)
-            assert scene.state().leader == -1 and scene.state().isr == {0, 1, 2}
-            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs("broker-0")
+            forget_boot(cluster, broker_name(torn))
+            await scene.do(cluster.start, broker_name(torn))
+            await vetoed(scene, torn)
+            assert scene.state().leader == NO_LEADER and scene.state().isr == isr
+            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs(broker_name(torn))
             assert file.read_bytes() == records[:kept]
             await scene.mended()
             await scene.full()
-            assert scene.leader != "broker-0"
+            assert scene.state().leader != torn
             assert file.read_bytes().startswith(records), "it has all of it again"
 
     run(story(), timeout_s=LIMIT_S)
 
 
-async def vetoed(scene: Scene) -> None:
+async def vetoed(scene: Scene, broker: int) -> None:
     """Returns when the controller holds the load's partition back from the member that is there."""
-    async with AdminClient(str(scene.cluster.endpoints()["broker-0"])) as admin, asyncio.timeout(WITHIN_S):
+    async with AdminClient(str(scene.cluster.endpoints()[broker_name(broker)])) as admin, asyncio.timeout(WITHIN_S):
         while not (await admin.describe_topic(scene.topic)).partitions[0].vetoed:  # noqa: ASYNC110 - what is waited for is no event of ours
             await asyncio.sleep(POLL_S)
 
@@ -221,9 +216,9 @@ async def vetoed(scene: Scene) -> None:
 TORN_BYTES = HEADER_BYTES + 9
 
 
-def active_segment(cluster: LocalCluster, scene: Scene) -> Path:
-    """Of broker-0's copy of the load."""
-    (file,) = (cluster.data_dir("broker-0") / f"{scene.topic}-0").glob("*.log")
+def active_segment(scene: Scene, broker: int) -> Path:
+    """Of that broker's copy of the load."""
+    (file,) = (scene.cluster.data_dir(broker_name(broker)) / f"{scene.topic}-0").glob("*.log")
     return file
 
 

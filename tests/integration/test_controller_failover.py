@@ -14,13 +14,12 @@ from pathlib import Path
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import end_faults, running_cluster, unique_topic
+from helpers.cluster import running_cluster, unique_topic
 from helpers.metrics import metric
-from helpers.scene import WITHIN_S, Scene, under_load
+from helpers.scene import WITHIN_S, Scene, left_as_found, state_of, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import BROKER, CONTROLLER, State, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import wait_ready
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.wire import znodes
 
@@ -54,10 +53,8 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 @pytest.fixture
 def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """Given back with every process running and every link healed."""
-    yield module_cluster
-    end_faults(module_cluster)
-    wait_ready(module_cluster, WITHIN_S)
+    with left_as_found(module_cluster) as found:
+        yield found
 
 
 def patient(cluster: LocalCluster) -> AdminClient:
@@ -83,11 +80,8 @@ async def kill_at(scene: Scene, controller: str, progress: Callable[[], bool]) -
             assert time.monotonic() < deadline, "there is no progress"
         os.kill(pid, signal.SIGKILL)
 
-    def is_gone() -> bool:
-        return next(row.state for row in scene.cluster.status() if row.name == controller) is State.STOPPED
-
     await scene.do(watch)
-    await scene.until(f"the end of {controller}", is_gone)
+    await scene.until(f"the end of {controller}", lambda: state_of(scene.cluster, controller) is State.STOPPED)
     await scene.do(scene.cluster.proxy.refuse, controller)
 
 

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import end_faults, running_cluster
+from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import WITHIN_S, Scene, is_acked, log_bytes, produce, under_load
+from helpers.scene import WITHIN_S, Scene, is_acked, left_as_found, log_bytes, produce, under_load
 from helpers.stored import State
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, CONTROLLER
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import wait_ready
 from tidelog.errors import ErrorCode
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
@@ -38,9 +37,8 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 @pytest.fixture
 def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    yield module_cluster
-    end_faults(module_cluster)
-    wait_ready(module_cluster, WITHIN_S)
+    with left_as_found(module_cluster) as found:
+        yield found
 
 
 async def alter_isr(scene: Scene, broker_epoch: int, state: State, isr: dict[int, int]) -> ErrorCode:

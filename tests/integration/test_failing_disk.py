@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import end_faults, running_cluster
+from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import WITHIN_S, Scene, log_bytes, under_load
+from helpers.scene import Scene, left_as_found, log_bytes, under_load
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import wait_ready
 from tidelog.ids import TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -55,9 +54,8 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 @pytest.fixture
 def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
     pids = {row.name: row.pid for row in module_cluster.status()}
-    yield module_cluster
-    end_faults(module_cluster)
-    wait_ready(module_cluster, WITHIN_S)
+    with left_as_found(module_cluster) as found:
+        yield found
     assert {row.name: row.pid for row in module_cluster.status()} == pids, "a disk error ended a process"
 
 
