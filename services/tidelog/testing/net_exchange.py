@@ -26,6 +26,8 @@ class Faults:
     """Of one direction between two nodes; `loss` and `duplicate` are probabilities for each message."""
 
     delay_s: tuple[float, float] = (0.0001, 0.002)
+    tail: int = 1
+    """1 draws delays evenly; the higher, the more messages are quick and the fewer very late, so those are overtaken."""
     loss: float = 0.0
     duplicate: float = 0.0
     """Of a unary request: the server sees it twice."""
@@ -67,7 +69,7 @@ class Pipe:
         """`deliver` runs when it arrives, after everything that was sent before it."""
         loop = asyncio.get_running_loop()
         low, high = self.link.faults.delay_s
-        arrival = loop.time() + low + (high - low) * self._rand.random()
+        arrival = loop.time() + low + (high - low) * self._rand.random() ** self.link.faults.tail
         self._last_arrival = arrival = max(arrival, self._last_arrival + 1e-9)
         if self.link.faults.loss and self._rand.random() < self.link.faults.loss:
             what, deliver = f"lost {what}", self._broken

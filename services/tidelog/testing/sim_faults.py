@@ -25,17 +25,21 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PERIOD_S: Final = (2.0, 6.0)
-PACES_S: Final = (0.08, 0.3, 1.0)
+PACES_S: Final = (0.08, 0.3, 1.0, 2.0)
 """Mean time between two faults of a period."""
 
 POWER_LOSSES_MAX: Final = 2
 """Each may leave a partition vetoed for the rest of the run."""
 
-WEIGHTS: Final = {"elections": 3, "late commands": 2, "resets": 2, "flapping link": 2, "restart": 2, "pause": 2}
+WEIGHTS: Final = {"elections": 5, "late commands": 2, "resets": 2, "flapping link": 4, "restart": 2, "pause": 2}
 """How often a kind is drawn, where more often than others: fences of leader epochs and of versions are tested by nothing else."""
 
 _FAILING: Final = ("append", "sync", "append", "truncate", "pread")
 _HOUR_MS: Final = 3_600_000
+
+
+def _weighted(kinds: Sequence[str]) -> list[str]:
+    return [kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))]
 
 
 class Faults:
@@ -46,6 +50,7 @@ class Faults:
         self._rand = cluster.world.rand
         self._over = False
         self._power_losses = 0
+        self._elections_until = 0.0
         self.count: Counter[str] = Counter()
         breaking: dict[str, Callable[[], bool]] = {
             "kill": self._kill,
@@ -74,12 +79,20 @@ class Faults:
             "disk full": self._disk_full,
             "wall clock": self._wall_clock,
         }
-        self.kinds = {kind: act for kind, act in breaking.items() if self._rand.random() < 0.5}
+        names = self._drawn(list(breaking))
+        self.kinds = {kind: breaking[kind] for kind in breaking if kind in names}
         self._mending = (self._start, self._heal_links)
+
+    def _drawn(self, kinds: Sequence[str]) -> Sequence[str]:
+        """Half of all, or in a third of the runs a few: what one kind leads to over several steps is not disturbed there."""
+        if self._rand.random() < 2 / 3:
+            return [kind for kind in kinds if self._rand.random() < 0.5]
+        tickets = _weighted(kinds)
+        return [self._one_of(tickets) for _ in range(1 + self._rand.randrange(3))]
 
     async def run(self, until: Callable[[], bool]) -> None:
         """Period after period, as long as `until` is false."""
-        names = [name for name in sorted(self.kinds) for _ in range(WEIGHTS.get(name, 1))]
+        names = _weighted(sorted(self.kinds))
         loop = asyncio.get_running_loop()
         while not until():
             period_ends = loop.time() + self._between(*PERIOD_S)
@@ -292,22 +305,31 @@ class Faults:
             for controller in self._cluster.controllers:
                 self._cut_for(controller.name, node.name, seconds)
             return self._say("commands to %s are %.1f s late", node.name, seconds)
-        # Longer than the caller waits, too: what it has given up may still be acted on.
-        seconds = self._between(0.3, 1.5) * self._cluster.timing.request_ms / 1000
+        seconds = self._late_requests(node)
         for controller in self._cluster.controllers:
             self._slow_down(controller.name, node.name, seconds)
-            self._slow_down(node.name, controller.name, seconds)
         return self._say("%s and the controllers take up to %.1f s", node.name, seconds)
+
+    def _late_requests(self, node: SimNode) -> float:
+        """Up to how many seconds late; longer than the caller waits, too: what it has given up may still be acted on."""
+        seconds = self._between(0.3, 1.5) * self._cluster.timing.request_ms / 1000
+        for controller in self._cluster.controllers:
+            self._slow_down(node.name, controller.name, seconds)
+        return seconds
 
     def _slow_down(self, source: str, target: str, seconds: float) -> None:
         """For a while, with half of the requests sent twice."""
+        faults = LinkFaults(delay_s=(0.0, seconds), tail=self._one_of((1, 3)), duplicate=0.5)
+        self._disturb_for(source, target, faults, self._between(1.0, 4.0) * seconds)
+
+    def _disturb_for(self, source: str, target: str, faults: LinkFaults, seconds: float) -> None:
         link = self._cluster.network.link(source, target)
-        link.faults.delay_s, link.faults.duplicate = (0.0, seconds), 0.5
+        link.faults = faults
 
         def mend() -> None:
             link.faults = LinkFaults()
 
-        self._later(self._between(1.0, 4.0) * seconds, mend)
+        self._later(seconds, mend)
 
     def _bad_network(self) -> bool:
         """Some seconds of loss, duplication and delay on all links (rows 27, 28)."""
@@ -328,9 +350,12 @@ class Faults:
         return self._say("slow link %s->%s", one, other)
 
     def _flapping_link(self) -> bool:
-        """Two brokers lose each other for about as long as a lag is borne, again and again: an ISR that shrinks and grows."""
+        """Two brokers lose each other for about as long as a lag is borne, again and again: an ISR that shrinks and grows,
+        half of the times while one of them, who may lead, reaches the controllers late and twice."""
         brokers = list(self._cluster.brokers)
         one, other = (brokers.pop(self._rand.randrange(len(brokers))) for _ in range(2))
+        if self._maybe():
+            self._late_requests(one)
         lag_s, at = self._cluster.timing.lag_ms / 1000, 0.0
         for _ in range(2 + self._rand.randrange(5)):
             away_s = self._between(0.5, 2.0) * lag_s
@@ -422,20 +447,35 @@ class Faults:
         return self._say("expire the session of %s", node.name)
 
     def _elections(self) -> bool:
-        """Several sessions end one shortly after the other: leaders change faster than everybody can be told. Half of the
-        times one broker, whose session lasts, hears of none of it for a while, but goes on to state its positions."""
-        brokers = list(self._cluster.brokers)
+        """Several sessions end one shortly after the other: leaders change faster than everybody can be told. Or one session
+        ends, whose broker may soon lead again, and another broker hears of none of it for a while, but goes on to state its
+        positions. Somebody who may lead next has not got the last records."""
+        now = asyncio.get_running_loop().time()
+        if now < self._elections_until:
+            return False  # one after the other: what the last one led to is still under way
+        brokers = self._shuffled(self._cluster.brokers)
+        behind, since_s = brokers[0], self._between(0.0, 0.5)
+        for other in brokers[1:]:
+            self._cut_for(other.name, behind.name, since_s + 0.01)
         if self._maybe():
-            deaf = brokers.pop(self._rand.randrange(len(brokers)))
+            _, leaves, deaf = brokers
             seconds = self._between(1.0, 5.0)
-            for controller in self._cluster.controllers:
-                self._cut_for(controller.name, deaf.name, seconds)
-            for _ in range(self._rand.randrange(8)):
-                self._later(self._between(0.0, seconds), partial(self._cluster.network.reset, deaf.name))
-        step = self._between(0.02, 1.0)
-        for number in range(2 + self._rand.randrange(4)):
-            self._later(number * step, partial(self._expire_one, self._one_of(brokers)))
+            self._elections_until = now + seconds
+            self._deafen(deaf, seconds)
+            self._later(since_s, partial(self._expire_one, leaves))
+            return self._say("an election that %s does not hear of", deaf.name)
+        step, ends = self._between(0.02, 1.0), 2 + self._rand.randrange(4)
+        self._elections_until = now + since_s + ends * step
+        for number in range(ends):
+            self._later(since_s + number * step, partial(self._expire_one, self._one_of(brokers)))
         return self._say("elections")
+
+    def _deafen(self, node: SimNode, seconds: float) -> None:
+        """What the controllers tell it comes late; its connections break, so that it states its positions anew."""
+        for controller in self._cluster.controllers:
+            self._disturb_for(controller.name, node.name, LinkFaults(delay_s=(seconds, seconds)), seconds)
+        for _ in range(self._rand.randrange(16)):
+            self._later(self._between(0.0, seconds), partial(self._cluster.network.reset, node.name))
 
     # -- power and disks ---------------------------------------------------------------------------------------------
 

@@ -50,12 +50,12 @@ class Timing:
 
         return cls(
             session_ms=one_of(2_000, 4_000, 6_000),
-            lag_ms=one_of(1_000, 2_500, 6_000),
+            lag_ms=one_of(300, 1_000, 2_500, 6_000),
             request_ms=one_of(1_000, 3_000, 6_000),
             suspect_hold_ms=one_of(1_000, 10_000),
             keepalive_s=one_of(1, 4),
             segment_bytes=one_of(2 << 10, 16 << 10),
-            rebalance_ms=one_of(500, 2_000, 300_000),
+            rebalance_ms=one_of(400, 400, 2_000, 300_000),
         )
 
 
