@@ -14,8 +14,8 @@ from tidelog.cluster.api import ZOOKEEPER
 from tidelog.cluster.local import LocalCluster
 from tidelog.wire import znodes
 
-SESSION_S: Final = 60.0
-"""Longer than a server is away in any test."""
+SESSION_S: Final = 5.0
+"""Also how long kazoo waits for a server that is still starting before it dials again."""
 RETRY: Final = KazooRetry(max_tries=-1, max_delay=0.2)
 
 
