@@ -84,12 +84,14 @@ class Ledger:
         return int(np.count_nonzero(self.entries["outcome"] == outcome))
 
     def close(self) -> None:
-        """Everything is in the file, and nothing but what was sent."""
+        """Everything is in the file, and nothing but what was sent; what is asked from now on is answered from memory."""
         if isinstance(self._entries, np.memmap):
             self._entries.flush()
         with self._path.open("r+b") as file:
             file.truncate(self._count * ENTRY.itemsize)
-        self._map()
+        self._entries = np.fromfile(
+            self._path, ENTRY
+        )  # a map would keep the file open until the last view of it is gone
 
     def _map(self) -> None:
         if self._path.stat().st_size:  # an empty file cannot be mapped

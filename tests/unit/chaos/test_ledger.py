@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.chaos.ledger import Findings, Ledger, PartitionCheck, digest
+from tidelog.chaos.ledger import Findings, Ledger, Outcome, PartitionCheck, digest
 
 RECORDS = [(None, f"value {n}".encode()) for n in range(10)]
 
@@ -111,3 +111,12 @@ def test_an_empty_ledger_can_be_closed_and_compared(tmp_path):
 def test_a_digest_tells_null_from_empty_and_where_a_key_ends():
     shapes = [(None, None), (None, b""), (b"", None), (b"", b""), (b"ab", b"c"), (b"a", b"bc"), (None, b"abc")]
     assert len({digest(*shape) for shape in shapes}) == len(shapes)
+
+
+def test_a_closed_ledger_keeps_no_file_open_whoever_looks_at_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger", writable=True)
+    ledger.acked(ledger.sent(digest(b"k", b"v")), 0, 5)
+    ledger.close()
+    held = ledger.entries
+    assert ledger.count(Outcome.ACKED) == len(held) == 1
+    assert (tmp_path / "ledger") not in [link.resolve() for link in Path("/proc/self/fd").iterdir()]
