@@ -99,16 +99,7 @@ class Consumer:
         """Reads these from now on; those assigned before keep their position. Unknown ones are refused, none is taken."""
         tps = [TopicPartition(*tp) for tp in partitions]
         for tp in tps:
-            info = await self._metadata.topic(tp.topic)
-            if tp.partition >= len(info.partitions):  # it may be one that was added since
-                await self._metadata.refresh(self._metadata.version)
-                info = await self._metadata.topic(tp.topic)
-            if not 0 <= tp.partition < len(info.partitions):
-                raise TidelogError(
-                    f"topic {tp.topic!r} has partitions 0 to {len(info.partitions) - 1}, "
-                    f"partition {tp.partition} does not exist",
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
+            await self._metadata.topic_with(tp)
         self._whole_topics.clear()
         self._state.assign(tps)
         self._wake.set()

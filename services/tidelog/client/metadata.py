@@ -21,6 +21,9 @@ Res = TypeVar("Res")
 _ONE_BROKER_S = 2.0
 """A broker that is paused must not hold up the round: the next one is asked after this."""
 
+SPREAD_S = 1.0
+"""How long the news of a topic's partitions may take to every broker."""
+
 MAX_AGE_MS = 300_000
 """Kafka's metadata.max.age.ms: after so long a client asks again without a reason, and finds partitions that were added."""
 
@@ -85,6 +88,24 @@ class ClusterMetadata:
                     self._refuse_unknown(name)
         assert known is not None
         return known
+
+    async def topic_with(self, tp: TopicPartition) -> TopicInfo:
+        """The topic of `tp`; UNKNOWN_TOPIC_OR_PARTITION when it stays without that partition.
+
+        It may have been added since, and a broker that was asked just after the creation may have heard of some partitions only.
+        """
+        info = await self.topic(tp.topic)
+        if 0 <= tp.partition < len(info.partitions):
+            return info
+        if tp.partition < 0:
+            raise _no_partition(tp, info)
+        async for attempt in METADATA.retrying(self._ports.clock, self._ports.rand, min(SPREAD_S, self._limit_s)):
+            with attempt:
+                await self.refresh(self.version)
+                info = await self.topic(tp.topic)
+                if tp.partition >= len(info.partitions):
+                    raise _no_partition(tp, info)
+        return info
 
     def _refuse_unknown(self, name: str) -> None:
         code = self.snapshot.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -160,3 +181,8 @@ class ClusterMetadata:
             last = TransportError("UNAVAILABLE", f"{address} knows no cluster yet")
         assert last is not None
         raise last
+
+
+def _no_partition(tp: TopicPartition, info: TopicInfo) -> TidelogError:
+    known = f"topic {tp.topic!r} has partitions 0 to {len(info.partitions) - 1}"
+    return TidelogError(f"{known}, partition {tp.partition} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

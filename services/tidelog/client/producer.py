@@ -258,13 +258,7 @@ class Producer:
         tps = self._tps(topic, info)
         if partition is not None:
             if not 0 <= partition < len(tps):
-                await self._metadata.refresh(self._metadata.version)
-                tps = self._tps(topic, await self._metadata.topic(topic))
-            if not 0 <= partition < len(tps):
-                raise TidelogError(
-                    f"topic {topic!r} has partitions 0 to {len(tps) - 1}, partition {partition} does not exist",
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
+                tps = self._tps(topic, await self._metadata.topic_with(TopicPartition(topic, partition)))
             return tps[partition]
         if key is not None:
             return tps[partition_for_key(key, len(tps))]

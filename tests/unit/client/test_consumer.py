@@ -290,6 +290,22 @@ def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() ->
     run_virtual(story())
 
 
+def test_a_broker_that_has_heard_of_some_partitions_only_is_asked_again() -> None:
+    """Just after a creation; the producer too, when it is told where to send."""
+
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        async with consumer(cluster) as c, Producer(cluster.bootstrap, ports=cluster.ports) as producer:
+            await asyncio.gather(c.partitions_of("t"), producer.partitions_of("t"))
+            asyncio.get_running_loop().call_later(0.4, cluster.grow, "t", 3)
+            sending = asyncio.create_task(producer.send("t", b"v", partition=1))
+            await c.assign([TopicPartition("t", 2)])
+            assert (await (await sending)).partition == 1
+
+    run_virtual(story())
+
+
 def test_unknown_topics_and_partitions_are_refused_at_assign() -> None:
     async def story() -> None:
         cluster = FakeCluster()
