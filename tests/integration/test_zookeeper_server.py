@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 def test_it_serves_and_ends(tmp_path: Path) -> None:
     with zookeeper_server(tmp_path) as server:
-        assert server.running and server.ready()
+        assert server.running and server.ready(10.0)
         assert "zk_znode_count" in four_letter_word(server.address, "mntr", 5)
         server.pause()
         assert not server.ready(0.2)
