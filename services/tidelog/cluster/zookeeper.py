@@ -220,8 +220,10 @@ class EmbeddedZooKeeper:
         self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nobody answers."""
+        """SIGSTOP: connections stay open and nobody answers. Returns when the last of its threads stands still."""
         self._signal(signal.SIGSTOP)
+        if self._process is not None and self._process.returncode is None:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
