@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import MakeCluster, last_words, running_cluster
+from helpers.scene import left_as_found
 from helpers.wire import Bed
 from tidelog.cluster.api import bootstrap_servers
 from tidelog.cluster.local import LocalCluster
@@ -26,6 +27,20 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     """Brokers 0, 1 and 2. Whoever kills or pauses something starts it again and waits until every ISR is full."""
     with running_cluster(tmp_path_factory.mktemp("shared") / "cluster") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def module_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A module's own, with its SETTINGS, for faults."""
+    base = tmp_path_factory.mktemp("module") / "cluster"
+    with running_cluster(base, links_through_proxy=True, settings=request.module.SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    with left_as_found(module_cluster) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

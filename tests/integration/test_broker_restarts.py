@@ -14,7 +14,7 @@ import pytest
 from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import POLL_S, WITHIN_S, Scene, left_as_found, log_bytes, under_load
+from helpers.scene import POLL_S, WITHIN_S, Scene, log_bytes, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name
@@ -41,12 +41,6 @@ SETTINGS = {
 def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with running_cluster(tmp_path_factory.mktemp("restarts") / "cluster", settings=SETTINGS) as running:
         yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
 
 
 def kill_all(cluster: LocalCluster) -> None:

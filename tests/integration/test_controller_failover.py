@@ -7,16 +7,16 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import running_cluster, unique_topic
+from helpers.cluster import unique_topic
 from helpers.metrics import metric
-from helpers.scene import WITHIN_S, Scene, left_as_found, state_of, under_load
+from helpers.scene import WITHIN_S, Scene, state_of, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import BROKER, CONTROLLER, State, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
@@ -42,19 +42,6 @@ SETTINGS = {
     },
     BROKER: {"zookeeper_session_timeout_ms": str(SESSION_MS), "replica_lag_time_max_ms": str(LAG_MS)},
 }
-
-
-@pytest.fixture(scope="module")
-def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    base = tmp_path_factory.mktemp("failover") / "cluster"
-    with running_cluster(base, links_through_proxy=True, settings=SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
 
 
 def patient(cluster: LocalCluster) -> AdminClient:

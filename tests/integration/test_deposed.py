@@ -1,15 +1,13 @@
 """Who is not what he takes himself for, on real processes: L31, a follower that is dead for the controller alone, and L33, a
 leader that wakes up when another one leads."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import WITHIN_S, Scene, is_acked, left_as_found, log_bytes, produce, under_load
+from helpers.scene import WITHIN_S, Scene, is_acked, log_bytes, produce, under_load
 from helpers.stored import State
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, CONTROLLER
@@ -26,19 +24,6 @@ SETTINGS = {
     CONTROLLER: {"zookeeper_session_timeout_ms": "6000", "suspect_hold_ms": "500"},
     BROKER: {"zookeeper_session_timeout_ms": "2000", "replica_lag_time_max_ms": "1000"},
 }
-
-
-@pytest.fixture(scope="module")
-def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    base = tmp_path_factory.mktemp("deposed") / "cluster"
-    with running_cluster(base, links_through_proxy=True, settings=SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
 
 
 async def alter_isr(scene: Scene, broker_epoch: int, state: State, isr: dict[int, int]) -> ErrorCode:

@@ -1,15 +1,13 @@
 """Rows of the fault matrix on real processes whose faults end sessions: kills, and pauses and cuts that last longer."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import is_acked, left_as_found, log_bytes, produce, state_of, under_load, unread_bytes
+from helpers.scene import is_acked, log_bytes, produce, state_of, under_load, unread_bytes
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import State, broker_name
@@ -23,21 +21,8 @@ SESSION_S = 3.0
 ELECTION_S = 10.0
 """Until clients have found the new leader; the target is under 2 s on a machine that does nothing else."""
 LIMIT_S = 150.0
-
-
-@pytest.fixture(scope="module")
-def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    quick = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
-    settings = {"broker": quick | {"replica_lag_time_max_ms": "1500"}, "controller": quick}
-    base = tmp_path_factory.mktemp("beyond") / "cluster"
-    with running_cluster(base, settings=settings, links_through_proxy=True) as running:
-        yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
+QUICK = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
+SETTINGS = {"broker": QUICK | {"replica_lag_time_max_ms": "1500"}, "controller": QUICK}
 
 
 def is_standby(cluster: LocalCluster, name: str) -> bool:

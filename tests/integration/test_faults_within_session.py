@@ -1,15 +1,13 @@
 """Rows of the fault matrix on real processes whose faults end no session: short pauses, slow links, and cuts beside ZooKeeper."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.aio import run
-from helpers.cluster import running_cluster
 from helpers.metrics import metric
-from helpers.scene import Scene, left_as_found, log_bytes, state_of, under_load
+from helpers.scene import Scene, log_bytes, state_of, under_load
 from tidelog.cluster.api import CONTROLLER, Direction, State
 from tidelog.cluster.local import LocalCluster
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
@@ -24,32 +22,19 @@ NEVER = "3600000"
 OFTEN = "100"
 ALONE = ((0, 1, 2),)
 """One partition, led by broker 0."""
-
-
-@pytest.fixture(scope="module")
-def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    session = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
-    settings = {
-        "controller": session,
-        "broker": session
-        | {
-            "replica_lag_time_max_ms": str(int(LAG_S * 1000)),
-            "replica_fetch_chunk_bytes": str(16 << 10),
-            "high_watermark_checkpoint_interval_ms": NEVER,
-            "log_flush_interval_ms": NEVER,
-        },
-        "broker-1": {"high_watermark_checkpoint_interval_ms": OFTEN},
-        "broker-2": {"log_flush_interval_ms": OFTEN},
-    }
-    base = tmp_path_factory.mktemp("within") / "cluster"
-    with running_cluster(base, settings=settings, links_through_proxy=True) as running:
-        yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
+SESSION = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
+SETTINGS = {
+    "controller": SESSION,
+    "broker": SESSION
+    | {
+        "replica_lag_time_max_ms": str(int(LAG_S * 1000)),
+        "replica_fetch_chunk_bytes": str(16 << 10),
+        "high_watermark_checkpoint_interval_ms": NEVER,
+        "log_flush_interval_ms": NEVER,
+    },
+    "broker-1": {"high_watermark_checkpoint_interval_ms": OFTEN},
+    "broker-2": {"log_flush_interval_ms": OFTEN},
+}
 
 
 def high_watermark(scene: Scene, name: str) -> float:

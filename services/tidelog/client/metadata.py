@@ -98,13 +98,13 @@ class ClusterMetadata:
         if 0 <= tp.partition < len(info.partitions):
             return info
         if tp.partition < 0:
-            raise _no_partition(tp, info)
+            raise no_partition(tp, info)
         async for attempt in METADATA.retrying(self._ports.clock, self._ports.rand, min(SPREAD_S, self._limit_s)):
             with attempt:
                 await self.refresh(self.version)
                 info = await self.topic(tp.topic)
                 if tp.partition >= len(info.partitions):
-                    raise _no_partition(tp, info)
+                    raise no_partition(tp, info)
         return info
 
     def _refuse_unknown(self, name: str) -> None:
@@ -183,6 +183,7 @@ class ClusterMetadata:
         raise last
 
 
-def _no_partition(tp: TopicPartition, info: TopicInfo) -> TidelogError:
+def no_partition(tp: TopicPartition, info: TopicInfo) -> TidelogError:
+    """What refuses a partition that its topic does not have: UNKNOWN_TOPIC_OR_PARTITION, with those it has."""
     known = f"topic {tp.topic!r} has partitions 0 to {len(info.partitions) - 1}"
     return TidelogError(f"{known}, partition {tp.partition} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.errors import BadBatchError
-from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.metadata import ClusterMetadata, no_partition
 from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
@@ -137,9 +137,5 @@ class OffsetFinder:
     def _no_leader(self, tp: TopicPartition) -> TidelogError:
         topic = self._metadata.snapshot.topics.get(tp.topic)
         if topic is not None and not 0 <= tp.partition < len(topic.partitions):
-            return TidelogError(
-                f"topic {tp.topic!r} has partitions 0 to {len(topic.partitions) - 1}, "
-                f"partition {tp.partition} does not exist",
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
+            return no_partition(tp, topic)
         return TidelogError(f"{tp} has no leader now", ErrorCode.LEADER_NOT_AVAILABLE)
