@@ -39,23 +39,28 @@ MAY_IMPORT: Mapping[str, str] = {
     "replica": f"{_PLAIN} wire",
     "controller": f"{_PLAIN} wire",
     "controller.operations": f"{_PLAIN} wire ports.meta",  # writes as data: Create, SetData, Delete, Check
+    "coordinator": f"{_PLAIN} wire",
+    "coordinator.operations": f"{_PLAIN} wire ports.meta",
     "client": f"{_PLAIN} wire",
     "model": "",  # the rules stated once more, from the documents alone
     "runtime": f"{_PLAIN} config ports wire",
-    "broker": f"{_EDGES} storage replica",
+    "broker": f"{_EDGES} storage replica coordinator",
+    "agent": f"{_EDGES} client",
     "pipeline": f"{_EDGES} client",
     "cluster": f"{_EDGES} client",
     "exporter": "ids",
     "chaos": f"{_EDGES} client cluster",
     "demo": f"{_EDGES} client cluster chaos pipeline",
-    "cli": f"{_EDGES} storage client cluster broker controller",
-    "testing": f"{_EDGES} storage replica controller client broker",
+    "cli": f"{_EDGES} storage client cluster broker controller agent",
+    "testing": f"{_EDGES} storage replica controller coordinator client broker",
 }
 
 SHELL_ROW = "config ports runtime"
 SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
+    *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics")),
+    *(f"client.{name}" for name in ("groups", "group_admin", "group_session")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "metadata", "offsets", "producer")),
     *(f"client.{name}" for name in ("produce_link", "range_reader", "sync")),
     *(f"model.{name}" for name in ("runner", "__main__")),
@@ -71,6 +76,7 @@ PURE = (
     "storage",
     "replica",
     "controller",
+    "coordinator",
     "client",
     "model",
 )

@@ -63,6 +63,8 @@ def dataclass_source(message: Descriptor, comment: str) -> str:
         kind = field_type(field)
         if field.is_repeated:
             lines.append(f"    {field.name}: tuple[{kind}, ...] = ()")
+        elif field.containing_oneof is not None:
+            lines.append(f"    {field.name}: {kind} | None = None")
         elif kind in DEFAULTS:
             lines.append(f"    {field.name}: {kind} = {DEFAULTS[kind]}")
         else:

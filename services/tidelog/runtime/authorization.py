@@ -78,6 +78,12 @@ _ROWS: Final[tuple[tuple[Unary[Any, Any] | Bidi[Any, Any], Rule], ...]] = (
     (s.ADMIN_SERVICE_ELECT_LEADERS, _ALTER_CLUSTER),
     (s.ADMIN_SERVICE_RELEASE_VETO, _ALTER_CLUSTER),
     (s.COORDINATOR_SERVICE_CLUSTER_METADATA, Shown(Operation.DESCRIBE, "topics", "topics")),
+    (s.COORDINATOR_SERVICE_SESSION, OnCluster(Operation.READ)),
+    (s.COORDINATOR_SERVICE_COMMIT_OFFSETS, OnCluster(Operation.READ)),
+    (s.COORDINATOR_SERVICE_FETCH_OFFSETS, OnCluster(Operation.DESCRIBE)),
+    (s.COORDINATOR_SERVICE_LIST_GROUPS, OnCluster(Operation.DESCRIBE)),
+    (s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, OnCluster(Operation.DESCRIBE)),
+    (s.COORDINATOR_SERVICE_DELETE_GROUPS, OnCluster(Operation.DELETE)),
 )
 
 RULES: Final[Mapping[str, Rule]] = {method.path: rule for method, rule in _ROWS}

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
+import types
 import typing
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, TypeVar
@@ -228,6 +229,8 @@ def _fields_source(kind: type[Any], value: str, without: Collection[str] = ()) -
     """A dict display of `value`'s fields: protobuf builds nested messages from dicts in place, without a copy."""
 
     def one(hint: Any, source: str) -> str:
+        if (inner := _optional(hint)) is not None:
+            return f"(None if {source} is None else {_fields_source(inner, source)})"
         return _fields_source(hint, source) if _is_message(hint) else source
 
     sources = [(name, source) for name, source in _sources(kind, value, "list", one) if name not in without]
@@ -240,6 +243,9 @@ def _value_source(kind: type[Any], message: str, names: dict[str, Any]) -> str:
     def one(hint: Any, source: str) -> str:
         if hint is ErrorCode:
             return f"code({source})"
+        if (inner := _optional(hint)) is not None:
+            owner, _, field = source.rpartition(".")
+            return f"({_value_source(inner, source, names)} if {owner}.HasField({field!r}) else None)"
         return _value_source(hint, source, names) if _is_message(hint) else source
 
     names[kind.__name__] = kind
@@ -262,6 +268,14 @@ def _sources(kind: type[Any], value: str, many: str, one: Callable[[Any, str], s
         else:
             source = one(hint, source)
         yield field.name, source
+
+
+def _optional(hint: Any) -> type[Any] | None:
+    """The message that a field holds at most once; None for every other field."""
+    if not isinstance(hint, types.UnionType):
+        return None
+    (inner,) = set(typing.get_args(hint)) - {type(None)}
+    return typing.cast(type[Any], inner)
 
 
 def _is_message(hint: Any) -> bool:

@@ -475,6 +475,74 @@ class RegisterConsumerRequest:
     auto_commit: bool = False
     auto_offset_reset: str = ""
     session_timeout_ms: int
+    incarnation: int
+    static_member: bool = False
+    max_processing_ms: int
+    assignor: str = ""
+    rejoin: bool = False
+    client_id: str = ""
+
+
+@value(kw_only=True)
+class OffsetInfo:
+    """offset_struct of D0."""
+
+    topic: str = ""
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str = ""
+
+
+@value(kw_only=True)
+class PingResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+
+@value(kw_only=True)
+class StopFetcherResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+    started_generation: int
+    finishing: bool = False
+
+
+@value(kw_only=True)
+class StartFetcherResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+
+
+@value(kw_only=True)
+class LeaveGroupRequest:
+    """The consumer has stopped for good: no session timeout needs to be waited for (HOLE-49)."""
+
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+    offset_info: tuple[OffsetInfo, ...] = ()
+    reason: str = ""
+
+
+@value(kw_only=True)
+class ConsumerMessage:
+    """What a consumer sends; exactly one field is set."""
+
+    number: int
+    register: RegisterConsumerRequest | None = None
+    ping: PingResponse | None = None
+    stopped: StopFetcherResponse | None = None
+    started: StartFetcherResponse | None = None
+    leave: LeaveGroupRequest | None = None
 
 
 @value(kw_only=True)
@@ -482,6 +550,7 @@ class RegisterConsumerResponse:
     """Ownership does not come with it: that is StartFetcherRequest's (CONFLICT-02)."""
 
     error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
     coordinator_epoch: int
 
 
@@ -496,21 +565,9 @@ class PingRequest:
 
 
 @value(kw_only=True)
-class OffsetInfo:
-    """offset_struct of D0."""
-
+class PartitionName:
     topic: str = ""
     partition: int
-    offset: int
-
-
-@value(kw_only=True)
-class PingResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    consumer_id: str = ""
-    offset_info: tuple[OffsetInfo, ...] = ()
-    coordinator_epoch: int
-    generation: int
 
 
 @value(kw_only=True)
@@ -520,15 +577,7 @@ class StopFetcherRequest:
     consumer_id: str = ""
     coordinator_epoch: int
     generation: int
-
-
-@value(kw_only=True)
-class StopFetcherResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    consumer_id: str = ""
-    offset_info: tuple[OffsetInfo, ...] = ()
-    coordinator_epoch: int
-    generation: int
+    revoked: tuple[PartitionName, ...] = ()
 
 
 @value(kw_only=True)
@@ -538,6 +587,7 @@ class AssignedPartition:
     topic: str = ""
     partition: int
     offset: int
+    leader_epoch: int
 
 
 @value(kw_only=True)
@@ -561,11 +611,141 @@ class StartFetcherRequest:
 
 
 @value(kw_only=True)
-class StartFetcherResponse:
+class LeaveGroupResponse:
+    """Its last offsets are stored; the coordinator ends the stream after it."""
+
     error_code: ErrorCode = ErrorCode.NONE
+
+
+@value(kw_only=True)
+class CoordinatorMessage:
+    """What a coordinator sends; exactly one field is set."""
+
+    last_number: int
+    registered: RegisterConsumerResponse | None = None
+    ping: PingRequest | None = None
+    stop: StopFetcherRequest | None = None
+    start: StartFetcherRequest | None = None
+    left: LeaveGroupResponse | None = None
+
+
+@value(kw_only=True)
+class CommitOffsetsRequest:
+    """An active commit (OPEN-01), of a member, or of nobody (consumer_id empty, generation -1) while the group has n."""
+
+    group_id: str = ""
     consumer_id: str = ""
+    incarnation: int
     coordinator_epoch: int
     generation: int
+    number: int
+    offsets: tuple[OffsetInfo, ...] = ()
+
+
+@value(kw_only=True)
+class CommittedResult:
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@value(kw_only=True)
+class CommitOffsetsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    results: tuple[CommittedResult, ...] = ()
+
+
+@value(kw_only=True)
+class FetchOffsetsRequest:
+    group_id: str = ""
+    partitions: tuple[PartitionName, ...] = ()
+
+
+@value(kw_only=True)
+class FetchOffsetsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    offsets: tuple[OffsetInfo, ...] = ()
+
+
+@value(kw_only=True)
+class ListGroupsRequest:
+    """Of the groups that the asked broker coordinates; a client asks all brokers."""
+
+    states: tuple[str, ...] = ()
+
+
+@value(kw_only=True)
+class ListedGroup:
+    group_id: str = ""
+    state: str = ""
+
+
+@value(kw_only=True)
+class ListGroupsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeGroupsRequest:
+    group_ids: tuple[str, ...] = ()
+
+
+@value(kw_only=True)
+class DescribedMember:
+    consumer_id: str = ""
+    client_id: str = ""
+    host: str = ""
+    topic_count: str = ""
+    session_timeout_ms: int
+    static_member: bool = False
+    partitions: tuple[PartitionName, ...] = ()
+
+
+@value(kw_only=True)
+class DescribedGroup:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    group_id: str = ""
+    state: str = ""
+    assignor: str = ""
+    coordinator_id: int
+    coordinator_epoch: int
+    generation: int
+    members: tuple[DescribedMember, ...] = ()
+    offsets: tuple[OffsetInfo, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeGroupsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    groups: tuple[DescribedGroup, ...] = ()
+
+
+@value(kw_only=True)
+class DeleteGroupsRequest:
+    """Only groups without members: NON_EMPTY_GROUP otherwise."""
+
+    group_ids: tuple[str, ...] = ()
+
+
+@value(kw_only=True)
+class DeletedGroup:
+    group_id: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@value(kw_only=True)
+class DeleteGroupsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    results: tuple[DeletedGroup, ...] = ()
 
 
 @value(kw_only=True)

@@ -49,6 +49,22 @@ CONTROLLER_SERVICE_ALLOCATE_PRODUCER_IDS = Unary(
 COORDINATOR_SERVICE_CLUSTER_METADATA = Unary(
     "/tidelog.v1.CoordinatorService/ClusterMetadata", m.ClusterMetadataRequest, m.ClusterMetadataResponse
 )
+COORDINATOR_SERVICE_SESSION = Bidi("/tidelog.v1.CoordinatorService/Session", m.ConsumerMessage, m.CoordinatorMessage)
+COORDINATOR_SERVICE_COMMIT_OFFSETS = Unary(
+    "/tidelog.v1.CoordinatorService/CommitOffsets", m.CommitOffsetsRequest, m.CommitOffsetsResponse
+)
+COORDINATOR_SERVICE_FETCH_OFFSETS = Unary(
+    "/tidelog.v1.CoordinatorService/FetchOffsets", m.FetchOffsetsRequest, m.FetchOffsetsResponse
+)
+COORDINATOR_SERVICE_LIST_GROUPS = Unary(
+    "/tidelog.v1.CoordinatorService/ListGroups", m.ListGroupsRequest, m.ListGroupsResponse
+)
+COORDINATOR_SERVICE_DESCRIBE_GROUPS = Unary(
+    "/tidelog.v1.CoordinatorService/DescribeGroups", m.DescribeGroupsRequest, m.DescribeGroupsResponse
+)
+COORDINATOR_SERVICE_DELETE_GROUPS = Unary(
+    "/tidelog.v1.CoordinatorService/DeleteGroups", m.DeleteGroupsRequest, m.DeleteGroupsResponse
+)
 # tidelog.v1.ReplicaService
 REPLICA_SERVICE_PRODUCE = Unary("/tidelog.v1.ReplicaService/Produce", m.ProduceRequest, m.ProduceResponse)
 REPLICA_SERVICE_PRODUCE_STREAM = Bidi("/tidelog.v1.ReplicaService/ProduceStream", m.ProduceRequest, m.ProduceAnswers)

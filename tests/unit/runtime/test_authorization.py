@@ -135,7 +135,7 @@ def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any
 )
 def test_r_31_a_stream_ends_with_the_error(method: Any) -> None:
     handler, inner, counted = behind(method, Denying())
-    with pytest.raises(TidelogError, match="ClusterAction on the cluster") as caught:
+    with pytest.raises(TidelogError, match=f"{RULES[method.path].operation.value} on the cluster") as caught:
         run(handler(object(), CALLER))
     assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert inner.got == [] and counted == [short(method)]

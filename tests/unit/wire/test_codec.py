@@ -1,6 +1,7 @@
 """Messages survive the wire, also wrong and unknown ones; and the codec is quick enough for the data plane."""
 
 import dataclasses
+import types
 import typing
 from typing import Any
 
@@ -36,7 +37,13 @@ def messages(kind: Any) -> st.SearchStrategy[Any]:
     )
     bits = {f.name: 63 if f.type == f.TYPE_INT64 else 31 for f in descriptor.fields}
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{f.name: values(hints[f.name], bits, f.name) for f in dataclasses.fields(kind)})
+    plain = {name: values(hint, bits, name) for name, hint in hints.items() if not isinstance(hint, types.UnionType)}
+    if len(plain) == len(hints):
+        return st.builds(kind, **plain)
+    bodies = {name: typing.get_args(hint)[0] for name, hint in hints.items() if name not in plain}
+    # A oneof: exactly one of them, or none at all.
+    chosen = [st.builds(kind, **plain, **{name: messages(body)}) for name, body in bodies.items()]
+    return st.one_of(st.builds(kind, **plain), *chosen)
 
 
 def files() -> list[Any]:

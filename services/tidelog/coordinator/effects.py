@@ -1,0 +1,128 @@
+"""What a coordinator wants done; the shell does it in order and decides nothing."""
+
+from collections.abc import Mapping
+
+from tidelog.coordinator.events import ConnectionId, Token, WriteId
+from tidelog.coordinator.model import Committed, GroupHead, Owner
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.values import value
+from tidelog.wire import messages as m
+
+
+@value()
+class Send:
+    """To a consumer. A connection that is gone meanwhile swallows it; ConnectionLost tells."""
+
+    connection: ConnectionId
+    message: m.CoordinatorMessage
+
+
+@value()
+class Close:
+    """After what was sent before it."""
+
+    connection: ConnectionId
+
+
+@value()
+class Reply:
+    token: Token
+    response: m.CommitOffsetsResponse | m.DeleteGroupsResponse
+
+
+@value()
+class Write:
+    """Everything in the order offsets, owners, head; done when all of it is stored. Each multi checks the coordinator epoch.
+
+    WriteDone answers it. Writes of one group are carried out in the order in which they were asked for.
+    """
+
+    write_id: WriteId
+    group_id: str
+    offsets: Mapping[TopicPartition, Committed]
+    owners: Mapping[TopicPartition, Owner | None]
+    """None: nobody's."""
+    head: GroupHead | None
+
+
+@value()
+class DeleteGroup:
+    """The group's znode and everything below it."""
+
+    write_id: WriteId
+    group_id: str
+
+
+@value()
+class FindEnds:
+    """Asks the leaders for the ends of these logs (high watermarks). EndsFound answers it."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@value()
+class Resign:
+    """The store has refused a write for its epoch: the term is over (COORD-10)."""
+
+    reason: str
+
+
+@value()
+class Rebalanced:
+    """For metrics: one rebalance is complete, or one attempt has failed."""
+
+    group_id: str
+    reason: str
+    seconds: float
+    failed: bool
+    stopped: int
+    """Members that were stopped for it."""
+
+
+@value()
+class Alarm:
+    """ConsumerRebalanceFailedException and its like: an operator should know (A16.07)."""
+
+    group_id: str
+    text: str
+
+
+@value()
+class Refused:
+    """For metrics: a message or a commit that was fenced or refused."""
+
+    what: str
+    """register, ping, stop, start, leave, commit."""
+    code: ErrorCode
+
+
+@value()
+class PingAnswered:
+    """For metrics."""
+
+    seconds: float
+
+
+@value()
+class Expired:
+    """For metrics: a watcher of the purgatory fired (A10)."""
+
+    what: str
+    """ping, stop or start."""
+
+
+Effect = (
+    Send
+    | Close
+    | Reply
+    | Write
+    | DeleteGroup
+    | FindEnds
+    | Resign
+    | Rebalanced
+    | Alarm
+    | Refused
+    | PingAnswered
+    | Expired
+)
