@@ -48,6 +48,8 @@ class StoredMember:
     """What a new coordinator must know of a member that it awaits (CONFLICT-03)."""
 
     session_timeout_ms: int
+    incarnation: int
+    """Another one that comes with the same id must wait for the lease of this one (HOLE-45)."""
     static: bool = False
 
 
