@@ -99,6 +99,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "kazoo": ("runtime.zk",),
     "prometheus_client": ("exporter", "runtime.metrics", "runtime.partition_metrics", *REGISTRIES),
     "pyspark": ("pipeline",),
+    "re2": ("coordinator.subscription",),
     "rich": ("cli",),
     "tenacity": ("runtime.retry", "cluster.wait"),
     "tidelog.wire.pb": ("wire.codec", "wire.pb"),
