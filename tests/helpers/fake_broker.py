@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from helpers.fake_groups import FakeGroups
 from helpers.fake_log import FakePartition
 from helpers.fake_produce_stream import FakeProduceStream
 from helpers.virtual_time import LoopClock
@@ -49,6 +50,7 @@ class FakeCluster:
     def __init__(self, brokers: int = 3, *, latency_s: float = 0.001, seed: int = 1) -> None:
         self.addresses = {b: Address(f"b{b}", 9092) for b in range(1, brokers + 1)}
         self.topics: dict[str, FakeTopic] = {}
+        self.groups = FakeGroups(next(iter(self.addresses)))
         self.clock = LoopClock()
         self.latency_s = latency_s
         self.down: set[int] = set()
@@ -161,13 +163,17 @@ class FakeCluster:
             raise TransportError("DEADLINE_EXCEEDED") from None
 
     async def _serve(self, broker_id: int, method: str, request: Any) -> Any:
-        handler: Callable[[int, Any], Awaitable[Any]] = getattr(self, _HANDLERS[method])
+        handler: Callable[[int, Any], Awaitable[Any]] = (
+            getattr(self.groups, _GROUP_HANDLERS[method])
+            if method in _GROUP_HANDLERS
+            else getattr(self, _HANDLERS[method])
+        )
         return await handler(broker_id, request)
 
     async def _cluster_metadata(self, broker_id: int, request: m.ClusterMetadataRequest) -> m.ClusterMetadataResponse:
         names = sorted(self.topics) if request.all_topics else request.topics
         return m.ClusterMetadataResponse(
-            coordinator_id=-1,
+            coordinator_id=self.groups.coordinator_of(request.group_id),
             brokers_info=tuple(
                 m.BrokerInfo(id=b, host=a.host, port=a.port)
                 for b, a in self.addresses.items()
@@ -287,7 +293,7 @@ class FakeCluster:
                 epoch = found.leader_epoch if ask.timestamp == -1 else found.epochs[0][0] if found.epochs else -1
                 results.append(replace(result, offset=offset, leader_epoch=epoch))
             else:
-                headers = [read_header(b) for b in found.batches]
+                headers = [h for h in map(read_header, found.batches) if h.end_offset > found.log_start]
                 wanted = max((h.max_timestamp for h in headers), default=0) if ask.timestamp == -3 else ask.timestamp
                 first = next((h for h in headers if h.max_timestamp >= wanted), None)
                 if first is not None:
@@ -445,6 +451,13 @@ _METHODS = (
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
     s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )
+_GROUP_METHODS = (
+    s.COORDINATOR_SERVICE_COMMIT_OFFSETS,
+    s.COORDINATOR_SERVICE_FETCH_OFFSETS,
+    s.COORDINATOR_SERVICE_LIST_GROUPS,
+    s.COORDINATOR_SERVICE_DESCRIBE_GROUPS,
+    s.COORDINATOR_SERVICE_DELETE_GROUPS,
+)
 
 
 def _snake(method: Any) -> str:
@@ -453,6 +466,7 @@ def _snake(method: Any) -> str:
 
 
 _HANDLERS = {method.path.rpartition("/")[2]: _snake(method) for method in _METHODS}
+_GROUP_HANDLERS = {method.path.rpartition("/")[2]: _snake(method).removeprefix("_") for method in _GROUP_METHODS}
 
 
 def produce_result(topic: str, partition: int, **fields: Any) -> m.ProduceResult:
@@ -550,7 +564,7 @@ async def serve_over_grpc(cluster: FakeCluster) -> list[Any]:
             return lambda request, context: cluster.call(broker_id, method.path, request, 60.0)
 
         return [
-            *(Route(method, handler(method)) for method in _METHODS),
+            *(Route(method, handler(method)) for method in (*_METHODS, *_GROUP_METHODS)),
             Route(s.REPLICA_SERVICE_PRODUCE_STREAM, produce_stream(broker_id)),
         ]
 

@@ -100,6 +100,9 @@ METADATA: Final = Policy(first_pause_s=0.05, ceiling_s=0.5, growth=1.3, retry=_o
 
 ADMIN: Final = Policy(first_pause_s=0.1, ceiling_s=1.0, growth=1.6, retry=_on(is_transient))
 
+COORDINATOR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.5, retry=_on(is_transient))
+"""A group's coordinator is being elected, or reads its groups: both take a fraction of a second."""
+
 ALTER_ISR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=2.0, retry=_on(is_transient))
 """Resend after no answer or NOT_CONTROLLER; every other answer is the partition machine's business (HOLE-52)."""
 
