@@ -1,11 +1,13 @@
-"""AdminClient: topics and the state of the cluster, through any broker."""
+"""AdminClient: topics and the state of the cluster, through any broker; groups, through their coordinators."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.offsets import FoundOffset, OffsetFinder
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_LEADER, Address, TopicPartition
 from tidelog.names import validate_topic_name
@@ -41,6 +43,8 @@ class AdminClient:
         self._ports = ports or real_ports()
         self._connections = Connections(self._ports.net)
         self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
+        self._offsets = OffsetFinder(self._ports, self._connections, self._metadata, self._limit_s)
+        self.groups = GroupAdmin(self._ports, self._connections, self._metadata, self._limit_s)
 
     async def start(self) -> None:
         """Returns when a broker has answered; ClusterUnreachable when none does in `request_timeout_ms`."""
@@ -142,6 +146,11 @@ class AdminClient:
         """Lets the last ISR member lead although it may have lost records; None asks for every partition held back so."""
         request = m.ReleaseVetoRequest(topics=_by_topic(partitions), timeout_ms=self._timeout_ms)
         return list((await self._read(s.ADMIN_SERVICE_RELEASE_VETO, request)).results)
+
+    async def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Of each partition the offset at EARLIEST, LATEST or MAX_TIMESTAMP (client/offsets.py), or of the first record at
+        or after a Unix time in ms, -1 where there is none."""
+        return await self._offsets.find(wanted, self._limit_s)
 
     async def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
         """Until every partition of a topic has a leader (and a full ISR); REQUEST_TIMED_OUT names one that has not."""

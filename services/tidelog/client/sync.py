@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from tidelog.client.admin import DEFAULT, AdminClient
 from tidelog.client.consumer import Consumer
+from tidelog.client.group_admin import GroupListing
 from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Ack, Producer, RecordMetadata
 from tidelog.client.records import ConsumerRecord, Header
@@ -125,6 +126,26 @@ class SyncAdmin(_Blocking):
 
     def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
         return self._thread.call(self._inner.wait_until_led(name, in_sync=in_sync, timeout_s=timeout_s))
+
+    def list_groups(self, states: Sequence[str] = ()) -> GroupListing:
+        return self._thread.call(self._inner.groups.listing(states))
+
+    def describe_group(self, group_id: str) -> m.DescribedGroup:
+        return self._thread.call(self._inner.groups.describe_one(group_id))
+
+    def group_members(self, group_id: str) -> list[m.DescribedMember]:
+        return self._thread.call(self._inner.groups.members(group_id))
+
+    def committed_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, m.OffsetInfo]:
+        return self._thread.call(self._inner.groups.committed(group_id, partitions))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[m.CommittedResult]:
+        return self._thread.call(self._inner.groups.alter_offsets(group_id, offsets))
+
+    def delete_group(self, group_id: str) -> None:
+        self._thread.call(self._inner.groups.delete(group_id))
 
 
 class SyncConsumer(_Blocking):

@@ -79,3 +79,19 @@ def test_a_cluster_that_does_not_answer_leaves_no_thread(cluster: FakeCluster) -
     with pytest.raises(TidelogError, match=r"nothing answers at 127\.0\.0\.1:1"):
         SyncAdmin("127.0.0.1:1", request_timeout_ms=300)
     assert threading.active_count() == before
+
+
+def test_groups_are_administered(cluster: FakeCluster) -> None:
+    cluster.groups.create("g", {("t", 0): 5}, coordinator=2)
+    cluster.groups.create("busy", coordinator=3, members={"x": [T0]})
+    with SyncAdmin(cluster.bootstrap) as admin:
+        assert [g.group_id for g in admin.list_groups().groups] == ["busy", "g"]
+        assert [g.group_id for g in admin.list_groups(["Stable"]).groups] == ["busy"]
+        assert admin.describe_group("g").coordinator_id == 2
+        assert [member.consumer_id for member in admin.group_members("busy")] == ["x"]
+        assert admin.committed_offsets("g")[T0].offset == 5
+        admin.alter_group_offsets("g", {T0: 7})
+        assert admin.committed_offsets("g", [T0])[T0].offset == 7
+        admin.delete_group("g")
+        with pytest.raises(TidelogError, match="group 'g' does not exist"):
+            admin.describe_group("g")
