@@ -8,7 +8,20 @@ from typing import Final
 import typer
 from typer import Exit, TyperException
 
-from tidelog.cli import cluster, config, consume, elections, healthcheck, local, log, offsets, produce, topics
+from tidelog.cli import (
+    cluster,
+    config,
+    consume,
+    elections,
+    groups,
+    healthcheck,
+    local,
+    log,
+    offsets,
+    produce,
+    reset_offsets,
+    topics,
+)
 from tidelog.cli.common import CommandError
 from tidelog.errors import TidelogError, TransportError
 
@@ -25,6 +38,8 @@ topics.app.command("offsets")(offsets.offsets)
 app.add_typer(topics.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+groups.app.command("reset-offsets")(reset_offsets.reset_offsets)
+app.add_typer(groups.app, name="groups")
 app.command("elect-leaders")(elections.elect_leaders)
 app.command("release-veto")(elections.release_veto)
 app.add_typer(cluster.app, name="cluster")

@@ -173,4 +173,3 @@ def _level(threads: Threads, holds: dict[str, list[TopicPartition]], load: Count
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": _range, "roundrobin": _roundrobin, "sticky": _sticky}
-KINDS: Final = tuple(ASSIGNORS)

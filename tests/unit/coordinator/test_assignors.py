@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordinator.assignors import KINDS, assign
+from tidelog.coordinator.assignors import ASSIGNORS, assign
 from tidelog.coordinator.subscription import Subscription, parse
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
+KINDS = ("range", "roundrobin", "sticky")
 Owners = Mapping[TopicPartition, str]
 
 
@@ -37,7 +38,7 @@ def moved(before: Owners, after: Owners) -> list[TopicPartition]:
 
 
 def test_there_are_these_assignors() -> None:
-    assert KINDS == ("range", "roundrobin", "sticky")
+    assert tuple(ASSIGNORS) == KINDS
     with pytest.raises(TidelogError, match="range, roundrobin, sticky") as caught:
         assign("fair", {}, {}, {})
     assert caught.value.code is ErrorCode.INVALID_REQUEST

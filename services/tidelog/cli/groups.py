@@ -1,0 +1,369 @@
+"""`tidelog groups`: kafka-consumer-groups' flags and columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient
+    from tidelog.client.group_admin import GroupListing
+    from tidelog.wire.messages import DescribedGroup, DescribedMember, TopicDescription
+
+app = typer.Typer(help="List, describe and delete consumer groups, and set their offsets.", no_args_is_help=True)
+
+STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
+UNKNOWN: Final = "-"
+"""In a column for which there is no value, as Kafka has it."""
+
+GroupArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="The groups' ids.")]
+GroupOption = Annotated[list[str] | None, typer.Option("--group", help="The same, as kafka-consumer-groups spells it.")]
+AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
+
+
+def admin_of(connect: common.Connect) -> "AdminClient":
+    from tidelog.client.admin import AdminClient
+
+    settings = connect.settings()
+    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
+
+
+@app.command("list")
+def list_(
+    state: Annotated[bool, typer.Option("--state", help="Show each group's state.")] = False,
+    in_state: Annotated[
+        str | None, typer.Option("--in-state", metavar="STATE,...", help=f"Only groups in one of {', '.join(STATES)}.")
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """List the ids of groups. Exits 1 if a broker did not say which groups it coordinates.
+
+    Example: tidelog groups list --state --in-state Empty
+    """
+    states = _states(in_state)
+
+    async def main() -> "GroupListing":
+        async with admin_of(common.connect(bootstrap, config_file, properties)) as admin:
+            return await admin.groups.listing(states)
+
+    listing = common.run(main())
+    if output is Format.JSON:
+        common.print_json([{"group": g.group_id, "state": g.state} for g in listing.groups])
+    elif state:
+        common.print_table(("GROUP", "STATE"), [(g.group_id, g.state) for g in listing.groups])
+    else:
+        for g in listing.groups:
+            print(g.group_id)
+    _refuse_incomplete(listing.unheard)
+
+
+@app.command()
+def describe(
+    names: GroupArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroupsOption = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Where each partition is; the default.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Who is in the group, with what.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="One line for each group.")] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Describe groups: committed offsets and lag of each partition, or members, or state.
+
+    Example: tidelog groups describe readers --members
+    """
+    if offsets + members + state > 1:
+        raise CommandError("--offsets, --members and --state exclude each other", 2)
+    view = _MembersView() if members else _StateView() if state else _OffsetsView()
+    _show(view, chosen(names, group, all_groups), output, common.connect(bootstrap, config_file, properties))
+
+
+@app.command("members")
+def members_(
+    names: GroupArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroupsOption = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """The members of groups and what they own: the same as describe --members.
+
+    Example: tidelog groups members readers
+    """
+    _show(_MembersView(), chosen(names, group, all_groups), output, common.connect(bootstrap, config_file, properties))
+
+
+@app.command()
+def delete(
+    names: GroupArgument = None,
+    group: GroupOption = None,
+    all_groups: AllGroupsOption = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Delete groups that have no members, with their offsets. Exits 1 if one could not be deleted.
+
+    Example: tidelog groups delete readers
+    """
+    wanted = chosen(names, group, all_groups)
+
+    async def main() -> dict[str, TidelogError | None]:
+        results: dict[str, TidelogError | None] = {}
+        async with admin_of(common.connect(bootstrap, config_file, properties)) as admin:
+            for group_id in await resolve(admin, wanted):
+                try:
+                    await admin.groups.delete(group_id)
+                    results[group_id] = None
+                except TidelogError as error:
+                    results[group_id] = error
+        return results
+
+    results = common.run(main())
+    deleted = [group_id for group_id, error in results.items() if error is None]
+    if output is Format.JSON:
+        common.print_json(
+            [
+                {"group": group_id, "deleted": error is None, "error": error and error.code.name}
+                for group_id, error in results.items()
+            ]
+        )
+    elif deleted:
+        print(f"Deletion of requested consumer groups ({', '.join(map(repr, deleted))}) was successful.")
+    complain([error for error in results.values() if error is not None])
+
+
+def chosen(names: Sequence[str] | None, options: Sequence[str] | None, all_groups: bool) -> list[str] | None:
+    """Group ids by position or by --group; None: all."""
+    wanted = list(dict.fromkeys([*(names or ()), *(options or ())]))
+    if bool(wanted) is all_groups:
+        raise CommandError("name groups, as arguments or with --group, or say --all-groups", 2)
+    return None if all_groups else wanted
+
+
+async def resolve(admin: "AdminClient", wanted: list[str] | None) -> list[str]:
+    """All groups for None; CommandError if a broker did not tell its groups."""
+    if wanted is not None:
+        return wanted
+    listing = await admin.groups.listing()
+    _refuse_incomplete(listing.unheard)
+    return [g.group_id for g in listing.groups]
+
+
+def complain(errors: Sequence[TidelogError]) -> None:
+    """One line for each, and exit code 1 if there is any."""
+    if errors:
+        raise CommandError("\n".join(error.message for error in errors))
+
+
+def _refuse_incomplete(unheard: Mapping[Any, str]) -> None:
+    if unheard:
+        raise CommandError(
+            "\n".join(
+                f"broker {broker} did not answer ({why}): groups that it coordinates are missing"
+                for broker, why in unheard.items()
+            )
+        )
+
+
+def _states(text: str | None) -> list[str]:
+    known = {each.lower(): each for each in STATES}
+    names = [] if text is None else text.split(",")
+    if unknown := [each for each in names if each.strip().lower() not in known]:
+        raise CommandError(f"--in-state {unknown[0]!r} is not one of {', '.join(STATES)}", 2)
+    return [known[each.strip().lower()] for each in names]
+
+
+# -- what describe shows ----------------------------------------------------------------------------------------------
+
+
+class _Seen(NamedTuple):
+    """A group, and what is known from elsewhere about it."""
+
+    group: "DescribedGroup"
+    coordinator: str
+    ends: Mapping[TopicPartition, int]
+
+
+class _OffsetsView:
+    columns: Final = (
+        *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
+    )
+    needs_ends: Final = True
+
+    def rows(self, seen: _Seen) -> list[tuple[Any, ...]]:
+        return [
+            (seen.group.group_id, *tp, _or_dash(at.current), _or_dash(at.end), _or_dash(at.lag), *_who(at.owner))
+            for tp, at in _places(seen).items()
+        ]
+
+    def json(self, seen: _Seen) -> dict[str, Any]:
+        return {
+            "generation": seen.group.generation,
+            "partitions": [
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "currentOffset": at.current,
+                    "logEndOffset": at.end,
+                    "lag": at.lag,
+                    "consumerId": at.owner and at.owner.consumer_id,
+                    "host": at.owner and (at.owner.host or None),
+                    "clientId": at.owner and at.owner.client_id,
+                }
+                for tp, at in _places(seen).items()
+            ],
+        }
+
+
+class _MembersView:
+    columns: Final = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
+    needs_ends: Final = False
+
+    def rows(self, seen: _Seen) -> list[tuple[Any, ...]]:
+        return [
+            (seen.group.group_id, *_who(member), len(member.partitions), _assignment(member))
+            for member in seen.group.members
+        ]
+
+    def json(self, seen: _Seen) -> dict[str, Any]:
+        return {
+            "generation": seen.group.generation,
+            "members": [
+                {
+                    "consumerId": member.consumer_id,
+                    "host": member.host or None,
+                    "clientId": member.client_id,
+                    "sessionTimeoutMs": member.session_timeout_ms,
+                    "static": member.static_member,
+                    "partitions": [{"topic": p.topic, "partition": p.partition} for p in member.partitions],
+                }
+                for member in seen.group.members
+            ],
+        }
+
+
+class _StateView:
+    columns: Final = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+    needs_ends: Final = False
+
+    def rows(self, seen: _Seen) -> list[tuple[Any, ...]]:
+        group = seen.group
+        where = f"{seen.coordinator} ({group.coordinator_id})"
+        return [(group.group_id, where, group.assignor or UNKNOWN, group.state, len(group.members))]
+
+    def json(self, seen: _Seen) -> dict[str, Any]:
+        return {
+            "generation": seen.group.generation,
+            "coordinator": {"id": seen.group.coordinator_id, "address": seen.coordinator},
+            "coordinatorEpoch": seen.group.coordinator_epoch,
+            "assignor": seen.group.assignor or None,
+            "members": len(seen.group.members),
+        }
+
+
+_View = _OffsetsView | _MembersView | _StateView
+
+
+def _show(view: _View, wanted: list[str] | None, output: Format, connect: common.Connect) -> None:
+    async def main() -> tuple[list[_Seen], list[TidelogError]]:
+        seen, missing = [], []
+        async with admin_of(connect) as admin:
+            for group_id in await resolve(admin, wanted):
+                try:
+                    group = await admin.groups.describe_one(group_id)
+                    ends = await _ends(admin, group) if view.needs_ends else {}
+                    seen.append(_Seen(group, str(await admin.groups.coordinator(group_id)), ends))
+                except TidelogError as error:
+                    if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                        raise
+                    missing.append(error)
+        return seen, missing
+
+    seen, missing = common.run(main())
+    if output is Format.JSON:
+        common.print_json([{"group": s.group.group_id, "state": s.group.state, **view.json(s)} for s in seen])
+    else:
+        for each in seen:
+            if not each.group.members and not isinstance(view, _StateView):
+                common.note(f"Consumer group {each.group.group_id!r} has no active members.")
+        if rows := [row for each in seen for row in view.rows(each)]:
+            common.print_table(view.columns, rows)
+    complain(missing)
+
+
+async def _ends(admin: "AdminClient", group: "DescribedGroup") -> dict[TopicPartition, int]:
+    """Log ends of what the group has to do with; without topics that are gone and partitions without a leader."""
+    from tidelog.client.offsets import LATEST
+
+    wanted = _partitions_of(group)
+    if not wanted:
+        return {}
+    led = led_partitions(await admin.describe_topics(sorted({tp.topic for tp in wanted})))
+    found = await admin.list_offsets({tp: LATEST for tp in wanted if tp in led})
+    return {tp: each.offset for tp, each in found.items()}
+
+
+def led_partitions(topics: Sequence["TopicDescription"]) -> set[TopicPartition]:
+    return {
+        TopicPartition(topic.name, p.partition)
+        for topic in topics
+        if topic.error_code is ErrorCode.NONE
+        for p in topic.partitions
+        if p.leader >= 0
+    }
+
+
+def _partitions_of(group: "DescribedGroup") -> list[TopicPartition]:
+    owned = {TopicPartition(p.topic, p.partition) for member in group.members for p in member.partitions}
+    return sorted(owned | {TopicPartition(o.topic, o.partition) for o in group.offsets if o.offset >= 0})
+
+
+class _Place(NamedTuple):
+    """Where a group is in one partition; None: not known."""
+
+    current: int | None
+    end: int | None
+    owner: "DescribedMember | None"
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.current is None or self.end is None else max(self.end - self.current, 0)
+
+
+def _places(seen: _Seen) -> dict[TopicPartition, _Place]:
+    owners = {TopicPartition(p.topic, p.partition): each for each in seen.group.members for p in each.partitions}
+    current = {TopicPartition(o.topic, o.partition): o.offset for o in seen.group.offsets if o.offset >= 0}
+    return {tp: _Place(current.get(tp), seen.ends.get(tp), owners.get(tp)) for tp in _partitions_of(seen.group)}
+
+
+def _or_dash(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
+def _who(member: "DescribedMember | None") -> tuple[str, str, str]:
+    if member is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return member.consumer_id, member.host or UNKNOWN, member.client_id or UNKNOWN
+
+
+def _assignment(member: "DescribedMember") -> str:
+    """As Kafka writes it: topic(0,1), other(2)."""
+    by_topic: dict[str, list[int]] = {}
+    for p in member.partitions:
+        by_topic.setdefault(p.topic, []).append(p.partition)
+    parts = (f"{topic}({','.join(map(str, sorted(ps)))})" for topic, ps in sorted(by_topic.items()))
+    return ", ".join(parts) or UNKNOWN
