@@ -16,17 +16,36 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 def validate_topic_name(name: str) -> str:
     """The name itself; TidelogError INVALID_TOPIC_EXCEPTION says what is wrong with it."""
+    return _validate("topic name", name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def _validate(what: str, name: str, code: ErrorCode) -> str:
     if not name:
-        raise TidelogError("topic name is empty", ErrorCode.INVALID_TOPIC_EXCEPTION)
+        raise TidelogError(f"{what} is empty", code)
     if len(name) > TOPIC_NAME_MAX:
-        text = f"topic name has {len(name)} characters; at most {TOPIC_NAME_MAX}"
-        raise TidelogError(text, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        raise TidelogError(f"{what} has {len(name)} characters; at most {TOPIC_NAME_MAX}", code)
     if name in (".", ".."):
-        raise TidelogError(f"topic name may not be {name!r}", ErrorCode.INVALID_TOPIC_EXCEPTION)
+        raise TidelogError(f"{what} may not be {name!r}", code)
     if not _TOPIC_NAME.fullmatch(name):
-        text = f"topic name {name!a} holds something else than ASCII letters, digits, '.', '_' and '-'"
-        raise TidelogError(text, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        text = f"{what} {name!a} holds something else than ASCII letters, digits, '.', '_' and '-'"
+        raise TidelogError(text, code)
     return name
+
+
+GROUP_RESERVED: Final = ("coordinator", "coordinator_epoch", "groups", "shards")
+"""What /consumers holds beside the groups."""
+
+
+def validate_group_id(group_id: str) -> str:
+    """The id itself; TidelogError INVALID_GROUP_ID says what is wrong with it. It is a znode's name, as a topic's is."""
+    if group_id in GROUP_RESERVED:
+        raise TidelogError(f"group_id may not be {group_id!r}", ErrorCode.INVALID_GROUP_ID)
+    return _validate("group_id", group_id, ErrorCode.INVALID_GROUP_ID)
+
+
+def validate_consumer_id(consumer_id: str) -> str:
+    """The id itself; TidelogError INVALID_REQUEST says what is wrong with it."""
+    return _validate("consumer_id", consumer_id, ErrorCode.INVALID_REQUEST)
 
 
 def code_of_unknown(name: str) -> ErrorCode:

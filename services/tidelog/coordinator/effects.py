@@ -40,7 +40,8 @@ class Write:
 
     write_id: WriteId
     group_id: str
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, Committed | None]
+    """None: none any more."""
     owners: Mapping[TopicPartition, Owner | None]
     """None: nobody's."""
     head: GroupHead | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from tidelog.coordinator.events import ConnectionId, Token, WriteId
+from tidelog.coordinator.events import ConnectionId, WriteId
 from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed, GroupHead, Owner, Phase, StoredMember
 from tidelog.coordinator.subscription import Subscription
 from tidelog.ids import TopicPartition
@@ -115,15 +115,8 @@ class Attempt:
     write_id: WriteId | None = None
     owners: dict[TopicPartition, Owner | None] = field(default_factory=dict)
     """What this attempt changes, as it is being stored."""
-
-
-@dataclass(slots=True)
-class PendingCommit:
-    """A CommitOffsets that waits for its store."""
-
-    token: Token
-    offsets: dict[TopicPartition, Committed]
-    results: list[m.CommittedResult]
+    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    """As stored with it."""
 
 
 @dataclass(slots=True)
@@ -147,6 +140,8 @@ class Group:
     """As stored: a Start names these (CONFLICT-08: read back from what was stored; nobody else writes under this epoch)."""
     reported: dict[TopicPartition, Committed] = field(default_factory=dict)
     """Newer than `offsets`, to be stored (offsetPerTopic; offsetUpdated is that there are some)."""
+    parsed: dict[str, Subscription] = field(default_factory=dict)
+    """Subscriptions of the members, by text, for they mostly say the same; also of some that are gone."""
     seen: dict[str, int] = field(default_factory=dict)
     """Topics and numbers of partitions of the last attempt."""
     incomplete: bool = False
@@ -160,9 +155,6 @@ class Group:
     attempt: Attempt | None = None
     failures: int = 0
     """Attempts in a row."""
-    # of commits
-    commits: list[PendingCommit] = field(default_factory=list)
-    writing: WriteId | None = None
 
     def set_owner(self, tp: TopicPartition, owner: Owner | None) -> None:
         before = self.owners.pop(tp, None)
@@ -184,6 +176,11 @@ class Group:
     def next_generation(self) -> int:
         self.used = max(self.used, self.generation) + 1
         return self.used
+
+    def prune(self) -> None:
+        """Forgets what only members subscribed to that are gone."""
+        texts = {each.request.topic_count for each in self.members.values() if each.request is not None}
+        self.parsed = {text: found for text, found in self.parsed.items() if text in texts}
 
     def absent(self) -> Iterable[Member]:
         return (each for each in self.members.values() if not each.present)

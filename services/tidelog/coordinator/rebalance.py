@@ -1,0 +1,353 @@
+"""Rebalances (A16): handlers with a queue each, and attempts that stop, store and start.
+
+An attempt works on the members that were present when it began. What absent ones own stays theirs until they are dead, so
+that nobody waits for them. With `incremental` only members that lose something are stopped, and only for that; without it
+everybody stops everything, as documented.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from tidelog.coordinator.assignors import assign
+from tidelog.coordinator.commits import Commits, Offsets
+from tidelog.coordinator.desk import Desk
+from tidelog.coordinator.effects import Alarm, Rebalanced, Write
+from tidelog.coordinator.events import WriteId
+from tidelog.coordinator.group import NEVER_STARTED, Attempt, Group, Member, Step
+from tidelog.coordinator.model import Owner, Phase
+from tidelog.coordinator.schedule import Asked
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+
+REBALANCE: Final = "rebalance"
+"""A group's deadline: its request has waited long enough for others, or its back-off is over."""
+
+JOIN: Final = "join"
+
+
+@dataclass(slots=True)
+class Handler:
+    """RebalanceRequestHandler of D0 (A7.05, A20.04): one group at a time, in the order of the requests."""
+
+    queue: deque[str] = field(default_factory=deque)
+    current: str | None = None
+    taking: bool = False
+    """It is at its queue already: groups that need nothing are done one after the other, not one inside the other."""
+
+
+class Rebalancer:
+    def __init__(self, desk: Desk, commits: Commits) -> None:
+        self._desk = desk
+        self._commits = commits
+        self.handlers = [Handler() for _ in range(desk.limits.handlers)]
+        self._next_handler = 0
+        self._writes: dict[WriteId, str] = {}
+
+    # -- requests -------------------------------------------------------------------------------------------------------------
+
+    def request(self, group: Group, reason: str, delay_s: float = 0.0) -> None:
+        """addRebalanceRequest. A delayed one waits for others, which take it along; one without delay takes all along."""
+        if group.rebalance_initiated:
+            return
+        desk, key = self._desk, (REBALANCE, group.group_id)
+        if delay_s <= 0:
+            group.reason = group.reason or reason
+            desk.deadlines.clear(key)
+            self._push(group)
+            return
+        if not group.reason:
+            group.reason, group.asked_at = reason, desk.now
+        desk.deadlines.set(key, min(desk.now + delay_s, group.asked_at + desk.limits.join_delay_max_s))
+
+    def due(self, group: Group) -> None:
+        if not group.rebalance_initiated:
+            self._push(group)
+
+    def _push(self, group: Group) -> None:
+        if group.current_rebalancer is None:
+            group.current_rebalancer = self._next_handler
+            self._next_handler = (self._next_handler + 1) % len(self.handlers)
+        group.rebalance_initiated = True
+        handler = self.handlers[group.current_rebalancer]
+        handler.queue.append(group.group_id)
+        self._run(group.current_rebalancer)
+
+    def _run(self, number: int) -> None:
+        handler = self.handlers[number]
+        if handler.taking:
+            return
+        handler.taking = True
+        while handler.current is None and handler.queue:
+            group = self._desk.groups.get(handler.queue.popleft())
+            if group is None:
+                continue
+            handler.current = group.group_id
+            group.current_rebalancer = number
+            group.rebalance_initiated = False
+            self._begin(group)
+        handler.taking = False
+
+    # -- an attempt: stop -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, group: Group) -> None:
+        desk = self._desk
+        reason, group.reason = group.reason, ""
+        group.prune()
+        attempt = self._plan(group, reason)
+        group.seen = self.interest(group)
+        if attempt is None:
+            self._finish(group)
+            return
+        group.attempt = attempt
+        for consumer_id, revoked in attempt.revoked.items():
+            attempt.waiting.add(consumer_id)
+            everything = () if not desk.limits.incremental else tuple(sorted(revoked))
+            desk.stop(group, group.members[consumer_id], attempt.generation, everything)
+        self._go_on(group)
+
+    def interest(self, group: Group) -> dict[str, int]:
+        """Topics that a member subscribes to, with their partitions; those that do not exist yet count nothing (A3.08)."""
+        topics: dict[str, int] = {}
+        for subscription in group.parsed.values():
+            for topic in self._desk.topics_of(subscription):
+                topics[topic] = self._desk.partitions(topic)
+        return topics
+
+    def _plan(self, group: Group, reason: str) -> Attempt | None:
+        """isRebalanceNecessary (A16.02, A16.04): None when everything is as it should be, or nobody is there to be told."""
+        desk = self._desk
+        present = {each.consumer_id: each for each in group.members.values() if each.may_start(desk.now)}
+        if not present:
+            return None
+        # Of those that are dead nothing is left in `members`, so that what they owned is free.
+        held = {tp for tp, owner in group.owners.items() if self._is_held(group, owner, present)}
+        current = {tp: owner.thread_id for tp, owner in group.owners.items() if tp not in held and desk.exists(tp)}
+        subscriptions = {name: each.subscription for name, each in present.items() if each.subscription is not None}
+        target = assign(group.assignor, subscriptions, self.interest(group), current, held)
+        wanted: dict[str, set[TopicPartition]] = {name: set() for name in present}
+        for tp, thread in target.items():
+            wanted[_consumer_of(thread)].add(tp)
+        frozen = {name: frozenset(tps) for name, tps in wanted.items()}
+        changed = any(current.get(tp) != thread for tp, thread in target.items()) or any(
+            tp not in target and tp not in held for tp in group.owners
+        )
+        untold = [each for each in present.values() if _is_untold(each, frozen[each.consumer_id])]
+        if not changed and not untold and not group.incomplete:
+            return None
+        revoked = {}
+        for name, each in present.items():
+            lost = group.owned_by(name) & each.assigned - frozen[name]
+            if lost or (not desk.limits.incremental and each.generation != NEVER_STARTED):
+                revoked[name] = lost if desk.limits.incremental else each.assigned
+        return Attempt(group.next_generation(), reason, desk.now, tuple(present), target, frozen, revoked)
+
+    def _is_held(self, group: Group, owner: Owner, present: dict[str, Member]) -> bool:
+        return owner.consumer_id not in present and owner.consumer_id in group.members
+
+    def stopped(self, group: Group, member: Member, response: m.StopFetcherResponse, number: int) -> None:
+        """A StopFetcherResponse of the attempt that runs; others are dropped (COORD-13)."""
+        attempt = group.attempt
+        if attempt is None or response.generation != attempt.generation or member.consumer_id not in attempt.waiting:
+            return
+        if attempt.step is not Step.STOPPING:
+            return
+        if response.finishing:
+            seconds = 0 if member.request is None else member.request.max_processing_ms / 1000
+            self._desk.watch(Asked.STOP, group, member, max(seconds, member.session_s))
+            return
+        self._desk.unwatch(Asked.STOP, group, member)
+        if response.started_generation == member.generation:
+            self._commits.report(group, member, "stop", number, response.offset_info)
+        member.stopped |= attempt.revoked[member.consumer_id]
+        attempt.waiting.discard(member.consumer_id)
+        self._go_on(group)
+
+    # -- store ----------------------------------------------------------------------------------------------------------------
+
+    def _go_on(self, group: Group) -> None:
+        attempt = group.attempt
+        assert attempt is not None
+        if attempt.waiting:
+            return
+        if attempt.step is Step.STOPPING:
+            attempt.step = Step.CHECKING
+            self._commits.verify(dict(group.reported), partial(self._store, group, attempt))
+        elif attempt.step is Step.STARTING:
+            attempt.step = Step.CONFIRMING
+            attempt.write_id = self._write(group, {}, {}, attempt.generation, Phase.STABLE)
+
+    def _store(self, group: Group, attempt: Attempt, ok: Offsets, beyond: Offsets) -> None:
+        """Offsets first, then the owners, then the generation that they are of, before anybody is started (HOLE-46)."""
+        self._commits.drop(group, beyond)
+        if group.attempt is not attempt or attempt.failed:
+            return
+        self._commits.flush(group, {})  # what was committed before goes before
+        attempt.owners = {
+            tp: Owner(thread, _consumer_of(thread), attempt.generation)
+            for tp, thread in attempt.target.items()
+            if (owner := group.owners.get(tp)) is None or owner.thread_id != thread
+        }
+        gone = (tp for tp, owner in group.owners.items() if tp not in attempt.target and self._is_free(group, owner))
+        attempt.owners.update(dict.fromkeys(gone))
+        attempt.step = Step.STORING
+        offsets = self._commits.still_wanted(group, ok)
+        attempt.write_id = self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)
+        attempt.offsets = offsets
+
+    def _is_free(self, group: Group, owner: Owner) -> bool:
+        attempt = group.attempt
+        return owner.consumer_id not in group.members or (attempt is not None and owner.consumer_id in attempt.members)
+
+    def _write(
+        self,
+        group: Group,
+        offsets: Offsets,
+        owners: dict[TopicPartition, Owner | None],
+        generation: int,
+        phase: Phase,
+    ) -> WriteId:
+        write_id = self._desk.next_write()
+        self._writes[write_id] = group.group_id
+        self._desk.out.append(Write(write_id, group.group_id, offsets, owners, group.head(generation, phase)))
+        return write_id
+
+    def written(self, write_id: WriteId) -> bool:
+        """False: it was none of these writes."""
+        group_id = self._writes.pop(write_id, None)
+        if group_id is None:
+            return False
+        group = self._desk.groups.get(group_id)
+        attempt = None if group is None else group.attempt
+        if group is None or attempt is None or attempt.write_id != write_id:
+            return True
+        attempt.write_id = None
+        if attempt.step is Step.CONFIRMING:
+            group.phase = Phase.STABLE
+            self._complete(group)
+            return True
+        # It is stored, whatever has become of the attempt meanwhile.
+        for tp, owner in attempt.owners.items():
+            group.set_owner(tp, owner)
+        self._commits.take_stored(group, attempt.offsets)
+        group.generation = attempt.generation
+        group.phase = Phase.STARTING
+        if attempt.failed:
+            self._retry(group)
+        else:
+            self._start(group, attempt)
+        return True
+
+    # -- start ----------------------------------------------------------------------------------------------------------------
+
+    def _start(self, group: Group, attempt: Attempt) -> None:
+        attempt.step = Step.STARTING
+        for name in attempt.members:
+            member = group.members[name]
+            if not member.may_start(self._desk.now) or member.told > attempt.generation:
+                continue  # another incarnation, or back from a break in which nothing of its own was changed
+            if not self._desk.limits.incremental or _is_untold(member, group.owned_by(name)):
+                attempt.waiting.add(name)
+                self._desk.start(group, member, attempt.generation)
+        self._go_on(group)
+
+    def started(self, group: Group, member: Member, response: m.StartFetcherResponse) -> None:
+        if response.generation != member.generation:
+            return
+        self._desk.unwatch(Asked.START, group, member)
+        attempt = group.attempt
+        if attempt is not None and attempt.step is Step.STARTING and response.generation == attempt.generation:
+            attempt.waiting.discard(member.consumer_id)
+            self._go_on(group)
+
+    # -- the end of an attempt ------------------------------------------------------------------------------------------------
+
+    def concerns(self, group: Group, member: Member) -> bool:
+        """The attempt that runs wants something of it."""
+        attempt, name = group.attempt, member.consumer_id
+        return attempt is not None and (
+            name in attempt.waiting
+            or name in attempt.revoked
+            or attempt.wanted.get(name, member.assigned) != member.assigned
+        )
+
+    def fail(self, group: Group, consumer_id: str) -> None:
+        """A member of the attempt that runs is dead, gone, or has not answered (A15.02, A16.06, A20.08)."""
+        attempt = group.attempt
+        if attempt is None or attempt.failed or consumer_id not in attempt.members:
+            return
+        attempt.failed = True
+        if attempt.write_id is None:
+            self._retry(group)
+        # else what is on its way to the store counts: it goes on when that is known
+
+    def _retry(self, group: Group) -> None:
+        """A new attempt after a back-off that doubles. However often it fails it is tried again (HOLE-47)."""
+        attempt, limits = group.attempt, self._desk.limits
+        assert attempt is not None
+        self._report(group, attempt, failed=True)
+        for name in attempt.waiting:
+            if (member := group.members.get(name)) is not None:
+                self._desk.unwatch(Asked.STOP, group, member)
+                self._desk.unwatch(Asked.START, group, member)
+        group.attempt = None
+        group.failures += 1
+        if group.failures > limits.rebalance_retries_max:
+            text = (
+                f"ConsumerRebalanceFailedException: {group.failures} attempts in a row have failed ({attempt.reason})"
+            )
+            self._desk.out.append(Alarm(group.group_id, text))
+        pause_s = min(limits.backoff_s * 2 ** min(group.failures - 1, 30), limits.backoff_max_s)
+        group.reason, group.asked_at = group.reason or attempt.reason, self._desk.now
+        if not group.rebalance_initiated:
+            self._desk.deadlines.set(
+                (REBALANCE, group.group_id), self._desk.now + pause_s * (1 + self._desk.rand()) / 2
+            )
+        # The handler does something else during the back-off; the group comes back to it (A11.03).
+        assert group.current_rebalancer is not None
+        self._release(group.current_rebalancer)
+
+    def _complete(self, group: Group) -> None:
+        attempt = group.attempt
+        assert attempt is not None
+        group.attempt = None
+        group.failures = 0
+        group.incomplete = False
+        self._report(group, attempt, failed=False)
+        self._finish(group)
+
+    def _finish(self, group: Group) -> None:
+        group.failures = 0
+        number = group.current_rebalancer
+        if not group.rebalance_initiated:
+            group.current_rebalancer = None
+        if number is not None:
+            self._release(number)
+
+    def _release(self, number: int) -> None:
+        self.handlers[number].current = None
+        self._run(number)
+
+    def _report(self, group: Group, attempt: Attempt, *, failed: bool) -> None:
+        seconds = self._desk.now - attempt.began_at
+        self._desk.out.append(Rebalanced(group.group_id, attempt.reason, seconds, failed, len(attempt.revoked)))
+
+    def forget(self, group: Group) -> None:
+        """The group is being deleted; it has no members."""
+        self._desk.deadlines.clear((REBALANCE, group.group_id))
+
+
+def _is_untold(member: Member, wanted: Iterable[TopicPartition]) -> bool:
+    """It does not know that it is to fetch this."""
+    return (
+        member.generation == NEVER_STARTED
+        or member.told > member.generation
+        or bool(member.stopped)
+        or member.assigned != wanted
+    )
+
+
+def _consumer_of(thread_id: str) -> str:
+    return thread_id.rpartition("-")[0]
