@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,8 @@ from tidelog.ports.bundle import Ports
 from tidelog.ports.rand import Rand
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
+from tidelog.storage.log_store import DELETE_SUFFIX
+from tidelog.storage.segment import LOG_SUFFIX
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.loop import SimProcess
@@ -26,6 +28,9 @@ from tidelog.testing.rand import seeded
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+
+Image = Mapping[str, bytes | None]
+"""Every path of a disk with its content; None for a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +184,11 @@ class SimNode:
         self.process.kill()
         self.world.network.kill(self.name)
         self.meta.kill()
-        logs = {} if crash is Crash.PROCESS else self._logs()
+        before = None if crash is Crash.PROCESS else self.disk.image()
         self.disk.crash(crash, self.world.rand)
-        self.lost_records = bool(logs) and _cut(logs, self._logs())
+        self.lost_records = before is not None and lost_records(before, self.disk.image())
         self.world.on_gone(self)
         self.broker = self.controller = None
-
-    def _logs(self) -> dict[str, bytes]:
-        return {path: data or b"" for path, data in self.disk.image().items() if path.endswith(".log")}
 
     def cut_power_soon(self, writes: int, crash: Crash) -> None:
         """The host loses power at the `writes`-th write to its disk from now, wherever in the code that is."""
@@ -237,5 +239,18 @@ class SimNode:
         self.meta.resume()
 
 
-def _cut(before: dict[str, bytes], after: dict[str, bytes]) -> bool:
-    return any(not after.get(path, b"").startswith(data) for path, data in before.items())
+def lost_records(before: Image, after: Image) -> bool:
+    """Whether the disk has lost bytes of a log, by what it held before and after.
+
+    A deleted log has no records left to lose, so a clean stop need not flush it: it counts only if its deletion was undone.
+    """
+
+    def counts(path: str) -> bool:
+        folder = path.rpartition("/")[0]
+        return path.endswith(LOG_SUFFIX) and not (folder.endswith(DELETE_SUFFIX) and folder in after)
+
+    return any(
+        not (after.get(path) or b"").startswith(data)
+        for path, data in before.items()
+        if data is not None and counts(path)
+    )
