@@ -252,7 +252,9 @@ class Commits:
             text = (
                 f"generation {request.generation} is not {member.generation}, in which {member.consumer_id!r} started"
             )
-            return ErrorCode.ILLEGAL_GENERATION, text
+            # A Start that is on its way to it may be overtaken by this answer.
+            unheard = request.generation < member.generation and self._desk.waits_for_start(request.group_id, member)
+            return (ErrorCode.REBALANCE_IN_PROGRESS if unheard else ErrorCode.ILLEGAL_GENERATION), text
         return _NONE, ""
 
     def _each(self, request: m.CommitOffsetsRequest, beyond: Offsets) -> tuple[Offsets, tuple[m.CommittedResult, ...]]:
@@ -285,11 +287,11 @@ class Commits:
         for each in results:
             if each.error_code is not _NONE:
                 self._desk.refused("commit", each.error_code)
+        if not accepted:
+            self._desk.out.append(Reply(token, m.CommitOffsetsResponse(results=results)))
+            return
         group = self._desk.groups.get(request.group_id)
         if group is None:
-            if not accepted:
-                self._desk.out.append(Reply(token, m.CommitOffsetsResponse(results=results)))
-                return
             group = self._desk.groups[request.group_id] = Group(request.group_id)
         member = group.members.get(request.consumer_id)
         if member is None:

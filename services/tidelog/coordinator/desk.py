@@ -127,6 +127,9 @@ class Desk:
     def unwatch(self, asked: Asked, group: Group, member: Member, number: int = 0) -> None:
         self.purgatory.clear(Watcher(asked, MemberKey(group.group_id, member.consumer_id), number))
 
+    def waits_for_start(self, group_id: str, member: Member) -> bool:
+        return Watcher(Asked.START, MemberKey(group_id, member.consumer_id)) in self.purgatory
+
     def unwatch_pings(self, group: Group, member: Member) -> None:
         for number, _ in member.pings:
             self.unwatch(Asked.PING, group, member, number)

@@ -151,6 +151,8 @@ class Group:
     reason: str = ""
     asked_at: float = 0.0
     """When the first of the joins came that the request waits for."""
+    awaits_lease: bool = False
+    """A join waits for an absent member to come back or to be dead."""
     current_rebalancer: int | None = None
     attempt: Attempt | None = None
     failures: int = 0

@@ -199,6 +199,7 @@ class Members:
         self._resume(group, member)
         if other_topics:
             self._rebalancer.request(group, "subscription")
+        self._rebalancer.returned(group)
         self.settle(group)
 
     def _resume(self, group: Group, member: Member) -> None:
@@ -366,7 +367,9 @@ class Members:
                 self._desk.close(connection)
         del group.members[member.consumer_id]
         if group.members:
-            self._rebalancer.request(group, reason)
+            if group.owned_by(member.consumer_id):
+                self._rebalancer.request(group, reason)
+            self._rebalancer.returned(group)
             self.settle(group)
         else:
             self._emptied(group)

@@ -63,14 +63,28 @@ class Rebalancer:
         desk.deadlines.set(key, min(desk.now + delay_s, group.asked_at + desk.limits.join_delay_max_s))
 
     def due(self, group: Group) -> None:
-        if not group.rebalance_initiated:
+        if group.rebalance_initiated:
+            return
+        leases = [each.dead_at for each in group.absent() if each.consumer_id in group.owned]
+        if group.reason == JOIN and leases and self._desk.now < min(leases):
+            # A consumer that crashes and comes again under another name is to cost the others one rebalance, not two, and a
+            # crash loop is to take nothing from them in each round (row 23).
+            self._desk.deadlines.set((REBALANCE, group.group_id), min(leases))
+            group.awaits_lease = True
+        else:
             self._push(group)
+
+    def returned(self, group: Group) -> None:
+        """A member is back: what waited for its lease need not wait any more."""
+        if group.awaits_lease:
+            self.due(group)
 
     def _push(self, group: Group) -> None:
         if group.current_rebalancer is None:
             group.current_rebalancer = self._next_handler
             self._next_handler = (self._next_handler + 1) % len(self.handlers)
         group.rebalance_initiated = True
+        group.awaits_lease = False
         handler = self.handlers[group.current_rebalancer]
         handler.queue.append(group.group_id)
         self._run(group.current_rebalancer)

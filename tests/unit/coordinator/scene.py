@@ -240,10 +240,11 @@ class Scene:
         match effect:
             case fx.Send(connection, message):
                 consumer = self.consumers[connection]
-                if not consumer.closed:
+                if not consumer.closed and consumer.connection == connection:
                     consumer.hear(message)
             case fx.Close(connection):
-                self.consumers[connection].closed = True
+                consumer = self.consumers[connection]
+                consumer.closed |= consumer.connection == connection
                 self.step(ev.ConnectionLost(connection))
             case fx.Reply(token, response):
                 assert token not in self.replies, "answered twice"

@@ -1,0 +1,330 @@
+"""Offsets: whose count, which are refused, when they are stored (OPEN-01, FIND-10, COORD-1, 11, 12)."""
+
+from typing import Any
+
+import pytest
+
+from tidelog.coordinator import effects as fx
+from tidelog.coordinator import events as ev
+from tidelog.coordinator.model import Committed
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.coordinator.scene import Scene, tps
+
+E = ErrorCode
+T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
+
+
+def answer(scene: Scene, token: Any) -> m.CommitOffsetsResponse:
+    found: m.CommitOffsetsResponse = scene.replies[token]
+    return found
+
+
+def codes(scene: Scene, token: Any) -> list[ErrorCode]:
+    found = answer(scene, token)
+    return [found.error_code, *(each.error_code for each in found.results)]
+
+
+def by_nobody(scene: Scene, *offsets: m.OffsetInfo, group: str = "g") -> Any:
+    request = m.CommitOffsetsRequest(
+        group_id=group, incarnation=0, coordinator_epoch=-1, generation=-1, number=0, offsets=offsets
+    )
+    return scene.commit(request)
+
+
+def at(tp: TopicPartition, offset: int, **more: Any) -> m.OffsetInfo:
+    return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=-1, **more)
+
+
+# -- what pings bring ------------------------------------------------------------------------------------------------------
+
+
+def test_a18_04_what_a_ping_brings_is_stored_by_the_committer_at_its_interval() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.answer_ping()
+    assert not scene.offsets["g"]
+    scene.run(1.0)
+    assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1, 2, 3), Committed(5))
+
+
+def test_a19_04_a_group_without_news_is_not_written_again() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    scene.run(10.0)
+    count = len(scene.writes)
+    scene.run(30.0)
+    assert len(a.bodies(m.PingRequest)) > 8 and len(scene.writes) == count
+
+
+def test_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only() -> None:
+    scene = Scene()
+    a, _b = scene.join("a", "b")
+    a.positions = dict.fromkeys(tps("t", 0, 1, 2, 3), 9)
+    a.owned |= tps("t", 2, 3)
+    a.answer_ping()
+    scene.run(1.1)
+    assert set(scene.offsets["g"]) == tps("t", 0, 1), "the others are b's"
+    a.generation -= 1
+    a.positions = dict.fromkeys(a.positions, 10)
+    a.answer_ping()
+    scene.run(1.1)
+    assert scene.offsets["g"][T0] == Committed(9)
+    assert fx.Refused("ping", E.ILLEGAL_GENERATION) in scene.effects
+
+
+def test_mut_17_a_stop_answer_counts_if_it_is_of_the_generation_that_was_started_last() -> None:
+    """The finding of the abstract model: an evicted owner that is owner again may answer with what it held long ago."""
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(0.2)
+    b.positions = dict.fromkeys(b.owned, 7)
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[0], started_generation=b.generation - 1)
+    scene.run(1.0)
+    assert not scene.offsets["g"] and c.positions == {TopicPartition("t", 3): 0}
+
+
+def test_find_10_a_member_that_has_started_nothing_stops_without_an_offset() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    by_start = {"start"}
+    b = scene.consumer("b")
+    b.answers -= by_start
+    b.register()
+    scene.run(0.3)
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.answer_ping()
+    scene.run(1.1)
+    stored = dict(scene.offsets["g"])
+    a.leave()  # the next attempt begins while b's start is unanswered
+    scene.run(12.0)
+    assert {tp: scene.offsets["g"][tp] for tp in stored} == stored
+
+
+def test_n12_an_overtaken_report_does_not_take_an_offset_back() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 9)
+    late_number = a.number + 1
+    a.number += 1
+    a.answer_ping()
+    scene.run(1.1)
+    token = a.commit(4, T0, number=late_number)
+    assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(9)
+
+
+def test_n12_a_commit_that_is_newer_than_a_report_on_its_way_to_the_store_wins() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.holds_writes = True
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.answer_ping()
+    scene.run(1.1)
+    a.positions[T0] = 9
+    a.commit(9, T0)
+    while scene.held:
+        scene.carry_out()
+    assert scene.offsets["g"][T0] == Committed(9) and scene.offsets["g"][T1] == Committed(5)
+
+
+# -- active commits --------------------------------------------------------------------------------------------------------
+
+
+def test_open_01_coord_12_an_active_commit_is_answered_when_it_is_stored() -> None:
+    scene = Scene(holds_writes=False)
+    (a,) = scene.join("a")
+    scene.holds_writes = True
+    token = a.commit(5, T0, T1)
+    assert token not in scene.replies
+    scene.carry_out()
+    assert codes(scene, token) == [E.NONE, E.NONE, E.NONE]
+    assert scene.offsets["g"] == {T0: Committed(5), T1: Committed(5)}
+
+
+def test_commits_that_come_during_a_write_share_the_next_one() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.holds_writes = True
+    tokens = [a.commit(offset, T0) for offset in range(1, 30)]
+    count = len(scene.writes)
+    scene.carry_out()
+    scene.carry_out()
+    assert all(codes(scene, token) == [E.NONE, E.NONE] for token in tokens)
+    assert scene.offsets["g"][T0] == Committed(29) and len(scene.writes) == count + 2
+
+
+def test_a_member_may_commit_a_lower_offset_than_before_by_itself() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.commit(50, T0)
+    a.commit(20, T0, T1)
+    assert scene.offsets["g"][T0] == Committed(20)
+
+
+FENCED = [
+    ({"generation": 0}, E.ILLEGAL_GENERATION),
+    ({"generation": 99}, E.ILLEGAL_GENERATION),
+    ({"generation": -1}, E.ILLEGAL_GENERATION),
+    ({"coordinator_epoch": 6}, E.ILLEGAL_GENERATION),
+    ({"coordinator_epoch": 8}, E.ILLEGAL_GENERATION),
+    ({"consumer_id": "stranger"}, E.UNKNOWN_MEMBER_ID),
+    ({"incarnation": 99}, E.UNKNOWN_MEMBER_ID),
+    ({"group_id": "other"}, E.UNKNOWN_MEMBER_ID),
+    ({"consumer_id": "", "generation": -1}, E.NON_EMPTY_GROUP),
+    ({"consumer_id": ""}, E.UNKNOWN_MEMBER_ID),
+    ({"offsets": (at(T0, 5), at(T0, 6))}, E.INVALID_REQUEST),
+]
+
+
+@pytest.mark.parametrize(("change", "code"), FENCED, ids=str)
+def test_coord_01_a_commit_that_is_not_of_a_member_as_it_is_now_is_refused(change: dict[str, Any], code: E) -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    token = a.commit(5, T0, **change)
+    assert answer(scene, token).error_code is code and answer(scene, token).error_message
+    assert not scene.offsets["g"] and list(scene.machine.groups) == ["g"]
+    assert codes(scene, a.commit(5, T0)) == [E.NONE, E.NONE]
+
+
+EACH = [
+    (at(TopicPartition("t", 3), 5), E.ILLEGAL_GENERATION),
+    (at(T0, -1), E.INVALID_REQUEST),
+    (at(T0, 5, metadata="x" * 4097), E.OFFSET_METADATA_TOO_LARGE),
+    (at(T0, 1001), E.OFFSET_OUT_OF_RANGE),
+    (at(T0, 2**63 - 1), E.OFFSET_OUT_OF_RANGE),
+]
+
+
+@pytest.mark.parametrize(("offset", "code"), EACH, ids=str)
+def test_a_commit_for_what_is_not_owned_or_cannot_be_is_refused_by_partition(offset: m.OffsetInfo, code: E) -> None:
+    scene = Scene(log_end=1000)
+    a, _b = scene.join("a", "b")
+    token = a.commit(0, offsets=(offset, at(T1, 1000)))
+    assert codes(scene, token) == [E.NONE, code, E.NONE]
+    assert f"{offset.topic}-{offset.partition}" in answer(scene, token).results[0].error_message
+    assert scene.offsets["g"] == {T1: Committed(1000)}
+
+
+def test_an_offset_beyond_the_log_in_a_ping_is_dropped() -> None:
+    scene = Scene(log_end=1000)
+    (a,) = scene.join("a")
+    a.positions = {T0: 1001, T1: 1000, T2: 0, TopicPartition("t", 3): 0}
+    a.answer_ping()
+    scene.run(1.1)
+    assert scene.offsets["g"] == {T1: Committed(1000)}
+    assert fx.Refused("offset", E.OFFSET_OUT_OF_RANGE) in scene.effects
+
+
+def test_a_leader_that_cannot_be_asked_hinders_no_commit() -> None:
+    scene = Scene(log_end=None)
+    (a,) = scene.join("a")
+    assert codes(scene, a.commit(5, T0)) == [E.NONE, E.NONE]
+    a.positions = {T0: 6, T1: 7, T2: 0, TopicPartition("t", 3): 0}
+    scene.run(10.0)
+    assert scene.offsets["g"] == {T0: Committed(6), T1: Committed(7)}
+
+
+class Slow(Scene):
+    """The leaders answer when they are told to."""
+
+    def _do(self, effect: fx.Effect) -> None:
+        if isinstance(effect, fx.FindEnds):
+            self.questions.append(effect)
+        else:
+            super()._do(effect)
+
+    @property
+    def questions(self) -> list[fx.FindEnds]:
+        found: list[fx.FindEnds] = self.__dict__.setdefault("_questions", [])
+        return found
+
+    def tell(self, end: int) -> None:
+        self.step(ev.EndsFound(dict.fromkeys(self.questions.pop(0).partitions, end)))
+
+
+def test_coord_11_a_commit_that_waits_for_a_log_end_is_fenced_again() -> None:
+    scene = Slow()
+    _a, b = scene.join("a", "b")
+    tp = TopicPartition("t", 3)
+    waiting = b.commit(5, tp)
+    scene.consumer("c").register()
+    scene.run(0.2)
+    assert tp not in b.owned, "it has been stopped meanwhile"
+    scene.tell(1000)
+    assert codes(scene, waiting) == [E.ILLEGAL_GENERATION]
+    assert tp not in scene.offsets["g"]
+
+
+def test_log_ends_are_asked_for_by_one_question_at_a_time_for_everybody_who_waits() -> None:
+    scene = Slow()
+    (a,) = scene.join("a")
+    tokens = [a.commit(offset, T0) for offset in (5, 6, 7)]
+    assert len(scene.questions) == 1
+    scene.tell(6)
+    assert codes(scene, tokens[0]) == [E.NONE, E.NONE] and tokens[1] not in scene.replies
+    assert len(scene.questions) == 1
+    scene.tell(6)
+    assert codes(scene, tokens[1]) == [E.NONE, E.NONE] and codes(scene, tokens[2]) == [E.NONE, E.OFFSET_OUT_OF_RANGE]
+
+
+def test_coord_11_from_its_stop_to_its_start_a_partition_cannot_be_committed() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    tp = TopicPartition("t", 3)
+    scene.holds_writes = True
+    b.answers.discard("start")
+    scene.consumer("c").register()
+    scene.run(0.2)
+    assert codes(scene, b.commit(5, tp)) == [E.NONE, E.REBALANCE_IN_PROGRESS], "stopped, and not stored yet"
+    scene.holds_writes = False
+    scene.carry_out()
+    kept = TopicPartition("t", 2)
+    assert codes(scene, b.commit(5, kept)) == [E.REBALANCE_IN_PROGRESS], "its start is on its way: again after it"
+    b.answer_start(b.bodies(m.StartFetcherRequest)[-1])
+    assert codes(scene, b.commit(5, kept)) == [E.NONE, E.NONE]
+
+
+# -- offsets of groups without members -------------------------------------------------------------------------------------
+
+
+def test_offsets_are_set_by_hand_while_nobody_is_there() -> None:
+    scene = Scene()
+    token = by_nobody(scene, at(T0, 7), at(TopicPartition("x", 0), 1), group="fresh")
+    assert codes(scene, token) == [E.NONE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
+    assert scene.offsets["fresh"] == {T0: Committed(7)} and scene.heads["fresh"].empty_since_ms == scene.wall_ms
+    (a,) = scene.join("a", group="fresh")
+    assert a.positions[T0] == 7 and a.positions[T1] == 0
+
+
+def test_a_reset_of_which_nothing_is_accepted_makes_no_group() -> None:
+    scene = Scene()
+    by_nobody(scene, at(TopicPartition("x", 0), 1), group="fresh")
+    assert not scene.machine.groups and not scene.writes
+
+
+def test_what_is_stored_can_be_asked_for() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.commit(5, T0)
+    asked = m.FetchOffsetsRequest(
+        group_id="g", partitions=(m.PartitionName(topic="t", partition=0), m.PartitionName(topic="t", partition=1))
+    )
+    assert [each.offset for each in scene.machine.fetch_offsets(asked).offsets] == [5, -1]
+    assert [each.offset for each in scene.machine.fetch_offsets(m.FetchOffsetsRequest(group_id="g")).offsets] == [5]
+    assert not scene.machine.fetch_offsets(m.FetchOffsetsRequest(group_id="none")).offsets
+
+
+def test_a8_04_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.commit(1000, *a.owned)  # the log ends are known from here on
+    a.positions = dict.fromkeys(a.owned, 500)
+    scene.machine._desk.ends.update(dict.fromkeys(a.owned, 1000))
+    a.answer_ping()
+    (write,) = scene.machine.shutdown()
+    assert isinstance(write, fx.Write) and set(write.offsets.values()) == {Committed(500)}

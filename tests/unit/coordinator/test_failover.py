@@ -1,0 +1,169 @@
+"""A new coordinator: what it reads, whom it awaits, and that nobody is rebalanced when the same members return (COORD-9)."""
+
+from tidelog.coordinator import effects as fx
+from tidelog.coordinator.events import Outcome
+from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed, Phase
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.coordinator.scene import Scene, tps
+
+LEASE_S = 10.0 * (1 + DRIFT) + DRIFT_MIN_S
+
+
+def test_l05_coord_09_when_the_same_members_return_they_go_on_and_nobody_is_stopped() -> None:
+    old = Scene()
+    a, b = old.join("a", "b")
+    a.positions = dict.fromkeys(a.owned, 5)
+    old.run(5.0)
+    generation = old.heads["g"].generation
+    new = old.failover()
+    new.run(2.0)
+    for each in (a, b):
+        each.heard.clear()
+        new.move(each)
+    assert [type(each) for each in a.heard] == [m.RegisterConsumerResponse, m.StartFetcherRequest], "at once"
+    assert a.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3) and a.positions[TopicPartition("t", 0)] == 5
+    assert (a.epoch, a.generation) == (8, generation)
+    new.run(60.0)
+    assert not new.of(fx.Rebalanced) and new.heads["g"].generation == generation and new.state() == "Stable"
+
+
+def test_a3_02_a_member_that_does_not_return_is_dead_when_its_lease_must_be_out() -> None:
+    old = Scene()
+    a, _b = old.join("a", "b")
+    new = old.failover()
+    elected_at = new.now
+    new.move(a)
+    new.run(20.0, lambda: len(a.owned) == 4)
+    assert -1e-6 <= new.now - elected_at - LEASE_S <= 0.5
+    assert list(new.heads["g"].members) == ["a"]
+
+
+def test_a_newcomer_waits_for_those_who_may_return() -> None:
+    old = Scene()
+    a, b = old.join("a", "b")
+    new = old.failover()
+    c = new.consumer("c").register()
+    new.run(5.0)
+    assert not c.owned
+    new.move(a)
+    new.move(b)
+    new.run(1.0)
+    assert a.owned | b.owned | c.owned == tps("t", 0, 1, 2, 3) and c.owned
+
+
+def test_hole_45_another_incarnation_after_a_failover_waits_for_the_lease_of_the_one_that_was() -> None:
+    old = Scene()
+    _a, b = old.join("a", "b", static_member=True)
+    new = old.failover()
+    new.move(b)
+    newer = new.consumer("a", static_member=True).register()
+    new.run(LEASE_S - 0.1)
+    assert not newer.owned
+    new.run(0.5)
+    assert newer.owned == tps("t", 0, 1)
+
+
+def test_hole_45_who_is_not_static_is_refused_meanwhile() -> None:
+    old = Scene()
+    old.join("a", "b")
+    new = old.failover()
+    newer = new.consumer("a").register()
+    assert newer.error is not None and newer.error.error_code is ErrorCode.DUPLICATE_CONSUMER_ID
+
+
+def test_hole_46_a_rebalance_that_was_stored_and_not_started_is_finished_by_the_next_coordinator() -> None:
+    old = Scene()
+    a, b = old.join("a", "b")
+    b.positions = dict.fromkeys(b.owned, 6)
+    old.holds_writes = True
+    c = old.consumer("c").register()
+    old.run(0.2)
+    b.answers.clear()
+    (write,) = [each for each in old.held if isinstance(each, fx.Write)]
+    old._store(write)  # and the coordinator dies before it hears of it
+    assert old.heads["g"].phase is Phase.STARTING
+    new = old.failover()
+    b.answers |= {"stop", "start", "ping"}
+    for each in (a, b, c):
+        new.move(each)
+    assert a.owned == tps("t", 0, 1) and b.owned == tps("t", 2) and c.owned == tps("t", 3)
+    assert c.positions == {TopicPartition("t", 3): 6}, "what the stop brought was stored with it"
+    new.run(5.0)
+    assert new.heads["g"].phase is Phase.STABLE and new.state() == "Stable"
+
+
+def test_hole_46_owners_that_are_newer_than_the_generation_were_stopped_and_not_started() -> None:
+    """The write of owners went over several multis, and the last one with the generation did not arrive."""
+    old = Scene()
+    a, b = old.join("a", "b")
+    b.positions = dict.fromkeys(b.owned, 6)
+    old.holds_writes = True
+    c = old.consumer("c").register()
+    old.run(0.2)
+    (write,) = [each for each in old.held if isinstance(each, fx.Write)]
+    old._store(fx.Write(write.write_id, write.group_id, write.offsets, write.owners, None))
+    new = old.failover()
+    new.move(a)
+    assert new.state() == "Stable" and a.owned == tps("t", 0, 1)
+    new.move(b)
+    new.move(c)
+    new.run(1.0)
+    assert b.owned == tps("t", 2) and c.owned == tps("t", 3) and c.positions[TopicPartition("t", 3)] == 6
+    assert new.heads["g"].generation > write.head.generation > old.heads["g"].generation  # type: ignore[union-attr]
+
+
+def test_hole_44_what_an_earlier_coordinator_says_is_older_whatever_its_generation() -> None:
+    old = Scene()
+    a, _b = old.join("a", "b")
+    for _ in range(3):
+        old.change_topics(t=len(old.topics) + 4)
+        old.run(1.0)
+    new = old.failover()
+    new.move(a)
+    assert (a.epoch, a.generation) > (old.epoch, 10**6)
+
+
+def test_hole_43_an_answer_for_an_earlier_coordinator_does_not_count() -> None:
+    old = Scene()
+    (a,) = old.join("a")
+    new = old.failover()
+    a.answers.discard("start")
+    new.move(a)
+    a.positions = dict.fromkeys(a.owned, 9)
+    a.epoch = old.epoch
+    a.answer_ping()
+    new.run(2.0)
+    assert not new.offsets["g"]
+
+
+def test_l05_committed_offsets_survive() -> None:
+    old = Scene()
+    (a,) = old.join("a")
+    a.commit(42, *a.owned)
+    new = old.failover()
+    assert new.machine.fetch_offsets(m.FetchOffsetsRequest(group_id="g")).offsets[0].offset == 42
+    (b,) = new.join("b")
+    assert not b.owned
+    new.run(12.0)
+    assert set(b.positions.values()) == {42}
+
+
+def test_coord_10_a_deposed_coordinator_resigns_at_its_next_write() -> None:
+    old = Scene(holds_writes=True)
+    old.consumer("a").register()
+    old.run(1.0)
+    old.carry_out(Outcome.FENCED)
+    assert [each.reason for each in old.of(fx.Resign)] == ["another coordinator has been elected"]
+
+
+def test_partitions_of_topics_that_are_gone_are_not_loaded() -> None:
+    old = Scene(topics={"t": 4, "u": 1})
+    (a,) = old.join("a", topic_count='{"pattern": "static", "subscription": {"t": 1, "u": 1}}')
+    a.commit(3, *a.owned)
+    new = old.failover(topics={"t": 2})
+    new.move(a)
+    new.run(1.0)
+    assert a.owned == tps("t", 0, 1)
+    assert {Committed(3)} == {each for tp, each in new.machine.groups["g"].offsets.items() if tp.topic == "t"}

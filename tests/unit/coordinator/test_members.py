@@ -1,0 +1,339 @@
+"""Members of groups: registration, pings, leases, failure and leaving, at the level of the state machine."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from tidelog.coordinator import effects as fx
+from tidelog.coordinator import events as ev
+from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.coordinator.scene import LIMITS, Consumer, Scene, pattern, topic_count, tps
+
+E = ErrorCode
+SESSION_S = 10.0
+LEASE_S = SESSION_S * (1 + DRIFT) + DRIFT_MIN_S
+
+
+def refused(consumer: Consumer) -> tuple[ErrorCode, str]:
+    assert consumer.error is not None, "it was not refused"
+    return consumer.error.error_code, consumer.error.error_message
+
+
+# -- registration ----------------------------------------------------------------------------------------------------------
+
+
+def test_a14_02_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
+    scene = Scene()
+    consumer = scene.consumer("a").register()
+    assert consumer.heard == [m.RegisterConsumerResponse(coordinator_epoch=7)]
+    scene.run(1.0)
+    assert consumer.owned == tps("t", 0, 1, 2, 3)
+
+
+BAD = [
+    ({"group_id": ""}, E.INVALID_GROUP_ID, "group_id is empty"),
+    ({"group_id": "a/b"}, E.INVALID_GROUP_ID, "group_id 'a/b'"),
+    ({"group_id": "shards"}, E.INVALID_GROUP_ID, "may not be 'shards'"),
+    ({"group_id": "g" * 250}, E.INVALID_GROUP_ID, "250 characters; at most 249"),
+    ({"consumer_id": ""}, E.INVALID_REQUEST, "consumer_id is empty"),
+    ({"consumer_id": "a\n"}, E.INVALID_REQUEST, "consumer_id 'a\\n'"),
+    ({"session_timeout_ms": 1000}, E.INVALID_SESSION_TIMEOUT, "session_timeout_ms 1000 is not over 1000"),
+    ({"session_timeout_ms": -1}, E.INVALID_SESSION_TIMEOUT, "session_timeout_ms -1"),
+    ({"session_timeout_ms": 2**31 - 1}, E.INVALID_SESSION_TIMEOUT, "at most 100000"),
+    ({"max_processing_ms": -1}, E.INVALID_REQUEST, "max_processing_ms -1"),
+    ({"auto_offset_reset": "middle"}, E.INVALID_REQUEST, "auto_offset_reset 'middle'"),
+    ({"assignor": "best"}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'best'"),
+    ({"topic_count": "{"}, E.INVALID_REQUEST, "topic_count"),
+    ({"topic_count": topic_count("a/b")}, E.INVALID_TOPIC_EXCEPTION, "a/b"),
+    ({"topic_count": pattern("(")}, E.INVALID_REQUEST, "("),
+    ({"topic_count": topic_count("huge")}, E.INVALID_REQUEST, "1001 partitions; at most 1000"),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "text"), BAD, ids=lambda value: str(value)[:40])
+def test_l11_a14_01_a_bad_registration_gets_its_code_and_the_consumer_closes(
+    change: object, code: E, text: str
+) -> None:
+    scene = Scene(topics={"t": 4, "huge": 1001})
+    consumer = scene.consumer("a").register(**change)  # type: ignore[arg-type]
+    found = refused(consumer)
+    assert found[0] is code and text in found[1]
+    assert not scene.of(fx.Close) and not scene.machine.groups, (
+        "the coordinator keeps the connection, and no group is made"
+    )
+    (later,) = scene.join("b")
+    assert later.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_l11_a_second_consumer_with_the_id_of_a_live_one_is_refused() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    second = scene.consumer("a").register()
+    assert refused(second)[0] is E.DUPLICATE_CONSUMER_ID
+    assert not a.closed and a.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_hole_45_the_same_consumer_comes_back_at_once_and_goes_on() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    generation = scene.heads["g"].generation
+    a.lose_connection()
+    a.reconnect()
+    assert a.error is None and a.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3)
+    scene.run(30.0)
+    assert scene.heads["g"].generation == generation and not scene.of(fx.Rebalanced)[2:], "nobody was rebalanced for it"
+
+
+def test_hole_45_a_reconnect_that_overtakes_the_news_of_the_broken_stream_replaces_it() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    old = a.connection
+    a.reconnect()
+    assert fx.Close(old) in scene.effects and a.owned == tps("t", 0, 1, 2, 3)
+    scene.run(30.0)
+    assert scene.machine.describe("g").members[0].host == "host"
+
+
+def test_hole_45_a_registration_that_was_sent_before_is_no_reconnect() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    current, late = a.connection, scene.consumer("late").connection
+    request = m.RegisterConsumerRequest(**a.request)
+    scene.step(ev.MessageArrived(late, "host", m.ConsumerMessage(number=1, register=request)))
+    assert fx.Close(late) in scene.effects and fx.Close(current) not in scene.effects
+
+
+def test_coord_14_a_newer_incarnation_of_a_static_member_takes_its_place_and_waits_for_the_older_ones_lease() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b", static_member=True)
+    generation = scene.heads["g"].generation
+    newer = scene.consumer("a", static_member=True).register()
+    assert a.bodies(m.RegisterConsumerResponse)[-1].error_code is E.DUPLICATE_CONSUMER_ID, "the older one is fenced"
+    scene.run(SESSION_S - 4)
+    assert not newer.owned, "the older one may still fetch"
+    scene.run(8.0)
+    assert newer.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3)
+    assert scene.owners["g"][TopicPartition("t", 0)].generation <= generation, "nothing has moved"
+
+
+def test_coord_14_a_static_member_that_has_said_that_it_stopped_is_followed_at_once() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b", static_member=True)
+    a.leave()
+    assert isinstance(a.heard[-1], m.LeaveGroupResponse)
+    newer = scene.consumer("a", static_member=True).register()
+    assert newer.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3)
+
+
+def test_a_static_member_that_stays_away_is_removed_when_its_session_is_over() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b", static_member=True)
+    a.leave()
+    scene.run(SESSION_S / 2)
+    assert b.owned == tps("t", 2, 3)
+    scene.run(SESSION_S)
+    assert b.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_all_members_name_the_same_assignor() -> None:
+    scene = Scene()
+    scene.join("a", assignor="sticky")
+    other = scene.consumer("b").register(assignor="range")
+    assert refused(other)[0] is E.INCONSISTENT_GROUP_PROTOCOL and "'sticky'" in refused(other)[1]
+
+
+def test_a_group_has_a_largest_size() -> None:
+    scene = Scene(limits=replace(LIMITS, members_max=2))
+    a, _ = scene.join("a", "b")
+    third = scene.consumer("c").register()
+    assert refused(third) == (E.GROUP_MAX_SIZE_REACHED, "group 'g' has 2 members; at most 2")
+    a.leave()
+    (third,) = scene.join("c")
+    assert third.owned
+
+
+def test_the_first_message_must_be_a_registration_and_there_is_only_one() -> None:
+    scene = Scene()
+    stranger = scene.consumer("a")
+    stranger.answer_ping()
+    assert refused(stranger)[0] is E.INVALID_REQUEST
+    (b,) = scene.join("b")
+    b.send(register=m.RegisterConsumerRequest(**b.request))
+    assert refused(b)[0] is E.INVALID_REQUEST
+
+
+def test_a_message_that_comes_again_is_not_done_again() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 9)
+    ping = m.PingResponse(consumer_id="a", coordinator_epoch=7, generation=a.generation, offset_info=a.offset_info())
+    scene.step(ev.MessageArrived(a.connection, "host", m.ConsumerMessage(number=a.number, ping=ping)))
+    assert not scene.machine.groups["g"].reported, "its number was used before"
+    a.answer_ping()
+    assert scene.machine.groups["g"].reported
+
+
+# -- pings and leases ------------------------------------------------------------------------------------------------------
+
+
+def test_a4_01_a_ping_goes_out_every_third_of_the_session() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.run(SESSION_S)  # the first may come anywhere within the first third
+    times = []
+    for _ in range(9):
+        before = len(a.bodies(m.PingRequest))
+        scene.run(SESSION_S, lambda before=before: len(a.bodies(m.PingRequest)) > before)  # type: ignore[misc]
+        times.append(scene.now)
+    assert [round(b - a, 6) for a, b in itertools.pairwise(times)] == [round(SESSION_S / 3, 6)] * 8
+
+
+def test_a4_05_one_lost_answer_costs_nothing() -> None:
+    scene = Scene()
+    a, _b = scene.join("a", "b")
+    scene.run(7.0)
+    a.answers.discard("ping")
+    asked = len(a.bodies(m.PingRequest))
+    scene.run(SESSION_S, lambda: len(a.bodies(m.PingRequest)) > asked)
+    a.answers.add("ping")
+    scene.run(60.0)
+    assert a.owned == tps("t", 0, 1) and not a.closed
+
+
+def test_conflict_06_a_ping_is_sent_whether_or_not_the_one_before_was_answered_and_says_how_many_failed() -> None:
+    scene = Scene(limits=replace(LIMITS, failed_pings_max=2))
+    (a,) = scene.join("a")
+    a.answers.clear()
+    scene.run(3 * SESSION_S, lambda: a.closed)
+    retries = [ping.num_retries for ping in a.bodies(m.PingRequest)]
+    assert retries[:4] == [0, 0, 0, 1] and retries == sorted(retries)
+    assert a.closed
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_l01_a4_09_a_silent_consumer_is_dead_within_the_budget_and_not_before_its_lease_is_out(allowed: int) -> None:
+    scene = Scene(limits=replace(LIMITS, failed_pings_max=allowed))
+    a, b = scene.join("a", "b")
+    scene.run(21.0)
+    a.answers.clear()
+    silent_since = scene.now
+    last_answer = scene.machine.groups["g"].members["a"].answered_at
+    scene.run(10 * SESSION_S, lambda: len(b.owned) == 4)
+    budget_s = (allowed / 3 + 2 / 3) * SESSION_S + SESSION_S / 3
+    assert last_answer + LEASE_S <= scene.now <= max(silent_since + budget_s, last_answer + LEASE_S) + 0.5
+
+
+def test_hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    scene.run(SESSION_S)
+    heard = scene.machine.groups["g"].members["a"].answered_at
+    a.lose_connection()
+    scene.run(heard + SESSION_S - scene.now)
+    assert b.owned == tps("t", 2, 3)
+    scene.run(1.0)
+    assert b.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_the_lease_each_message_names_the_newest_that_arrived() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    for _ in range(5):
+        scene.run(SESSION_S / 3)
+        assert a.last_number >= a.number - 1, "the answer to the last ping is named by the next one"
+
+
+def test_coord_08_after_a_pause_of_its_own_the_coordinator_gives_everybody_a_new_deadline() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.answers.discard("ping")
+    scene.run(SESSION_S / 2)
+    scene.now += 60.0  # nothing happened here meanwhile; the answers wait in the streams
+    scene.step(ev.Paused(60.0))
+    assert not a.closed and not b.closed
+    a.answers.add("ping")
+    scene.run(60.0)
+    assert a.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3) and not scene.of(fx.Close)
+
+
+def test_coord_08_without_the_notice_of_a_pause_everybody_would_be_dead() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.answers.clear()
+    b.answers.clear()
+    scene.run(SESSION_S / 2)
+    scene.now += 60.0
+    scene.step(ev.Woken())
+    scene.run(1.0)
+    assert a.closed or b.closed, "else the test above proves nothing"
+
+
+# -- leaving ---------------------------------------------------------------------------------------------------------------
+
+
+def test_l03_hole_49_a_leave_is_answered_when_the_last_offsets_are_stored() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.positions = dict.fromkeys(a.owned, 5)
+    scene.holds_writes = True
+    a.leave()
+    assert not a.bodies(m.LeaveGroupResponse)
+    scene.carry_out()
+    assert a.bodies(m.LeaveGroupResponse) and a.closed
+    assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1), Committed(5))
+    scene.holds_writes = False
+    scene.carry_out()
+    assert b.owned == tps("t", 0, 1, 2, 3) and {b.positions[tp] for tp in tps("t", 0, 1)} == {5}
+
+
+def test_a_leave_moves_ownership_without_any_wait() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    left_at = scene.now
+    a.leave()
+    assert b.owned == tps("t", 0, 1, 2, 3) and scene.now == left_at
+
+
+def test_offsets_in_a_leave_of_an_older_generation_do_not_count() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.generation -= 1
+    a.leave()
+    assert not scene.offsets["g"] and len(b.owned) == 4
+
+
+def test_hole_48_an_empty_group_is_deleted_after_its_retention() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.leave()
+    assert scene.state() == "Empty" and scene.heads["g"].empty_since_ms == scene.wall_ms
+    scene.run(LIMITS.retention_s - 10)
+    assert "g" in scene.heads
+    scene.run(90.0)
+    assert "g" not in scene.heads and not scene.machine.groups
+
+
+def test_open_05_a_group_that_is_joined_again_is_not_deleted() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.leave()
+    scene.run(LIMITS.retention_s - 10)
+    scene.join("b")
+    scene.run(120.0)
+    assert scene.heads["g"].empty_since_ms == -1
+
+
+def test_deletion_needs_a_group_without_members() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    answer = scene.delete("g", "other", "g")
+    assert [each.error_code for each in answer.results] == [E.NON_EMPTY_GROUP, E.GROUP_ID_NOT_FOUND]
+    a.leave()
+    assert [each.error_code for each in scene.delete("g").results] == [E.NONE]
+    assert not scene.heads and scene.machine.describe("g").state == "Dead"

@@ -1,0 +1,459 @@
+"""Rebalances: who is stopped and started, in which order what is stored, and what happens when somebody does not answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.coordinator import effects as fx
+from tidelog.coordinator import events as ev
+from tidelog.coordinator.events import Outcome
+from tidelog.coordinator.group import Step
+from tidelog.coordinator.model import Committed, Phase
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.coordinator.scene import LIMITS, Consumer, Scene, pattern, topic_count, tps
+
+EAGER = replace(LIMITS, incremental=False)
+T = tps("t", 0, 1, 2, 3)
+
+
+def told(consumer: Consumer) -> list[str]:
+    kinds = {m.StopFetcherRequest: "stop", m.StartFetcherRequest: "start"}
+    return [kinds[type(each)] for each in consumer.heard if type(each) in kinds]
+
+
+# -- a16: the algorithm ----------------------------------------------------------------------------------------------------
+
+
+def test_a2_01_every_partition_has_exactly_one_owner_after_each_join_and_leave() -> None:
+    scene = Scene(topics={"t": 7})
+    everything = tps("t", *range(7))
+    consumers = []
+    for name in "abcd":
+        consumers += scene.join(name)
+        owned = [tp for each in consumers for tp in each.owned]
+        assert set(owned) == everything and len(owned) == 7
+    for each in consumers[:3]:
+        each.leave()
+        each.owned.clear()
+        owned = [tp for other in consumers for tp in other.owned]
+        assert set(owned) == everything and len(owned) == 7
+
+
+def test_a16_05_a_documented_rebalance_stops_everybody_stores_starts_everybody_and_confirms() -> None:
+    scene = Scene(limits=EAGER)
+    a, b = scene.join("a", "b")
+    a.positions, b.positions = dict.fromkeys(a.owned, 5), dict.fromkeys(b.owned, 6)
+    scene.effects.clear()
+    (c,) = scene.join("c")
+    order = []
+    for each in scene.effects:
+        match each:
+            case fx.Send(_, message) if message.stop is not None:
+                order.append("stop")
+            case fx.Send(_, message) if message.start is not None:
+                order.append("start")
+            case fx.Write(_, _, offsets, owners, head):
+                assert head is not None
+                order.append(f"{head.phase.value} {len(offsets)} {len(owners)}")
+    assert order == ["stop", "stop", "starting 4 1", "start", "start", "start", "stable 0 0"]
+    (write,) = [each for each in scene.writes if each.offsets]
+    assert set(write.offsets.values()) == {Committed(5), Committed(6)}, "forced commit (A16.05.3)"
+    assert c.positions == {TopicPartition("t", 3): 6}, "the starts name what the stops brought (A16.08)"
+
+
+def test_incremental_stops_only_who_loses_something_and_only_that() -> None:
+    scene = Scene(topics={"t": 4, "u": 1})
+    a, b = scene.join("a", "b")
+    (stranger,) = scene.join("x", topic_count=topic_count("u"))
+    for each in (a, b, stranger):
+        each.heard.clear()
+    scene.join("c")
+    assert told(a) == told(stranger) == [], "they keep what they have"
+    assert told(b) == ["stop", "start"] and b.bodies(m.StopFetcherRequest)[0].revoked == (
+        m.PartitionName(topic="t", partition=3),
+    )
+
+
+def test_hole_46_owners_and_generation_are_stored_before_anybody_is_started() -> None:
+    scene = Scene(holds_writes=True)
+    a = scene.consumer("a").register()
+    scene.run(1.0)
+    assert not a.owned and scene.held
+    scene.carry_out()
+    assert a.owned == T and scene.heads["g"].phase is Phase.STARTING
+    scene.carry_out()
+    assert scene.heads["g"].phase is Phase.STABLE and scene.state() == "Stable"
+
+
+def test_a16_04_when_nothing_would_change_nobody_is_told_anything() -> None:
+    scene = Scene()
+    a, _b = scene.join("a", "b")
+    before = scene.heads["g"], len(a.heard)
+    scene.change_topics(other=3)
+    scene.run(1.0)
+    assert (scene.heads["g"], len(a.heard)) == before
+
+
+def test_a20_05_a_member_that_comes_during_an_attempt_waits_for_the_next_one() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(0.2)
+    attempt = scene.machine.groups["g"].attempt
+    assert attempt is not None and attempt.members == ("a", "b", "c")
+    d = scene.consumer("d").register()
+    scene.run(0.5)
+    assert scene.machine.groups["g"].attempt is attempt and "d" not in attempt.members
+    b.answers.add("stop")
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[0])
+    scene.run(1.0)
+    assert [len(each.owned) for each in (a, b, c, d)] == [1, 1, 1, 1]
+
+
+def test_coord_06_joins_that_come_together_are_one_rebalance() -> None:
+    scene = Scene(topics={"t": 10})
+    for name in "abcdefghij":
+        scene.consumer(name).register()
+        scene.run(0.05)
+    scene.run(3.0)
+    assert scene.heads["g"].generation <= 2, "the initial delay, at most extended to its limit"
+    assert next(each.reason for each in scene.of(fx.Rebalanced)) == "join"
+
+
+def test_joins_that_never_end_do_not_postpone_a_rebalance_for_ever() -> None:
+    scene = Scene(topics={"t": 10}, limits=replace(LIMITS, members_max=1000))
+    (_a,) = scene.join("a")
+    for index in range(40):
+        scene.consumer(f"b{index}").register()
+        scene.run(0.05)
+    assert scene.heads["g"].generation > 1
+
+
+# -- requests, handlers ----------------------------------------------------------------------------------------------------
+
+
+def test_a19_05_n13_while_a_request_is_queued_no_other_is() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.answers.discard("stop")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(0.2)
+    group = scene.machine.groups["g"]
+    for count in (5, 6, 7):
+        scene.change_topics(t=count)
+        scene.run(0.2)
+    queued = [name for handler in scene.machine._rebalancer.handlers for name in handler.queue]
+    assert queued == ["g"] and group.rebalance_initiated and group.attempt is not None
+
+
+def test_a11_03_n13_a_group_stays_with_its_handler_until_its_rebalance_is_complete() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(0.2)
+    group = scene.machine.groups["g"]
+    mine = group.current_rebalancer
+    assert mine is not None
+    for name in ("h1", "h2", "h3"):
+        scene.join("x", group=name)
+    scene.run(10.0, lambda: group.attempt is None)
+    assert group.attempt is None and group.current_rebalancer == mine, "in its back-off it still belongs to it"
+    b.answers.add("stop")
+    scene.run(20.0)
+    assert group.current_rebalancer is None and scene.state() == "Stable"
+
+
+def test_a16_01_other_groups_are_rebalanced_by_the_other_handler_meanwhile() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(0.2)
+    (x,) = scene.join("x", group="h")
+    assert x.owned == T and scene.state() == "PreparingRebalance"
+
+
+# -- topics ----------------------------------------------------------------------------------------------------------------
+
+
+def test_l09_a11_04_partitions_that_were_added_are_owned_after_one_rebalance() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    generation = scene.heads["g"].generation
+    scene.change_topics(t=6)
+    scene.run(1.0)
+    assert a.owned | b.owned == tps("t", *range(6)) and scene.heads["g"].generation == generation + 1
+
+
+def test_l09_a11_02_a_new_topic_that_a_wildcard_matches_is_owned_and_another_is_not() -> None:
+    scene = Scene(topics={"logs-a": 2, "x": 2})
+    (a,) = scene.join("a", topic_count=pattern("logs-.*"))
+    (b,) = scene.join("b", group="h", topic_count=pattern("logs-.*", "black_list"))
+    generation = scene.heads["h"].generation
+    scene.change_topics(**{"logs-b": 1})
+    scene.run(1.0)
+    assert a.owned == tps("logs-a", 0, 1) | tps("logs-b", 0) and b.owned == tps("x", 0, 1)
+    assert scene.heads["h"].generation == generation
+
+
+def test_a3_08_a_topic_may_be_subscribed_before_it_exists() -> None:
+    scene = Scene(topics={})
+    (a,) = scene.join("a")
+    assert not a.owned
+    scene.change_topics(t=2)
+    scene.run(1.0)
+    assert a.owned == tps("t", 0, 1)
+
+
+def test_conflict_26_a_deleted_topic_has_no_owners_and_no_offsets_and_a_new_one_of_its_name_begins_anew() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    scene.run(5.0)
+    assert scene.offsets["g"]
+    scene.change_topics(t=0)
+    scene.run(1.0)
+    assert not a.owned and not scene.offsets["g"] and not scene.owners["g"]
+    scene.change_topics(t=1)
+    scene.run(1.0)
+    assert a.owned == tps("t", 0) and a.positions[TopicPartition("t", 0)] == 0
+
+
+def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    scene.run(5.0)
+    a.positions = dict.fromkeys(a.owned, 0)
+    scene.change_topics(ids={"t": b"another"}, t=4)
+    assert not scene.offsets["g"]
+
+
+# -- somebody does not answer ----------------------------------------------------------------------------------------------
+
+
+def test_l07_hole_47_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    b.positions = dict.fromkeys(b.owned, 3)
+    c = scene.consumer("c").register()
+    scene.run(7.0)
+    assert a.owned | c.owned == tps("t", 0, 1), "its partitions are still its own"
+    failed = [each for each in scene.of(fx.Rebalanced) if each.failed]
+    assert len(failed) == 1 and fx.Expired("stop") in scene.effects
+    scene.run(11.0)
+    assert b.closed and a.owned | c.owned == T
+    assert all(offset in (0, 3) for offset in c.positions.values()), "from what was committed"
+
+
+def test_a_member_that_answers_stop_late_is_taken_in_again() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(7.5)
+    b.answers.add("stop")
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[-1])
+    scene.run(3.0)
+    assert a.owned | b.owned | c.owned == T and len(a.owned) + len(b.owned) + len(c.owned) == 4
+    assert b.owned and not b.closed
+
+
+def test_a_member_that_does_not_answer_start_is_removed_and_its_partitions_are_given_to_others() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    c = scene.consumer("c")
+    c.answers.discard("start")
+    c.register()
+    scene.run(30.0)
+    assert c.closed and a.owned | b.owned == T
+
+
+def test_open_02_a_stop_that_takes_long_causes_no_suspicion() -> None:
+    """It says that it is finishing; its pings are answered; nobody is removed, and those who lose nothing go on."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(0.5)
+    stop = b.bodies(m.StopFetcherRequest)[0]
+    b.answer_stop(stop, finishing=True)
+    scene.run(25.0)
+    assert not b.closed and not [each for each in scene.of(fx.Rebalanced) if each.failed] and a.owned == tps("t", 0, 1)
+    b.answer_stop(stop)
+    scene.run(0.5)
+    assert c.owned == tps("t", 3) and b.owned == tps("t", 2)
+
+
+def test_a_stop_that_takes_longer_than_the_member_said_has_expired() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b", max_processing_ms=15_000)
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(0.5)
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[0], finishing=True)
+    scene.run(16.0)
+    assert fx.Expired("stop") in scene.effects
+    scene.run(11.0)
+    assert b.closed and a.owned | c.owned == T
+
+
+def test_l08_a_stream_that_breaks_while_its_member_is_asked_fails_the_attempt_at_once() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(0.2)
+    b.lose_connection()
+    assert [each.failed for each in scene.of(fx.Rebalanced)][-1]
+    b.answers.add("stop")
+    b.reconnect()
+    scene.run(2.0)
+    assert a.owned | b.owned | c.owned == T and len(c.owned) == 1
+
+
+def test_a15_02_the_death_of_a_member_fails_the_attempt_and_the_next_one_is_made_at_once() -> None:
+    scene = Scene(limits=replace(LIMITS, backoff_s=5.0, backoff_max_s=5.0))
+    a, b = scene.join("a", "b")
+    scene.run(9.0)
+    b.answers.clear()
+    scene.run(4.0)
+    a.answers.discard("stop")
+    c = scene.consumer("c").register()
+    a.leave()
+    scene.run(7.0)
+    assert c.owned == T, "no back-off was waited for"
+
+
+def test_a16_07_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_same() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    for _ in range(6):
+        scene.run(4.0, lambda: scene.machine.groups["g"].attempt is not None)
+        b.lose_connection()
+        b.reconnect()
+    assert [each.group_id for each in scene.of(fx.Alarm)] == ["g"] * 3
+    assert "ConsumerRebalanceFailedException: 4 attempts" in scene.of(fx.Alarm)[0].text
+    b.answers.add("stop")
+    scene.run(5.0)
+    assert c.owned and scene.state() == "Stable"
+
+
+def test_a16_06_between_attempts_there_is_a_pause_that_doubles() -> None:
+    scene = Scene(limits=replace(LIMITS, backoff_s=0.4, backoff_max_s=1.6))
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    pauses = []
+    for _ in range(5):
+        scene.run(9.0, lambda: scene.machine.groups["g"].attempt is not None)
+        b.lose_connection()
+        failed_at = scene.now
+        b.reconnect()
+        scene.run(9.0, lambda: scene.machine.groups["g"].attempt is not None)
+        pauses.append(round((scene.now - failed_at) / 0.75, 6))
+    assert pauses == [0.4, 0.8, 1.6, 1.6, 1.6]
+
+
+def test_row_23_a_crash_loop_neither_stops_the_others_nor_postpones_their_rebalance() -> None:
+    scene = Scene(topics={"t": 12}, limits=replace(LIMITS, members_max=50, default_assignor="sticky"))
+    a, b = scene.join("a", "b")
+    for each in (a, b):
+        each.heard.clear()
+    for index in range(12):
+        looper = scene.consumer(f"loop{index}").register()
+        scene.run(5.0)
+        looper.lose_connection()
+        kept = len(a.owned) + len(b.owned)
+        assert kept >= 6, "more than half of the partitions are always processed"
+    scene.run(15.0)
+    assert a.owned | b.owned == tps("t", *range(12))
+
+
+def test_a_join_waits_for_a_broken_stream_only_until_it_is_back() -> None:
+    scene = Scene()
+    a, _b = scene.join("a", "b")
+    a.lose_connection()
+    c = scene.consumer("c").register()
+    scene.run(2.0)
+    assert not c.owned
+    a.reconnect()
+    scene.run(0.2)
+    assert c.owned
+
+
+# -- ends and fences -------------------------------------------------------------------------------------------------------
+
+
+def test_coord_10_a_fenced_write_ends_the_term() -> None:
+    scene = Scene(holds_writes=True)
+    scene.consumer("a").register()
+    scene.run(1.0)
+    scene.carry_out(Outcome.FENCED)
+    assert scene.of(fx.Resign)
+
+
+def test_what_is_stored_counts_although_its_attempt_has_failed_meanwhile() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    scene.holds_writes = True
+    c = scene.consumer("c").register()
+    scene.run(0.2)
+    attempt = scene.machine.groups["g"].attempt
+    assert attempt is not None and attempt.step is Step.STORING
+    c.lose_connection()
+    scene.holds_writes = False
+    scene.carry_out()
+    assert scene.owners["g"][TopicPartition("t", 3)].consumer_id == "c"
+    c.reconnect()
+    scene.run(3.0)
+    assert c.owned == tps("t", 3) and b.owned == tps("t", 2)
+
+
+def test_a_rejoin_is_a_rebalance_of_its_group() -> None:
+    """A18.02, L04: a consumer whose offset is out of range asks for one."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    generation = scene.heads["g"].generation
+    a.lose_connection()
+    a.owned.clear()
+    a.reconnect(rejoin=True)
+    scene.run(1.0)
+    assert a.owned == tps("t", 0, 1) and scene.heads["g"].generation == generation + 1 and told(b) == ["start"]
+
+
+def test_a_changed_subscription_is_a_rebalance() -> None:
+    scene = Scene(topics={"t": 2, "u": 2})
+    (a,) = scene.join("a")
+    a.lose_connection()
+    a.reconnect(topic_count=topic_count("u"))
+    scene.run(1.0)
+    assert a.owned == tps("u", 0, 1)
+
+
+@pytest.mark.parametrize("limits", [LIMITS, EAGER], ids=["incremental", "documented"])
+def test_n11_no_partition_is_ever_owned_by_two(limits: object) -> None:
+    scene = Scene(topics={"t": 9}, limits=replace(limits, members_max=20))  # type: ignore[type-var]
+    everybody: list[Consumer] = []
+
+    def check() -> bool:
+        owned = [tp for each in everybody if not each.closed for tp in each.owned]
+        assert len(owned) == len(set(owned))
+        return False
+
+    for round_ in range(12):
+        everybody.append(scene.consumer(f"c{round_}").register())
+        scene.run(1.0, check)
+        if round_ % 3 == 2:
+            everybody[round_ - 2].leave()
+            everybody[round_ - 2].owned.clear()
+            scene.run(0.5, check)
+    scene.step(ev.Woken())
+    check()
