@@ -312,16 +312,15 @@ async def _ends(admin: "AdminClient", group: "DescribedGroup") -> dict[TopicPart
     wanted = _partitions_of(group)
     if not wanted:
         return {}
-    led = led_partitions(await admin.describe_topics(sorted({tp.topic for tp in wanted})))
+    led = _led(await admin.describe_topics(sorted({tp.topic for tp in wanted})))
     found = await admin.list_offsets({tp: LATEST for tp in wanted if tp in led})
     return {tp: each.offset for tp, each in found.items()}
 
 
-def led_partitions(topics: Sequence["TopicDescription"]) -> set[TopicPartition]:
+def _led(topics: Sequence["TopicDescription"]) -> set[TopicPartition]:
     return {
         TopicPartition(topic.name, p.partition)
-        for topic in topics
-        if topic.error_code is ErrorCode.NONE
+        for topic in topics  # one that is gone has no partitions
         for p in topic.partitions
         if p.leader >= 0
     }

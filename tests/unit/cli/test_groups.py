@@ -1,6 +1,8 @@
 """`tidelog groups`: kafka-consumer-groups' words, against coordinators in memory."""
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,16 @@ def reset(tidelog: Tidelog, *args: str) -> tuple[dict[TopicPartition, int], Resu
     return {TopicPartition(row[1], int(row[2])): int(row[3]) for row in rows}, result
 
 
+@pytest.fixture
+def in_tokyo() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_tokyo")
 @pytest.mark.parametrize(
     ("options", "offsets"),
     [
@@ -146,6 +158,7 @@ def reset(tidelog: Tidelog, *args: str) -> tuple[dict[TopicPartition, int], Resu
         (("--to-datetime", "1970-01-01T00:00:05"), [5, 0, 0]),
         (("--to-datetime", "1970-01-01T01:00:05.000+01:00"), [5, 0, 0]),
         (("--to-datetime", "1960-01-01"), [2, 0, 0]),
+        (("--to-datetime", "1969-12-31T23:59:59.999"), [2, 0, 0]),  # -1 would be the log's end
         (("--to-datetime", "2100-01-01T00:00:00Z"), [10, 0, 0]),
         (("--by-duration", "PT3S"), [7, 0, 0]),
         (("--by-duration", "PT0S"), [10, 0, 0]),
