@@ -10,6 +10,7 @@ from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
+from tidelog.names import validate_group_id
 from tidelog.ports.net import Unary
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.wire import messages as m
@@ -43,8 +44,9 @@ class Coordinators:
     async def find(self, group_id: str, limit_s: float | None = None) -> Address:
         """The coordinator's address. One look: COORDINATOR_NOT_AVAILABLE when the asked broker knows of none.
 
-        ClusterUnreachable when no broker answers within the limit.
+        INVALID_GROUP_ID at once; ClusterUnreachable when no broker answers within the limit.
         """
+        validate_group_id(group_id)
         known = self._known.get(group_id)
         if known is not None:
             return known

@@ -126,6 +126,8 @@ def test_no_coordinator_at_all_ends_with_the_reason() -> None:
                 await describe(found)
             assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert 1.0 <= cluster.clock.now() - began <= 3.0
+            with pytest.raises(TidelogError, match="group_id 'a/b' holds something else"):
+                await found.find("a/b")
 
     run_virtual(story())
 
