@@ -61,8 +61,8 @@ SHELLS = (
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
     *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics")),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session")),
-    *(f"client.{name}" for name in ("admin", "connections", "consumer", "metadata", "offsets", "producer")),
-    *(f"client.{name}" for name in ("produce_link", "range_reader", "sync")),
+    *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "metadata", "offsets")),
+    *(f"client.{name}" for name in ("produce_link", "producer", "range_reader", "sync")),
     *(f"model.{name}" for name in ("runner", "__main__")),
 )
 

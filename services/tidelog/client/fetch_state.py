@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import NamedTuple
 
 from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
@@ -22,12 +23,13 @@ class _EpochStart(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One partition of a Fetch. `seeks` ties the answer to it: a seek in between makes the answer void."""
+    """One partition of a Fetch. An answer is void after a seek, and of no concern to a later assignment of `tp`."""
 
     tp: TopicPartition
     offset: int
     last_fetched_epoch: int
     seeks: int
+    tenure: int
     topic_id: bytes
 
 
@@ -52,12 +54,17 @@ class _Partition:
         "last_epoch",
         "log_start",
         "not_before",
+        "paused",
         "position",
+        "proven",
         "seeks",
+        "tenure",
         "topic_id",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, tenure: int) -> None:
+        self.tenure = tenure
+        self.paused = False
         self.seeks = 0
         self.in_flight = False
         self.high_watermark = NO_OFFSET
@@ -69,6 +76,8 @@ class _Partition:
     def place(self, offset: int, epochs: Iterable[_EpochStart] = ()) -> None:
         """Everything begins anew at `offset`; NO_OFFSET: the reset policy has to find one."""
         self.seeks += 1
+        self.proven = False
+        """A leader has answered a fetch from here."""
         self.position = offset
         self.fetch_offset = offset
         self.epochs = deque(epochs, _EPOCHS_MAX)
@@ -95,6 +104,7 @@ class FetchState:
         self._partition_bytes = partition_bytes
         self._reset = reset
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._tenures = count()
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -102,7 +112,30 @@ class FetchState:
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Replaces the assignment; partitions that stay keep their position."""
-        self._partitions = {tp: self._partitions.get(tp) or _Partition() for tp in tps}
+        self._partitions = {tp: self._partitions.get(tp) or _Partition(next(self._tenures)) for tp in tps}
+
+    def add(self, tp: TopicPartition) -> None:
+        """Without a position, whatever it had."""
+        self._partitions[tp] = _Partition(next(self._tenures))
+
+    def drop(self, tps: Iterable[TopicPartition]) -> None:
+        """With what was fetched of them."""
+        for tp in tps:
+            self._partitions.pop(tp, None)
+
+    def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
+        """Paused ones are neither fetched nor handed out; what was fetched ahead is kept."""
+        for tp in tps:
+            self._partitions[tp].paused = paused
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return [tp for tp, p in self._partitions.items() if p.paused]
+
+    def left_log(self, ask: Ask) -> bool:
+        """Of an ask that was out of range: the position was in the log once, and the log has moved away from it."""
+        p = self._partitions.get(ask.tp)
+        return p is not None and (p.tenure, p.seeks) == (ask.tenure, ask.seeks) and p.proven
 
     def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
         """`last_epoch` is that of the record before `offset`, if the caller knows it."""
@@ -136,7 +169,7 @@ class FetchState:
         asks: dict[BrokerId, list[Ask]] = {}
         leaderless = recreated = False
         for tp, p in self._partitions.items():
-            if p.in_flight or p.position == NO_OFFSET or p.stalled or now < p.not_before:
+            if p.in_flight or p.paused or p.position == NO_OFFSET or p.stalled or now < p.not_before:
                 continue
             if p.buffered_bytes >= self._partition_bytes:
                 continue
@@ -152,7 +185,7 @@ class FetchState:
                 leaderless = True
             elif has_room(leader):
                 p.in_flight = True
-                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks, p.topic_id))
+                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks, p.tenure, p.topic_id))
         return Wanted(asks, leaderless, recreated)
 
     def _recreated(self, p: _Partition, tp: TopicPartition) -> None:
@@ -171,7 +204,7 @@ class FetchState:
     def _current(self, ask: Ask) -> _Partition | None:
         """The partition that `ask` was for, no longer in flight; None if a seek or a new assignment made it void."""
         p = self._partitions.get(ask.tp)
-        if p is None:
+        if p is None or p.tenure != ask.tenure:
             return None
         p.in_flight = False
         return p if p.seeks == ask.seeks else None
@@ -182,6 +215,7 @@ class FetchState:
         if p is None:
             return
         p.failures = 0
+        p.proven = True
         p.high_watermark = result.high_watermark
         p.log_start = result.log_start_offset
         # An answer without records and with an epoch end says that the history before `offset` is not this log's.
@@ -258,7 +292,7 @@ class FetchState:
         out: list[ConsumerRecord] = []
         for tp in list(self._partitions):
             p = self._partitions[tp]
-            while len(out) < records_max and (p.decoded or p.buffer):
+            while len(out) < records_max and not p.paused and (p.decoded or p.buffer):
                 if not p.decoded and not self._decode(tp, p, raising=not out):
                     break
                 while p.decoded and len(out) < records_max:

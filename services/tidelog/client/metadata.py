@@ -1,7 +1,8 @@
 """The client's picture of the cluster, asked for at any broker and kept until an answer shows that it is old."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections
@@ -144,8 +145,20 @@ class ClusterMetadata:
         self._turn += 1
         return await self._connections.to(address, "admin").call(method, request, timeout_s)
 
+    def want(self, names: Iterable[str]) -> bool:
+        """The next refresh asks for these too; True if one of them is not known yet."""
+        names = set(names)
+        self._wanted |= names
+        return not names <= self.snapshot.topics.keys()
+
     def forget(self, name: str) -> None:
         self._wanted.discard(name)
+
+    def learn(self, brokers: Iterable[m.BrokerInfo]) -> None:
+        """Of somebody who knows who is alive (A13.16): they are asked in turn from now on."""
+        live = {BrokerId(b.id): Address(b.host, b.port) for b in brokers}
+        if live:
+            self.snapshot = replace(self.snapshot, brokers=live)
 
     def _round(self) -> list[Address]:
         known = [a for _, a in sorted(self.snapshot.brokers.items())] or list(self._bootstrap)

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from tidelog.client.admin import DEFAULT, AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.group_admin import GroupListing
+from tidelog.client.groups import CommittedOffset, ConsumerStats, GroupMetadata
 from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Ack, Producer, RecordMetadata
 from tidelog.client.records import ConsumerRecord, Header
@@ -149,12 +150,52 @@ class SyncAdmin(_Blocking):
 
 
 class SyncConsumer(_Blocking):
-    """`Consumer`, blocking."""
+    """`Consumer`, blocking. As a member of a group it answers pings on its own thread while the caller works.
+
+    Rebalance callbacks are plain functions; they run on a third thread and may call this consumer, which hands nothing out
+    meanwhile.
+    """
 
     _inner: Consumer
 
     def __init__(self, bootstrap: str, **options: Any) -> None:
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if (listener := options.get(name)) is not None:
+                options[name] = partial(asyncio.to_thread, listener)
         super().__init__(Consumer, bootstrap, options)
+
+    def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
+        self._thread.call(self._inner.commit(offsets))
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        return self._thread.call(self._inner.committed(tps))
+
+    def pause(self, *tps: TopicPartition) -> None:
+        self._thread.call(_called(self._inner.pause, *tps))
+
+    def resume(self, *tps: TopicPartition) -> None:
+        self._thread.call(_called(self._inner.resume, *tps))
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return self._thread.call(_called(lambda: self._inner.assignment))
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        return self._thread.call(_called(lambda: self._inner.group_metadata))
+
+    @property
+    def stats(self) -> ConsumerStats:
+        return self._thread.call(_called(lambda: self._inner.stats))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """One record after the other, for ever; each counts as processed when the next one is asked for."""
+        records = aiter(self._inner)
+        try:
+            while True:
+                yield self._thread.call(_record(records))
+        finally:
+            self._thread.call(_close(records))
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._thread.call(self._inner.assign(partitions))
@@ -269,6 +310,10 @@ async def _called(function: Callable[..., T], *args: Any) -> T:
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
     return await anext(chunks, None)
+
+
+async def _record(records: AsyncIterator[ConsumerRecord]) -> ConsumerRecord:
+    return await anext(records)
 
 
 async def _close(chunks: Any) -> None:

@@ -1,0 +1,245 @@
+"""The background of a consumer: long polls to the leaders of its partitions, positions by the reset policy, metadata."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.client.connections import ClientPorts, Connections
+from tidelog.client.fetch_state import Ask, FetchState
+from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetFinder
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import NO_OFFSET, BrokerId, TopicPartition
+from tidelog.runtime.retry import FETCH, METADATA
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+from tidelog.wire.services import REPLICA_SERVICE_FETCH
+
+_ANSWER_SLACK_S: Final = 3.0
+"""A leader parks a fetch for `max_wait_ms`; one that is paused must not hold the reader much longer than that."""
+_FETCHES_PER_LEADER: Final = 2
+"""One may be parked for partitions without news while another serves those with; more would only split them up."""
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    client_id: str
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_bytes: int
+    limit_s: float
+    reset: str
+
+
+class Fetcher:
+    """Feeds `state`; `arrived` is set whenever there may be something to take."""
+
+    def __init__(
+        self,
+        ports: ClientPorts,
+        connections: Connections,
+        metadata: ClusterMetadata,
+        state: FetchState,
+        options: FetchOptions,
+        supervisor: Supervisor,
+        arrived: asyncio.Event,
+    ) -> None:
+        self._ports = ports
+        self._connections = connections
+        self._metadata = metadata
+        self._offsets = OffsetFinder(ports, connections, metadata, options.limit_s)
+        self._state = state
+        self._options = options
+        self._supervisor = supervisor
+        self._arrived = arrived
+        self._in_flight: Counter[BrokerId] = Counter()
+        self._wake = asyncio.Event()
+        self._refresh = asyncio.Event()
+        self._unknown_since: dict[str, float] = {}
+        self.may_fetch: Callable[[], bool] = lambda: True
+        """Asked before each round of fetches."""
+        self.on_left_log: Callable[[TopicPartition], bool] = lambda _: False
+        """True: somebody else finds out where a partition whose position has left the log goes on."""
+        self.on_placed: Callable[[TopicPartition, int], None] = lambda *_: None
+        """The reset policy has found where a partition begins."""
+        self.on_refreshed: Callable[[], None] = lambda: None
+        """After each refresh of the metadata."""
+
+    def start(self) -> None:
+        self._supervisor.start("consumer-fetcher", self._fetch_all())
+        self._supervisor.start("consumer-metadata", self._refresh_metadata())
+
+    def wake(self) -> None:
+        """Something is to be fetched that was not before."""
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Metadata is missing for something."""
+        self._refresh.set()
+
+    async def find(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        return await self._offsets.find(times_ms, self._options.limit_s)
+
+    async def _fetch_all(self) -> None:
+        placing: asyncio.Task[None] | None = None
+        while True:
+            self._wake.clear()
+            now = self._ports.clock.now()
+            if not self.may_fetch():
+                await self._wake.wait()
+                continue
+            wanted = self._state.wanted(now, self._leader_of, self._has_room, self._topic_id_of)
+            if wanted.recreated:
+                self._arrived.set()
+            unplaced = self._state.unplaced()
+            if unplaced and (placing is None or placing.done()):
+                placing = self._supervisor.start("consumer-offsets", self._place_or_fail(unplaced))
+            for leader, asked in wanted.asks.items():
+                self._in_flight[leader] += 1
+                self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))
+            if wanted.leaderless:
+                self._refresh.set()
+            await self._until(self._state.next_at(now), now)
+
+    async def _until(self, at: float | None, now: float) -> None:
+        try:
+            async with asyncio.timeout(None if at is None else max(at - now, 0)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass  # time has passed, which is what was waited for
+
+    def _leader_of(self, tp: TopicPartition) -> BrokerId | None:
+        led = self._metadata.leadership(tp)
+        return None if led is None else led.leader
+
+    def _topic_id_of(self, topic: str) -> bytes:
+        info = self._metadata.snapshot.topics.get(topic)
+        return info.topic_id if info else b""
+
+    def _has_room(self, leader: BrokerId) -> bool:
+        return self._in_flight[leader] < _FETCHES_PER_LEADER
+
+    async def _place_or_fail(self, tps: list[TopicPartition]) -> None:
+        try:
+            await self.place(tps)
+        except (TidelogError, TransportError) as error:
+            for tp in tps:
+                self._state.fail(tp, _as_protocol_error(tp, error))
+            self._arrived.set()
+        self._wake.set()
+
+    async def place(self, tps: list[TopicPartition]) -> None:
+        """Positions by the reset policy; without one, a partition that was never sought has none."""
+        if self._options.reset == "error":
+            raise TidelogError(
+                f"{tps[0]}: no position: seek first, or set auto_offset_reset to earliest or latest",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+        at = EARLIEST if self._options.reset == "earliest" else LATEST
+        for tp, found in (await self.find(dict.fromkeys(tps, at))).items():
+            if tp in self._state.assigned and self._state.position(tp) == NO_OFFSET:
+                self._state.found(tp, found.offset, found.leader_epoch)
+                self.on_placed(tp, found.offset)
+
+    async def _fetch(self, leader: BrokerId, asks: list[Ask]) -> None:
+        try:
+            request = m.FetchRequest(
+                client_id=self._options.client_id,
+                max_wait_ms=self._options.max_wait_ms,
+                min_bytes=self._options.min_bytes,
+                max_bytes=self._options.max_bytes,
+                partitions=tuple(self._fetch_partition(ask) for ask in asks),
+            )
+            # A connection of its own: chunks of the log must not delay metadata.
+            channel = self._connections.to(self._metadata.address(leader), "fetch")
+            answer = await channel.call(
+                REPLICA_SERVICE_FETCH, request, self._options.max_wait_ms / 1000 + _ANSWER_SLACK_S
+            )
+        except TransportError as error:
+            for ask in asks:
+                self._failed(ask, error)
+        else:
+            results = {(r.topic, r.partition): r for r in answer.results}
+            for ask in asks:
+                self._answered(ask, results.get(ask.tp))
+        finally:
+            self._in_flight[leader] -= 1
+            self._arrived.set()
+            self._wake.set()
+
+    def _fetch_partition(self, ask: Ask) -> m.FetchPartition:
+        led = self._metadata.leadership(ask.tp)
+        return m.FetchPartition(
+            topic=ask.tp.topic,
+            topic_id=ask.topic_id,
+            partition=ask.tp.partition,
+            leader_epoch=led.leader_epoch if led else -1,
+            offset=ask.offset,
+            last_fetched_epoch=ask.last_fetched_epoch,
+            max_bytes=self._options.partition_bytes,
+        )
+
+    def _answered(self, ask: Ask, result: m.FetchResult | None) -> None:
+        if result is None:
+            self._failed(ask, TransportError("INTERNAL", f"{ask.tp} is not in the answer"))
+            return
+        match result.error_code:
+            case ErrorCode.NONE:
+                self._state.fetched(ask, result)
+            case ErrorCode.OFFSET_OUT_OF_RANGE if self._state.left_log(ask) and self.on_left_log(ask.tp):
+                pass
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._state.out_of_range(ask, result)
+            case code:
+                self._metadata.hint(ask.tp, result.leader_id, result.leader_epoch)
+                self._failed(ask, TidelogError(f"{ask.tp}: {result.error_message or code.name}", code))
+
+    def _failed(self, ask: Ask, error: TidelogError | TransportError) -> None:
+        # A reader repeats CORRUPT_MESSAGE in vain: the bytes on the leader's disk stay what they are.
+        damaged = isinstance(error, TidelogError) and error.code is ErrorCode.CORRUPT_MESSAGE
+        if damaged or not FETCH.applies(error):
+            self._state.broken(ask, _as_protocol_error(ask.tp, error))
+            return
+        self._state.later(ask, lambda failures: FETCH.pause_s(self._ports.rand, failures), self._ports.clock.now())
+        if isinstance(error, TransportError) or error.refresh_metadata:
+            self._refresh.set()
+
+    async def _refresh_metadata(self) -> None:
+        fruitless = 0
+        while True:
+            await self._metadata.due(self._refresh)
+            before = self._metadata.snapshot
+            try:
+                await self._metadata.refresh(self._metadata.version)
+            except TidelogError:
+                pass  # nobody answers: the fetches go on trying, as a reader waits for a cluster to come back
+            after = self._metadata.snapshot
+            self._give_up_on_deleted()
+            self.on_refreshed()
+            news = any(before.leadership(tp) != after.leadership(tp) for tp in self._state.assigned)
+            if news:
+                self._state.hurry()
+            self._wake.set()
+            fruitless = 0 if news else fruitless + 1
+            if fruitless:
+                await self._ports.clock.sleep(METADATA.pause_s(self._ports.rand, fruitless))
+
+    def _give_up_on_deleted(self) -> None:
+        """A topic that stays unknown is gone; for a while it may only be unknown to the broker that was asked."""
+        now = self._ports.clock.now()
+        unknown = {t for t, code in self._metadata.snapshot.errors.items() if code in _GONE}
+        self._unknown_since = {t: self._unknown_since.get(t, now) for t in unknown}
+        for tp in self._state.assigned:
+            if now - self._unknown_since.get(tp.topic, now) >= self._options.limit_s:
+                self._state.fail(
+                    tp, TidelogError(f"{tp}: topic {tp.topic!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                )
+                self._arrived.set()
+
+
+def _as_protocol_error(tp: TopicPartition, error: TidelogError | TransportError) -> TidelogError:
+    return error if isinstance(error, TidelogError) else TidelogError(f"{tp}: {error}", ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,400 @@
+"""The group's part of a consumer: membership and its session on one side, fetch positions and the application on the other."""
+
+import asyncio
+import inspect
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import structlog
+
+from tidelog.client.connections import ClientPorts, Connections
+from tidelog.client.coordinators import ELSEWHERE, Coordinators
+from tidelog.client.fetch_state import FetchState
+from tidelog.client.group_session import GroupSession
+from tidelog.client.member_events import (
+    Assign,
+    CommitFenced,
+    Effect,
+    Fail,
+    Join,
+    Leave,
+    Left,
+    Lose,
+    Member,
+    OutOfRange,
+    Released,
+    Revoke,
+    Tick,
+)
+from tidelog.client.membership import FENCED, Counters, Membership, Standing
+from tidelog.client.metadata import ClusterMetadata
+from tidelog.client.progress import Position
+from tidelog.client.records import ConsumerRecord
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import NO_EPOCH, TopicPartition
+from tidelog.runtime.retry import COORDINATOR
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+from tidelog.wire.services import COORDINATOR_SERVICE_COMMIT_OFFSETS, COORDINATOR_SERVICE_FETCH_OFFSETS
+
+log = structlog.get_logger(__name__)
+
+Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
+"""A rebalance callback."""
+
+_AGAIN: Final = ELSEWHERE | {ErrorCode.REBALANCE_IN_PROGRESS}
+_ONE_COMMIT_S: Final = 5.0
+_RESETS: Final = {"earliest": "smallest", "latest": "largest", "error": ""}
+
+
+class CommittedOffset(NamedTuple):
+    """The next record to process, as the coordinator has it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class GroupMetadata(NamedTuple):
+    """For an application that fences its own side effects (COORD-1): each pair (epoch, generation) is newer than the last."""
+
+    group_id: str
+    consumer_id: str
+    coordinator_epoch: int
+    generation: int
+
+
+@dataclass(slots=True)
+class ConsumerStats:
+    """What an agent exports."""
+
+    handed_out: int = 0
+    """Records."""
+    partitions_revoked: int = 0
+    """Given back or lost."""
+    commits: int = 0
+    membership: Counters = field(default_factory=Counters)
+    owned: int = 0
+    generation: int = 0
+    coordinator_epoch: int = 0
+    state: str = ""
+    """A value of `Standing`, or unreachable: no broker answers (OPEN-06)."""
+    last_heard_s: float | None = None
+    """Since the coordinator was heard last; None before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    on_assigned: Listener | None = None
+    on_revoked: Listener | None = None
+    on_lost: Listener | None = None
+
+
+def topic_count(topics: Sequence[str], pattern: str | None, exclude_pattern: str | None) -> str:
+    """The subscription as Kafka 0.8 stores it (F08.2); ValueError unless exactly one of the three is given."""
+    if sum((bool(topics), pattern is not None, exclude_pattern is not None)) != 1:
+        raise ValueError("a group needs exactly one of topics, pattern and exclude_pattern")
+    if pattern is not None:
+        return json.dumps({"pattern": "white_list", "subscription": {pattern: 1}})
+    if exclude_pattern is not None:
+        return json.dumps({"pattern": "black_list", "subscription": {exclude_pattern: 1}})
+    return json.dumps({"pattern": "static", "subscription": dict.fromkeys(topics, 1)})
+
+
+def reset_on_the_wire(auto_offset_reset: str) -> str:
+    return _RESETS.get(auto_offset_reset, "")
+
+
+class _Call(NamedTuple):
+    """A rebalance callback that is due; `token` is to be released after it."""
+
+    listener: Listener | None
+    partitions: tuple[TopicPartition, ...]
+    token: int | None = None
+
+
+class GroupMember:
+    """Rebalance callbacks run one after the other in a task of their own, when the application has nothing in its hands;
+    while one is due, nothing is handed out. So a callback may commit."""
+
+    def __init__(
+        self,
+        member: Member,
+        listeners: Listeners,
+        ports: ClientPorts,
+        connections: Connections,
+        metadata: ClusterMetadata,
+        state: FetchState,
+        changed: Callable[[bool], None],
+        limit_s: float,
+    ) -> None:
+        """`changed` is called when there may be something to fetch or to hand out; True: metadata is missing for it."""
+        self.membership = Membership(member)
+        self._listeners = listeners
+        self._ports = ports
+        self._connections = connections
+        self._metadata = metadata
+        self._state = state
+        self._changed = changed
+        self._limit_s = limit_s
+        self._coordinators = Coordinators(ports, connections, metadata, limit_s)
+        self._session = GroupSession(ports, connections, self._coordinators, self.membership, self._effect)
+        self._calls: deque[_Call] = deque()
+        self._calls_news = asyncio.Event()
+        self._hands_free = asyncio.Event()
+        self._left = asyncio.Event()
+        self._stopping = False
+        self._callback_error: BaseException | None = None
+        self._stats = ConsumerStats(membership=self.membership.counters)
+
+    def start(self, supervisor: Supervisor) -> None:
+        self.membership.working_since = self._ports.clock.now()
+        self._session.start(supervisor)
+        supervisor.start("group-callbacks", self._run_calls())
+
+    async def stop(self) -> None:
+        """Leaves the group; within a session timeout, whatever becomes of the coordinator (A18.01, HOLE-49)."""
+        self._stopping = True
+        held = [*self.membership.held]
+        self._state.drop(held)
+        if held:
+            await _call(self._listeners.on_revoked, held)
+        if self.membership.wants_stream:
+            self._session.feed(Leave("the consumer stops"))
+            await self._left.wait()
+
+    # -- the application ---------------------------------------------------------------------------------------------------------
+
+    def begin_poll(self) -> None:
+        """The application asks for more: what it had is processed. Raises what ends the membership."""
+        membership = self.membership
+        membership.working_since = None
+        if membership.failure is not None:
+            raise membership.failure
+        if self._callback_error is not None:
+            error, self._callback_error = self._callback_error, None
+            raise error
+        self._finish()
+        if not membership.wants_stream and not self._stopping:
+            self._left.clear()
+            self._session.feed(Join())
+
+    def end_poll(self) -> None:
+        self.membership.working_since = self._ports.clock.now()
+
+    def may_fetch(self) -> bool:
+        return not self._stopping and self.membership.may_fetch(self._ports.clock.now())
+
+    def may_hand_out(self) -> bool:
+        """Asked at every hand-out: after a pause the lease is over before anything is handed out."""
+        membership = self.membership
+        if membership.failure is not None:
+            raise membership.failure
+        if self._calls or self._stopping:
+            return False
+        if membership.may_fetch(self._ports.clock.now()):
+            return True
+        self._session.feed(Tick())
+        return False
+
+    def handed_out(self, records: Sequence[ConsumerRecord]) -> None:
+        self.membership.progress.hand_out(records)
+        self._stats.handed_out += len(records)
+
+    def sought(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
+        self.membership.progress.place(tp, Position(offset, last_epoch))
+
+    def left_log(self, tp: TopicPartition) -> bool:
+        """An offset that is out of range makes the member stop and ask for a rebalance (A18.02)."""
+        if tp not in self.membership.held:
+            return False
+        self._session.feed(OutOfRange(tp))
+        return True
+
+    def _finish(self) -> None:
+        self.membership.progress.finish()
+        self._hands_free.set()
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        member, started = self.membership.member, self.membership.started or (0, 0)
+        return GroupMetadata(member.group_id, member.consumer_id, *started)
+
+    @property
+    def stats(self) -> ConsumerStats:
+        membership, stats = self.membership, self._stats
+        stats.owned = len(membership.held)
+        stats.coordinator_epoch, stats.generation = membership.started or (0, 0)
+        standing = membership.standing
+        away = standing in (Standing.JOINING, Standing.RECONNECTING)
+        stats.state = "unreachable" if away and self._session.unreachable else standing.value
+        heard = membership.heard_at
+        stats.last_heard_s = None if heard is None else self._ports.clock.now() - heard
+        return stats
+
+    # -- offsets -----------------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None) -> None:
+        """Returns when the offsets are stored."""
+        if offsets is None:
+            self._finish()
+            wanted = self.membership.progress.untold()
+        else:
+            wanted = tuple(self._explicit(TopicPartition(*tp), given) for tp, given in offsets.items())
+            self.membership.progress.finish_up_to(wanted)
+            self._hands_free.set()
+        if wanted:
+            await self._commit(wanted)
+
+    def _explicit(self, tp: TopicPartition, given: int | tuple[int, str]) -> m.OffsetInfo:
+        offset, text = given if isinstance(given, tuple) else (given, "")
+        epoch = self.membership.progress.epoch_before(tp, offset)
+        return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=epoch, metadata=text)
+
+    async def _commit(self, offsets: tuple[m.OffsetInfo, ...]) -> None:
+        clock, rand = self._ports.clock, self._ports.rand
+        give_up_at = clock.now() + self._limit_s
+        failures = 0
+        while True:
+            request = self.membership.commit_request(offsets, clock.now())
+            error = await self._try_commit(request)
+            if error is None:
+                self._stats.commits += 1
+                self.membership.progress.committed(offsets)
+                return
+            failures += 1
+            pause = COORDINATOR.pause_s(rand, failures)
+            if not self._worth_repeating(request, error) or clock.now() + pause >= give_up_at:
+                raise error
+            await clock.sleep(pause)
+
+    async def _try_commit(self, request: m.CommitOffsetsRequest) -> TidelogError | TransportError | None:
+        group_id = request.group_id
+        try:
+            address = await self._coordinators.find(group_id)
+            channel = self._connections.to(address, "coordinator")
+            answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, _ONE_COMMIT_S)
+        except (TransportError, TidelogError) as error:
+            self._coordinators.forget(group_id)
+            return error
+        answers = [
+            (answer.error_code, answer.error_message),
+            *((r.error_code, r.error_message) for r in answer.results),
+        ]
+        for code, text in answers:
+            if code in ELSEWHERE:
+                self._coordinators.forget(group_id)
+            if code is not ErrorCode.NONE:
+                return TidelogError(f"commit to group {group_id!r}: {text or code.name}", code)
+        return None
+
+    def _worth_repeating(self, request: m.CommitOffsetsRequest, error: TidelogError | TransportError) -> bool:
+        """A commit sets what it sets, so that one without an answer may be repeated (COORD-12)."""
+        if isinstance(error, TransportError) or error.code in _AGAIN:
+            return True
+        if error.code not in FENCED:
+            return False
+        sent_in = (request.coordinator_epoch, request.generation)
+        # COORD-13: only an error for the generation that still counts says something of the membership; and a new coordinator
+        # refuses what was sent in the name of the one before, until it has started this member (A17.03).
+        if sent_in == self.membership.started and self.membership.standing is Standing.STABLE:
+            self._session.feed(CommitFenced(sent_in))
+            return False
+        return all(TopicPartition(o.topic, o.partition) in self.membership.held for o in request.offsets)
+
+    async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        names = [TopicPartition(*tp) for tp in tps]
+        group_id = self.membership.member.group_id
+        request = m.FetchOffsetsRequest(
+            group_id=group_id, partitions=tuple(m.PartitionName(topic=t, partition=p) for t, p in names)
+        )
+        answer = await self._coordinators.call(group_id, COORDINATOR_SERVICE_FETCH_OFFSETS, request)
+        if answer.error_code is not ErrorCode.NONE:
+            text = answer.error_message or answer.error_code.name
+            raise TidelogError(f"offsets of group {group_id!r}: {text}", answer.error_code)
+        found = {TopicPartition(o.topic, o.partition): o for o in answer.offsets if o.offset >= 0}
+        return {
+            tp: CommittedOffset(o.offset, o.leader_epoch, o.metadata) if (o := found.get(tp)) else None for tp in names
+        }
+
+    # -- the membership ----------------------------------------------------------------------------------------------------------
+
+    def _effect(self, effect: Effect) -> None:
+        match effect:
+            case Revoke(token, partitions):
+                self._state.drop(partitions)
+                self._stats.partitions_revoked += len(partitions)
+                if self._stopping:
+                    self._session.feed(Released(token))
+                else:
+                    self._due(_Call(self._listeners.on_revoked, partitions, token))
+            case Assign():
+                self._assign(effect)
+            case Lose(partitions, reason):
+                self._state.drop(partitions)
+                self._stats.partitions_revoked += len(partitions)
+                self._hands_free.set()
+                if not self._stopping:
+                    log.warning("partitions lost", group=self.membership.member.group_id, reason=reason)
+                    self._due(_Call(self._listeners.on_lost, partitions))
+            case Fail(error):
+                log.error("no member of the group any more", error=str(error))
+            case Left():
+                self._left.set()
+        self._changed(False)
+
+    def _assign(self, assign: Assign) -> None:
+        self._state.drop(assign.dropped)
+        anew = []
+        for part in assign.anew:
+            tp = TopicPartition(part.topic, part.partition)
+            anew.append(tp)
+            self._state.add(tp)
+            if part.offset >= 0:
+                self._state.seek(tp, part.offset, part.leader_epoch)
+        self._metadata.learn(assign.brokers)
+        if assign.dropped:
+            self._due(_Call(self._listeners.on_lost, assign.dropped))
+        if anew:
+            self._due(_Call(self._listeners.on_assigned, tuple(anew)))
+        if self._metadata.want(tp.topic for tp in anew):
+            self._changed(True)
+
+    def _due(self, call: _Call) -> None:
+        if call.listener is not None or call.token is not None:
+            self._calls.append(call)
+            self._calls_news.set()
+
+    async def _run_calls(self) -> None:
+        while True:
+            while self._calls:
+                call = self._calls[0]
+                while self._is_in_hand(call):
+                    self._hands_free.clear()
+                    await self._hands_free.wait()
+                # What the application's callback raises is the application's: it gets it from its next poll.
+                (error,) = await asyncio.gather(_call(call.listener, list(call.partitions)), return_exceptions=True)
+                self._callback_error = error or self._callback_error
+                self._calls.popleft()
+                if call.token is not None:
+                    self._session.feed(Released(call.token))
+                self._changed(False)
+            self._calls_news.clear()
+            await self._calls_news.wait()
+
+    def _is_in_hand(self, call: _Call) -> bool:
+        """What a callback might commit, or what is given back, is still being processed."""
+        hands = self.membership.progress.in_hand
+        if call.listener is not None:
+            return bool(hands)
+        return any(tp in hands for tp in call.partitions)
+
+
+async def _call(listener: Listener | None, partitions: list[TopicPartition]) -> None:
+    if listener is not None:
+        result = listener(partitions)
+        if inspect.isawaitable(result):
+            await result
