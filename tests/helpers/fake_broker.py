@@ -500,6 +500,9 @@ class FakeChannel:
         return await self._cluster.call(broker_id, method.path, request, timeout_s)
 
     def open(self, method: Any) -> Any:
+        if method is s.COORDINATOR_SERVICE_SESSION:
+            broker_id = next(b for b, a in self._cluster.addresses.items() if a == self._address)
+            return self._cluster.groups.open(broker_id)
         assert method is s.REPLICA_SERVICE_PRODUCE_STREAM, "clients open no other streams"
         return FakeProduceStream(self.call)
 

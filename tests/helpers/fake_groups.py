@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
@@ -68,6 +69,9 @@ class FakeGroups:
 
     def _refusal(self, broker_id: int, group_id: str) -> ErrorCode:
         return NONE if broker_id == self._home(group_id) else NOT_COORDINATOR
+
+    def open(self, broker_id: int) -> Any:
+        raise NotImplementedError("members need a FakeCoordinator")
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,416 @@
+"""Members of a group against brokers in memory whose coordinator is the real state machine."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helpers.fake_broker import FakeCluster, no_tasks_left
+from helpers.fake_coordinator import FakeCoordinator
+from helpers.virtual_time import run_virtual
+from tidelog.client.consumer import Consumer
+from tidelog.client.records import ConsumerRecord, Record, encode_batch
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.wire.batch import Codec
+
+SESSION_S = 3.0
+T = [TopicPartition("t", p) for p in range(4)]
+
+
+class Bed:
+    """A topic of four partitions, its brokers, and the group's coordinator on broker 1."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.create("t", partitions=4)
+        self.clock = self.cluster.clock
+        self.coordinator = FakeCoordinator(self.cluster, **limits)
+        self.calls: list[tuple[str, list[int]]] = []
+
+    def fill(self, *partitions: int, count: int = 10) -> None:
+        for partition in partitions or range(4):
+            p = self.cluster.partition("t", partition)
+            first = p.end
+            p.append(
+                encode_batch((Record(None, b"%d" % (first + i), (), 1000) for i in range(count)), Codec.NONE), 10**6
+            )
+        self.cluster.notify()
+
+    def lead(self, broker: int) -> None:
+        for partition in range(4):
+            self.cluster.elect("t", partition, broker)
+
+    def consumer(self, consumer_id: str = "a", **options: Any) -> Consumer:
+        known: dict[str, Any] = {"group": "g", "session_timeout_ms": round(SESSION_S * 1000)}
+        if not {"pattern", "exclude_pattern"} & options.keys():
+            known["topics"] = ["t"]
+        return Consumer(
+            self.cluster.bootstrap, ports=self.cluster.ports, consumer_id=consumer_id, **{**known, **options}
+        )
+
+    def listener(self, name: str) -> Any:
+        return lambda tps: self.calls.append((name, sorted(tp.partition for tp in tps)))
+
+    async def until(self, condition: Any, *consumers: Consumer, limit_s: float = 30.0) -> list[ConsumerRecord]:
+        """Polls these in turn until `condition` holds; what they gave."""
+        records: list[ConsumerRecord] = []
+        give_up_at = self.clock.now() + limit_s
+        while not condition():
+            assert self.clock.now() < give_up_at, "the condition did not come true"
+            for consumer in consumers:
+                records += await consumer.poll(timeout_s=0.05)
+            if not consumers:
+                await self.clock.sleep(0.05)
+        return records
+
+
+def offsets_of(records: list[ConsumerRecord]) -> list[tuple[int, int]]:
+    return sorted((r.partition, r.offset) for r in records)
+
+
+def every(count: int, partitions: int = 4) -> list[tuple[int, int]]:
+    return [(p, o) for p in range(partitions) for o in range(count)]
+
+
+# -- start, stop, leave --------------------------------------------------------------------------------------------------------
+
+
+def test_a18_05_06_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with no_tasks_left(), bed.consumer("a") as a, bed.consumer("b") as b:
+            records = await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            bed.fill()
+            records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
+            assert offsets_of(records) == every(20)
+            assert sorted([*a.assignment, *b.assignment]) == T
+
+    run_virtual(story())
+
+
+def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a", on_revoked=bed.listener("revoked")) as a:
+            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+            async with bed.consumer("b", on_assigned=bed.listener("assigned")) as b:
+                assert await bed.until(lambda: len(b.assignment) == 2, a, b) == []
+                assert bed.calls == [("revoked", [2, 3]), ("assigned", [2, 3])]
+                assert {tp: bed.coordinator.offsets()[tp] for tp in b.assignment} == dict.fromkeys(b.assignment, 10)
+                assert [await b.position(tp) for tp in b.assignment] == [10, 10]
+
+    run_virtual(story())
+
+
+def test_a18_01_hole_49_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
+    async def story() -> None:
+        bed = Bed(commit_interval_s=1000.0)
+        bed.fill()
+        async with bed.consumer("a") as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            await a.poll(timeout_s=0.01)  # processed
+        assert bed.coordinator.offsets() == dict.fromkeys(T, 10)
+        assert bed.coordinator.members() == []
+        bed.fill()
+        began = bed.clock.now()
+        async with bed.consumer("b") as b:
+            assert offsets_of(await bed.until(lambda: b.stats.handed_out == 40, b)) == [
+                (p, o) for p in range(4) for o in range(10, 20)
+            ]
+            assert bed.clock.now() - began < 1.0, "nobody's session timeout was waited for"
+
+    run_virtual(story())
+
+
+def test_coord_03_what_the_application_still_has_in_its_hands_is_not_reported_when_it_leaves() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(0)
+        async with bed.consumer("a") as a:
+            assert len(await a.poll(timeout_s=5)) == 10
+        assert bed.coordinator.offsets().get(T[0], 0) == 0
+
+    run_virtual(story())
+
+
+def test_hole_49_leaving_ends_within_the_session_when_the_coordinator_is_gone() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        a = bed.consumer("a")
+        await a.start()
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        bed.coordinator.depose()
+        began = bed.clock.now()
+        await a.stop()
+        assert bed.clock.now() - began <= SESSION_S + 0.01
+
+    run_virtual(story())
+
+
+# -- offsets -------------------------------------------------------------------------------------------------------------------
+
+
+def test_coord_03_pings_report_what_the_poll_before_gave_and_never_the_current_one() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(0)
+        async with bed.consumer("a") as a:
+            assert len(await a.poll(timeout_s=5)) == 10
+            await bed.clock.sleep(2 * SESSION_S)
+            assert bed.coordinator.offsets().get(T[0], 0) == 0, "ten records are still being processed"
+            bed.fill(0)
+            assert len(await a.poll(timeout_s=5)) == 10
+            await bed.clock.sleep(SESSION_S)
+            assert bed.coordinator.offsets()[T[0]] == 10
+            assert len(await a.poll(timeout_s=0.1)) == 0
+            await bed.clock.sleep(SESSION_S)
+            assert bed.coordinator.offsets()[T[0]] == 20
+
+    run_virtual(story())
+
+
+def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
+    async def story() -> None:
+        bed = Bed(commit_interval_s=1000.0)
+        bed.fill(0)
+        async with bed.consumer("a", auto_commit=False) as a:
+            assert len(await a.poll(timeout_s=5)) == 10
+            await a.commit({T[0]: (4, "half way")})
+            assert (await a.committed([T[0], T[1]]))[T[0]] == (4, -1, "half way")
+            await a.commit()
+            stored = await a.committed([T[0]])
+            assert stored == {T[0]: (10, 0, "")}
+        assert bed.coordinator.offsets()[T[0]] == 10
+
+    run_virtual(story())
+
+
+def test_iteration_hands_out_one_record_at_a_time() -> None:
+    """What is left of a batch can be taken away while one record is processed, and only that one is waited for."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(2)
+        async with bed.consumer("a") as a:
+            seen = []
+            async for record in a:
+                seen.append(record.offset)
+                if len(seen) == 4:
+                    break
+            await a.commit({T[2]: 3})
+            assert seen == [0, 1, 2, 3]
+        assert bed.coordinator.offsets()[T[2]] == 3
+
+    run_virtual(story())
+
+
+# -- coordinators come and go --------------------------------------------------------------------------------------------------
+
+
+def test_open_07_l08_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("a") as a, bed.consumer("b") as b:
+            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            rebalances = len(bed.coordinator.rebalances)
+            generation = a.stats.generation
+            bed.coordinator.depose()
+            await bed.clock.sleep(0.1)
+            bed.fill()
+            records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 40, a, b, limit_s=0.5)
+            assert a.stats.state == "reconnecting", "it reads on while its lease lasts"
+            bed.coordinator.elect(2)
+            await bed.until(lambda: (a.stats.coordinator_epoch, b.stats.coordinator_epoch) == (2, 2), a, b, limit_s=2.0)
+            bed.fill()
+            records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
+            assert offsets_of(records) == every(20)
+            assert len(bed.coordinator.rebalances) == rebalances
+            assert (a.stats.generation, a.stats.state) == (generation, "stable")
+
+    run_virtual(story())
+
+
+def test_open_06_without_any_broker_it_says_so_and_goes_on_when_one_returns() -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("a") as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            bed.cluster.down = {1, 2, 3}
+            bed.coordinator.depose()
+            await bed.until(lambda: a.stats.state == "unreachable", a, limit_s=3 * SESSION_S)
+            await bed.until(lambda: a.assignment == [], a)
+            bed.cluster.down = {1, 2}
+            bed.coordinator.elect(3)
+            bed.lead(3)
+            bed.fill(0)
+            assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
+            assert a.stats.state == "stable"
+
+    run_virtual(story())
+
+
+def test_a12_01_l10_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.cluster.down = {2, 3}
+        bed.lead(1)
+        bed.fill(0)
+        async with bed.consumer("a") as a:
+            assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
+
+    run_virtual(story())
+
+
+# -- the lease -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
+            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            cut = bed.coordinator.cut_up if way == "up" else bed.coordinator.cut_down
+            cut.add("a")
+            while a.assignment:
+                assert set(bed.coordinator.owners().values()) == {"a", "b"}
+                await bed.clock.sleep(0.01)
+                await b.poll(timeout_s=0.01)
+            stopped_at = bed.clock.now()
+            bed.fill()
+            assert await a.poll(timeout_s=0.1) == []
+            assert bed.calls == [("lost", [0, 1])]
+            await bed.until(lambda: len(b.assignment) == 4, b)
+            assert bed.clock.now() - stopped_at < SESSION_S
+            cut.clear()
+            await bed.until(lambda: len(a.assignment) == 2, a, b)
+
+    run_virtual(story())
+
+
+def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwards() -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("a") as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            bed.fill()
+            await bed.clock.sleep(0.1)  # they are in its buffer
+            loop: Any = asyncio.get_running_loop()
+            loop._jumping.now += 2 * SESSION_S  # no task of this process ran meanwhile
+            assert await a.poll(timeout_s=0) == []
+            assert a.assignment == []
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            assert a.stats.membership.losses == 1
+
+    run_virtual(story())
+
+
+def test_coord_15_processing_for_longer_than_the_session_keeps_the_membership() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a") as a, bed.consumer("b") as b:
+            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            generation = a.stats.generation
+            for _ in range(50):
+                await bed.clock.sleep(SESSION_S / 10)
+                await b.poll(timeout_s=0.01)
+            assert (a.stats.generation, len(a.assignment)) == (generation, 2)
+
+    run_virtual(story())
+
+
+def test_open_02_a_stop_waits_for_what_is_being_processed_longer_than_the_session() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a") as a:
+            assert await a.poll(timeout_s=5)
+            async with bed.consumer("b") as b:
+                await bed.clock.sleep(3 * SESSION_S)  # a works on
+                assert b.assignment == []
+                assert bed.coordinator.members() == ["a", "b"]
+                records = await bed.until(lambda: len(b.assignment) == 2, a, b)
+                assert a.stats.membership.losses == 0
+                assert not [r for r in records if r.partition in (2, 3) and r.offset < 10]
+
+    run_virtual(story())
+
+
+def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_does() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a", max_processing_ms=8000, on_lost=bed.listener("lost")) as a:
+            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+            await bed.clock.sleep(7.9)
+            assert bed.coordinator.members() == ["a"]
+            await bed.clock.sleep(0.2)
+            assert bed.coordinator.members() == []
+            assert (a.stats.state, bed.calls) == ("left", [("lost", [0, 1, 2, 3])])
+            with pytest.raises(TidelogError) as refused:
+                await a.commit({T[0]: 10})
+            assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+            again = await bed.until(lambda: a.stats.handed_out == 80, a)
+            assert offsets_of(again) == every(10), "what was in its hands did not count"
+
+    run_virtual(story())
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------------------
+
+
+def test_hole_45_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("a") as first:
+            await bed.until(lambda: len(first.assignment) == 4, first)
+            async with bed.consumer("a") as second:
+                for _ in range(2):
+                    with pytest.raises(TidelogError) as refused:
+                        await second.poll(timeout_s=5)
+                        await second.poll(timeout_s=5)
+                    assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+                assert second.stats.state == "failed"
+            assert len(first.assignment) == 4
+
+    run_virtual(story())
+
+
+def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_partitions() -> None:
+    async def story() -> None:
+        bed = Bed()
+        async with bed.consumer("s", static=True) as old, bed.consumer("b") as b:
+            await bed.until(lambda: len(old.assignment) == len(b.assignment) == 2, old, b)
+            before = old.assignment
+            async with bed.consumer("s", static=True) as new:
+                with pytest.raises(TidelogError) as fenced:
+                    await bed.until(lambda: False, old, b)
+                assert fenced.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+                await bed.until(lambda: len(new.assignment) == 2, new, b)
+                assert sorted(new.assignment) == sorted(before)
+
+    run_virtual(story())
+
+
+def test_l04_a18_02_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(0)
+        async with bed.consumer("a", partition_bytes=1) as a:
+            await bed.until(lambda: a.stats.handed_out == 10, a)
+            generation = a.stats.generation
+            log = bed.cluster.partition("t", 0)
+            bed.fill(0, count=30)
+            log.log_start = 25
+            log.batches = []
+            bed.fill(0, count=5)
+            records = await bed.until(lambda: a.stats.generation > generation and a.stats.handed_out >= 15, a)
+            assert {r.offset for r in records} <= set(range(25, 31))
+            assert bed.coordinator.session_of("a").sent[0].register.rejoin  # type: ignore[union-attr]
+
+    run_virtual(story())
