@@ -71,6 +71,9 @@ READERS = [
     ("produce", "t", "--delivery-timeout-ms", "400"),
     ("consume", "t", "--timeout-ms", "300"),
     ("cluster", "describe"),
+    ("groups", "list"),
+    ("groups", "describe", "g"),
+    ("groups", "reset-offsets", "g", "--topic", "t", "--to-latest"),
 ]
 
 

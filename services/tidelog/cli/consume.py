@@ -1,4 +1,4 @@
-"""`tidelog consume`: records of a topic, as they are or as JSON lines."""
+"""`tidelog consume`: records of a topic, or those that a group leaves to it, as they are or as JSON lines."""
 
 import base64
 import json
@@ -11,13 +11,37 @@ import typer
 
 from tidelog.cli import common
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.membership import ConsumerPropertyOption, GroupOption, IncludeOption, Membership, membership
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
     from tidelog.client.records import ConsumerRecord
+    from tidelog.config import ClientSettings
 
 _FOREVER_S = 3600.0
+
+
+PartitionOption = Annotated[
+    list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. Default: all.")
+]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        metavar="earliest|latest|N|@MS",
+        help="Where to begin; N needs --partition, @MS is a time in Unix milliseconds.",
+    ),
+]
+FormatterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--formatter-property",
+        metavar="KEY=VALUE",
+        help="print.key, print.timestamp, print.partition, print.offset, print.headers, print.value (true or false), "
+        "key.separator, line.separator, null.literal.",
+    ),
+]
 
 
 @dataclass(slots=True)
@@ -76,18 +100,15 @@ class Formatter:
 def consume(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-consumer has it.")] = None,
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. Default: all.")
-    ] = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset",
-            metavar="earliest|latest|N|@MS",
-            help="Where to begin; N needs --partition, @MS is a time in Unix milliseconds.",
-        ),
-    ] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --offset earliest.")] = False,
+    partition: PartitionOption = None,
+    offset: OffsetOption = None,
+    from_beginning: Annotated[
+        bool,
+        typer.Option("--from-beginning", help="As --offset earliest; of a group: where it has committed nothing."),
+    ] = False,
+    group: GroupOption = None,
+    include: IncludeOption = None,
+    consumer_property: ConsumerPropertyOption = None,
     max_messages: Annotated[int | None, typer.Option("--max-messages", min=1, help="End after so many.")] = None,
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=1, help="End when nothing came for so long.")
@@ -95,15 +116,7 @@ def consume(
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Report a damaged batch and go on behind it; exits 1 in the end.")
     ] = False,
-    formatter_property: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--formatter-property",
-            metavar="KEY=VALUE",
-            help="print.key, print.timestamp, print.partition, print.offset, print.headers, print.value (true or false), "
-            "key.separator, line.separator, null.literal.",
-        ),
-    ] = None,
+    formatter_property: FormatterOption = None,
     output: FormatOption = Format.TEXT,
     bootstrap: BootstrapOption = None,
     config_file: ConfigFileOption = None,
@@ -113,35 +126,52 @@ def consume(
 
     Example: tidelog consume events --from-beginning --max-messages 5 --formatter-property print.key=true
     """
-    topic_name = common.one_topic(name, topic)
+    placed = bool(partition) or offset is not None
+    several = include is not None and name is None and topic is None
+    topic_name = None if several else common.one_topic(name, topic)
+    member = membership(group, topic_name, include, consumer_property, from_beginning=from_beginning, placed=placed)
     start = _start(offset, from_beginning, partition)
     formatter = Formatter.of(formatter_property or ())
     settings = common.connect(bootstrap, config_file, properties).settings()
     run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
 
-    async def main() -> None:
-        from tidelog.client.consumer import Consumer
-
-        async with Consumer(
-            settings.bootstrap_servers,
-            auto_offset_reset="error",
-            request_timeout_ms=settings.request_timeout_ms,
-            max_bytes=settings.fetch_max_bytes,
-            client_id=settings.client_id,
-            ports=common.ports(),
-        ) as consumer:
+    async def alone() -> None:
+        assert topic_name is not None, "--include needs --group"
+        async with _consumer(settings, {"auto_offset_reset": "error"}) as consumer:
             tps = [TopicPartition(topic_name, p) for p in partition or ()]
             await (consumer.assign(tps) if tps else consumer.assign_topics(topic_name))
             await _place(consumer, start)
             await run.until_done(consumer)
 
     try:
-        common.run(main())
+        common.run(alone() if member is None else _as_member(member, settings, run))
     finally:
         sys.stdout.flush()
         common.note(f"Processed a total of {run.count} messages")
     if run.damaged:
         raise typer.Exit(1)
+
+
+def _consumer(settings: "ClientSettings", options: dict[str, Any]) -> "Consumer":
+    from tidelog.client.consumer import Consumer
+
+    return Consumer(
+        settings.bootstrap_servers,
+        request_timeout_ms=settings.request_timeout_ms,
+        max_bytes=settings.fetch_max_bytes,
+        client_id=settings.client_id,
+        ports=common.ports(),
+        **options,
+    )
+
+
+async def _as_member(member: Membership, settings: "ClientSettings", run: "_Run") -> None:
+    async with _consumer(settings, {"group": member.group, **member.options}) as consumer:
+        for topic in member.options.get("topics", ()):
+            await consumer.partitions_of(topic)  # a group would wait for it for ever
+        await run.until_done(consumer)
+        if member.commits and run.count:
+            await consumer.commit()  # the last ones are printed too; no further poll says so
 
 
 class _Run:
