@@ -46,6 +46,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "runtime": f"{_PLAIN} config ports wire",
     "broker": f"{_EDGES} storage replica coordinator",
     "agent": f"{_EDGES} client",
+    "traffic": f"{_EDGES} client",
     "pipeline": f"{_EDGES} client",
     "cluster": f"{_EDGES} client",
     "exporter": "ids",
@@ -85,7 +86,7 @@ NOT_IN_PURE = (
     *("shutil", "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time"),
 )
 
-REGISTRIES = ("broker.__main__", "controller.__main__", "testing")
+REGISTRIES = ("agent.__main__", "broker.__main__", "controller.__main__", "testing", "traffic.__main__")
 """Who makes the registry in which a process keeps its metrics."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
@@ -97,7 +98,13 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "grpc_health": ("runtime.rpc_",),
     "grpc_reflection": ("runtime.rpc_",),
     "kazoo": ("runtime.zk",),
-    "prometheus_client": ("exporter", "runtime.metrics", "runtime.partition_metrics", *REGISTRIES),
+    "prometheus_client": (
+        "exporter",
+        "runtime.metrics",
+        "runtime.agent_metrics",
+        "runtime.partition_metrics",
+        *REGISTRIES,
+    ),
     "pyspark": ("pipeline",),
     "re2": ("coordinator.subscription",),
     "rich": ("cli",),

@@ -65,6 +65,10 @@ def _parse_listeners(value: Any) -> Any:
     return found
 
 
+def _parse_names(value: Any) -> Any:
+    return tuple(_items(value)) if isinstance(value, str) else value
+
+
 def _parse_directory(value: Any) -> Any:
     if value == "":
         raise ValueError("must not be empty")  # it would be the directory in which the process happens to start
@@ -82,6 +86,7 @@ OptionalAddress = Annotated[Address | None, NoDecode, BeforeValidator(_parse_add
 OneAddress = Annotated[Address, NoDecode, BeforeValidator(_parse_address)]
 Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_parse_addresses), Field(min_length=1)]
 Listeners = Annotated[Mapping[str, Address], NoDecode, BeforeValidator(_parse_listeners)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parse_names)]
 Directory = Annotated[Path, BeforeValidator(_parse_directory)]
 LinkMap = Annotated[Mapping[Address, Address], NoDecode, BeforeValidator(_parse_link_map)]
 Milliseconds = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -235,6 +240,66 @@ class ClientSettings(Settings):
     """Of producers; unset: with acks=all, where a record is then stored once whatever is retried."""
 
 
+class AgentSettings(Settings):
+    """A process that joins a group and gives what it owns to a handler."""
+
+    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    agent_id: Annotated[str, Field(max_length=249)] = ""
+    """Its consumer id, of which no other may live in the group; empty: the host's name and a random number."""
+    group_id: Annotated[str, Field(min_length=1, max_length=249)]
+    topics: Names = ()
+    pattern: Annotated[str, Field(max_length=1024)] = ""
+    """Instead of topics: a regular expression (RE2) that whole names must fit."""
+    static_member: bool = False
+    """Its id outlives it: when it comes back within its session, nothing is rebalanced."""
+    assignor: Literal["", "range", "roundrobin", "sticky"] = ""
+    auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    session_timeout_ms: Milliseconds = 10_000
+    max_processing_ms: Milliseconds = 300_000
+    """The longest that records may be in the handler; an agent that takes longer loses what it owns."""
+    chunk_records: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Polled and handled at once; before each chunk the agent makes sure that the partition is still its own."""
+    commit_interval_ms: Milliseconds = 5_000
+    """Between two commits. Records after the last one are handled again when an agent dies."""
+    on_error: Literal["stop", "skip", "retry"] = "stop"
+    """What happens when the handler fails: the agent ends, or leaves out the records, or tries them again."""
+    handler: Annotated[str, Field(min_length=1)] = "count"
+    """count, log, forward, file, or package.module:function."""
+    forward_topic: str = ""
+    file_directory: str = ""
+    file_format: Literal["jsonl", "parquet"] = "jsonl"
+    file_bytes_max: Bytes = 16 << 20
+    """Of records held in memory; then files are written before the next commit is due."""
+    stop_timeout_ms: Milliseconds = 20_000
+    """How long a stop waits for the handler; what it has not handled by then goes to the next owner."""
+    fetch_max_bytes: Bytes = 50 << 20
+    metrics_address: OptionalAddress = None
+
+    def problems(self) -> Iterable[str]:
+        if bool(self.topics) == bool(self.pattern):
+            yield "topics: name topics, or a pattern and no topics"
+        if self.handler == "forward" and not self.forward_topic:
+            yield "forward_topic: required by the handler forward"
+        if self.handler == "forward" and self.forward_topic in self.topics:
+            yield f"forward_topic: {self.forward_topic} is one of the topics that are read; it would never end"
+        if self.handler == "file" and not self.file_directory:
+            yield "file_directory: required by the handler file"
+
+
+class TrafficSettings(Settings):
+    """A process that produces at a steady pace."""
+
+    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    client_id: Annotated[str, Field(max_length=249)] = "traffic"
+    traffic_topic: Annotated[str, Field(min_length=1)] = "events"
+    """It is made if it is not there."""
+    traffic_partitions: Annotated[int, Field(ge=1, le=100_000)] = 6
+    traffic_replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 3
+    traffic_records_per_s: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
+    traffic_record_bytes: Annotated[int, Field(ge=16, le=1_000_000)] = 200
+    metrics_address: OptionalAddress = None
+
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -295,7 +360,8 @@ def _read(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _unknown_variables(kind: type[Settings]) -> list[str]:
     """One environment may serve several processes, so the settings of other processes are no mistake."""
-    known = {key for each in (BrokerSettings, ControllerSettings, ClientSettings) for key in each.model_fields}
+    kinds = (BrokerSettings, ControllerSettings, ClientSettings, AgentSettings, TrafficSettings)
+    known = {key for each in kinds for key in each.model_fields}
     given = {name.removeprefix(PREFIX) for name in os.environ if name.startswith(PREFIX)} - _OF_SCRIPTS
     return [
         f"{PREFIX}{key}: unknown setting{suggestion(f'{PREFIX}{key}', [f'{PREFIX}{k.upper()}' for k in kind.model_fields])}"

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.config import BrokerSettings, ClientSettings, ConfigError, ControllerSettings, Settings, explain, load
+from tidelog.config import (
+    AgentSettings,
+    BrokerSettings,
+    ClientSettings,
+    ConfigError,
+    ControllerSettings,
+    Settings,
+    explain,
+    load,
+)
 from tidelog.ids import Address
 
 BROKER = {
@@ -113,6 +122,37 @@ def test_every_problem_is_told_at_once_one_line_each(tmp_path: Path, environment
 def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, variable: str, value: str, line: str) -> None:
     environment.setenv(f"TIDELOG_{variable}", value)
     assert problems() == [line]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, "topics: name topics, or a pattern and no topics"),
+        ({"TOPICS": "a", "PATTERN": "b"}, "topics: name topics, or a pattern and no topics"),
+        ({"TOPICS": "a", "HANDLER": "forward"}, "forward_topic: required by the handler forward"),
+        (
+            {"TOPICS": "a,b", "HANDLER": "forward", "FORWARD_TOPIC": "b"},
+            "forward_topic: b is one of the topics that are read; it would never end",
+        ),
+        ({"TOPICS": "a", "HANDLER": "file"}, "file_directory: required by the handler file"),
+        ({"TOPICS": "a", "ON_ERROR": "ignore"}, "on_error: should be 'stop', 'skip' or 'retry', not 'ignore' (TIDELOG_ON_ERROR)"),
+    ],
+)  # fmt: skip
+def test_what_an_agent_cannot_do_is_named(environment: pytest.MonkeyPatch, given: dict[str, str], line: str) -> None:
+    environment.setenv("TIDELOG_GROUP_ID", "g")
+    for key, value in given.items():
+        environment.setenv(f"TIDELOG_{key}", value)
+    assert problems(AgentSettings) == [line]
+
+
+def test_an_agents_topics_are_a_list(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TIDELOG_GROUP_ID", "g")
+    environment.setenv("TIDELOG_TOPICS", "a, b")
+    settings = load(AgentSettings)
+    assert settings.topics == ("a", "b")
+    for key, value, _ in explain(settings):
+        environment.setenv(f"TIDELOG_{key.upper()}", value)
+    assert load(AgentSettings).topics == ("a", "b")
 
 
 def test_a_wildcard_listener_needs_an_advertised_address(environment: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ class Process(StrEnum):
     BROKER = "broker"
     CONTROLLER = "controller"
     CLIENT = "client"
+    AGENT = "agent"
+    TRAFFIC = "traffic"
 
 
 @app.command()
@@ -31,14 +33,16 @@ def show(
 
     Example: TIDELOG_BROKER_ID=1 tidelog config show broker --config broker.toml
     """
-    from tidelog.config import BrokerSettings, ClientSettings, ControllerSettings, Settings, explain, load
+    from tidelog import config
 
-    kinds: dict[Process, type[Settings]] = {
-        Process.BROKER: BrokerSettings,
-        Process.CONTROLLER: ControllerSettings,
-        Process.CLIENT: ClientSettings,
+    kinds: dict[Process, type[config.Settings]] = {
+        Process.BROKER: config.BrokerSettings,
+        Process.CONTROLLER: config.ControllerSettings,
+        Process.CLIENT: config.ClientSettings,
+        Process.AGENT: config.AgentSettings,
+        Process.TRAFFIC: config.TrafficSettings,
     }
-    rows = explain(load(kinds[process], config_file=config_file))
+    rows = config.explain(config.load(kinds[process], config_file=config_file))
     if output is Format.JSON:
         common.print_json([{"key": row.key, "value": row.value, "source": row.source} for row in rows])
     else:

@@ -9,6 +9,7 @@ import typer
 from typer import Exit, TyperException
 
 from tidelog.cli import (
+    agent,
     cluster,
     config,
     consume,
@@ -42,6 +43,7 @@ groups.app.command("reset-offsets")(reset_offsets.reset_offsets)
 app.add_typer(groups.app, name="groups")
 app.command("elect-leaders")(elections.elect_leaders)
 app.command("release-veto")(elections.release_veto)
+app.add_typer(agent.app, name="agent")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")

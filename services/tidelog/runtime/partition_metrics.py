@@ -1,7 +1,6 @@
 """The replicas of a broker as metrics: a snapshot taken at each scrape, turned into series, capped."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -9,9 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.ids import BrokerId, TopicPartition
-
-SCRAPE_WAIT_S: Final = 5.0
-"""An event loop that answers no scrape for so long counts as down: the scrape fails and `up` is 0."""
+from tidelog.runtime.scrape import ask_on
 
 
 class FollowerSnapshot(NamedTuple):
@@ -96,25 +93,14 @@ class PartitionCollector(Collector):
         self, snapshots: PartitionSnapshots, partitions_max: int, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
         """`loop`: where `snapshots` must run; None: in the thread that scrapes."""
-        self._snapshots = snapshots
+        self._ask = ask_on(loop, snapshots)
         self._partitions_max = partitions_max
-        self._loop = loop
-        self._loop_thread = threading.get_ident()
 
     def describe(self) -> Iterable[Metric]:
         return self._families([])
 
     def collect(self) -> Iterator[Metric]:
         yield from self._families(self._ask())
-
-    def _ask(self) -> Sequence[PartitionSnapshot]:
-        if self._loop is None or threading.get_ident() == self._loop_thread:
-            return self._snapshots()
-
-        async def take() -> Sequence[PartitionSnapshot]:
-            return self._snapshots()
-
-        return asyncio.run_coroutine_threadsafe(take(), self._loop).result(SCRAPE_WAIT_S)
 
     def _families(self, snapshots: Sequence[PartitionSnapshot]) -> Iterator[Metric]:
         shown = sorted(snapshots)[: self._partitions_max]

@@ -1,0 +1,67 @@
+"""`tidelog agent`: a process of a consumer group."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+
+app = typer.Typer(help="Process records as a member of a group.", no_args_is_help=True)
+
+
+@app.callback()
+def agent() -> None:
+    """Keeps `run` a command of its own."""
+
+
+@app.command()
+def run(
+    group: Annotated[str | None, typer.Option("--group", help="The group to join.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="To read; may be given several times.")] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", help="Instead of topics: a regular expression for whole names.")
+    ] = None,
+    handler: Annotated[
+        str | None, typer.Option("--handler", help="count, log, forward, file, or package.module:function.")
+    ] = None,
+    agent_id: Annotated[
+        str | None, typer.Option("--id", help="Its consumer id; default: this host's name and a random number.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of `tidelog config show agent`."),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="TOML file; default: what TIDELOG_CONFIG_FILE names."),
+    ] = None,
+    bootstrap: common.BootstrapOption = None,
+) -> None:
+    """Run an agent until it is stopped (Ctrl-C): it gives the records that it owns to the handler and commits them.
+
+    Example: tidelog agent run --group copies --topic events --handler forward --set forward_topic=events-copy
+    """
+    from tidelog.agent.__main__ import serve
+    from tidelog.config import AgentSettings, explain, load
+    from tidelog.runtime import process
+
+    overrides: dict[str, Any] = dict(common.pairs(setting or ()))
+    flags = {
+        "group_id": group,
+        "topics": ",".join(topic) if topic else None,
+        "pattern": pattern,
+        "handler": handler,
+        "agent_id": agent_id,
+        "bootstrap_servers": bootstrap,
+    }
+    overrides |= {key: value for key, value in flags.items() if value is not None}
+    settings = load(AgentSettings, config_file=config_file, overrides=overrides)
+    source = next(row.source for row in explain(settings) if row.key == "bootstrap_servers")
+    if source == "default" and (local := common.local_bootstrap()):
+        overrides["bootstrap_servers"] = local
+        settings = load(AgentSettings, config_file=config_file, overrides=overrides)
+    sys.path.insert(0, "")  # as with `python -m`: a handler may be in this directory
+    raise typer.Exit(process.run(partial(serve, settings)))

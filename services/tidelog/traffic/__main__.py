@@ -1,0 +1,49 @@
+"""`python -m tidelog.traffic`: a paced producer, set by TIDELOG_* variables and a TOML file."""
+
+import asyncio
+import random
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.client.connections import ClientPorts
+from tidelog.config import TrafficSettings, load
+from tidelog.runtime import logs, process
+from tidelog.runtime.agent_metrics import TrafficMetrics
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.metrics import serve_metrics
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.runtime.rpc_options import Limits
+from tidelog.runtime.tasks import Supervisor
+from tidelog.traffic.app import Traffic
+
+STOP_S = 5.0
+"""For what is on its way."""
+
+
+async def serve(supervisor: Supervisor) -> None:
+    settings = load(TrafficSettings)
+    logs.configure(settings.client_id, settings.log_format, settings.log_level)
+    registry = CollectorRegistry()
+    metrics = TrafficMetrics(registry)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry)
+    ports = ClientPorts(SystemClock(), GrpcNet(Limits(), settings.link_map), random.SystemRandom())
+    traffic = Traffic(settings, ports, metrics)
+    supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+    try:
+        await traffic.run()
+    finally:
+        try:
+            async with asyncio.timeout(STOP_S):
+                await traffic.stop()
+        except TimeoutError:
+            pass  # the cluster is gone: what was not acknowledged is lost, and counted nowhere
+
+
+def main() -> None:
+    sys.exit(process.run(serve))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The paced load: its pace, its patience, its bounds."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.virtual_time import run_virtual
+from tidelog.config import TrafficSettings
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import Address
+from tidelog.runtime.agent_metrics import TrafficMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.traffic import app
+from tidelog.traffic.app import Traffic
+
+
+def play(
+    story: Callable[[FakeCluster, Traffic, Callable[[], Counter[str]]], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    """Runs `story` with a cluster in memory, a traffic process, and what became of its records."""
+
+    async def run() -> None:
+        cluster, registry = FakeCluster(), CollectorRegistry()
+        servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
+        traffic = Traffic(
+            TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, TrafficMetrics(registry)
+        )
+
+        def outcomes() -> Counter[str]:
+            samples = (s for family in registry.collect() for s in family.samples)
+            return Counter(
+                {s.labels["outcome"]: int(s.value) for s in samples if s.name == "tidelog_traffic_records_total"}
+            )
+
+        await story(cluster, traffic, outcomes)
+        await traffic.stop()
+
+    run_virtual(run())
+
+
+async def run_for(traffic: Traffic, seconds: float) -> None:
+    supervisor = Supervisor()
+    supervisor.start("traffic", traffic.run())
+    await asyncio.sleep(seconds)
+    await supervisor.stop()
+    assert supervisor.failure is None
+
+
+def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        await run_for(traffic, 10.5)
+        assert len(cluster.topics["events"].partitions) == 4
+        assert 950 <= outcomes()["acked"] <= 1_060
+        assert set(outcomes()) == {"acked"}
+        stored = [v for p in range(4) for v in cluster.partition("events", p).values()]
+        assert {len(value or b"") for value in stored} == {300}
+
+    play(story, traffic_records_per_s=100, traffic_partitions=4, traffic_record_bytes=300)
+
+
+def test_a_topic_that_is_there_is_used() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        cluster.create("events", partitions=1)
+        await run_for(traffic, 2.0)
+        assert outcomes()["acked"] > 0
+
+    play(story)
+
+
+def test_it_waits_for_brokers_that_come_later() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        cluster.down.update(cluster.addresses)
+        asyncio.get_running_loop().call_later(60.0, cluster.down.clear)
+        await run_for(traffic, 120.0)
+        assert outcomes()["acked"] > 1_000
+
+    play(story)
+
+
+def test_it_waits_until_there_are_brokers_enough_for_its_replicas() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        refusals = 5
+
+        async def too_few(call: FakeCall) -> Any:
+            nonlocal refusals
+            refusals -= 1
+            if refusals < 0:
+                return await call.serve()
+            raise TidelogError("1 broker lives", ErrorCode.INVALID_REPLICATION_FACTOR)
+
+        cluster.faults.append(lambda call: too_few(call) if call.method == "CreateTopics" else call.serve())
+        await run_for(traffic, 20.0)
+        assert refusals < 0 and outcomes()["acked"] > 0
+
+    play(story)
+
+
+def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        monkeypatch.setattr(app, "UNANSWERED_MAX", 200)
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
+        loop.call_later(25.0, cluster.down.clear)
+        await run_for(traffic, 60.0)
+        found = outcomes()
+        assert found["left_out"] > 1_000
+        assert found["acked"] > 3_000
+        assert found["failed"] == 0
+
+    play(story)
+
+
+def test_a_topic_that_may_not_be_is_told() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        with pytest.raises(TidelogError, match="topic name"):
+            await traffic.run()
+
+    play(story, traffic_topic="a/b")
