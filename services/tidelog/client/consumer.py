@@ -123,6 +123,7 @@ class Consumer:
             self._assignment_changed,
             self._options.limit_s,
         )
+        self._fetcher.patient = True
         self._fetcher.may_fetch = self._group.may_fetch
         self._fetcher.on_left_log = self._left_log
         self._fetcher.on_placed = self._group.sought

@@ -10,7 +10,7 @@ from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.fetch_state import Ask, FetchState
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetFinder
-from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
 from tidelog.ids import NO_OFFSET, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH, METADATA
 from tidelog.runtime.tasks import Supervisor
@@ -66,6 +66,8 @@ class Fetcher:
         """True: somebody else finds out where a partition whose position has left the log goes on."""
         self.on_placed: Callable[[TopicPartition, int], None] = lambda *_: None
         """The reset policy has found where a partition begins."""
+        self.patient = False
+        """Whoever waits for positions waits out an outage, however long."""
         self.on_refreshed: Callable[[], None] = lambda: None
         """After each refresh of the metadata."""
 
@@ -127,9 +129,10 @@ class Fetcher:
         try:
             await self.place(tps)
         except (TidelogError, TransportError) as error:
-            for tp in tps:
-                self._state.fail(tp, _as_protocol_error(tp, error))
-            self._arrived.set()
+            if not (self.patient and is_transient(error)):
+                for tp in tps:
+                    self._state.fail(tp, _as_protocol_error(tp, error))
+                self._arrived.set()
         self._wake.set()
 
     async def place(self, tps: list[TopicPartition]) -> None:
