@@ -11,8 +11,9 @@ UNKNOWN_APPLIED: Final = "an unknown outcome turned out applied"
 UNKNOWN_LOST: Final = "an unknown outcome turned out not applied"
 FROZEN: Final = "a high watermark was frozen below min ISR"
 FAILOVER: Final = "a controller failed over inside a multi"
+MISLED: Final = "a broker that lives was suspected"
 
-GOALS: Final = (TRUNCATION, REFUSED, ZOMBIE, VETO, UNKNOWN_APPLIED, UNKNOWN_LOST, FROZEN, FAILOVER)
+GOALS: Final = (TRUNCATION, REFUSED, ZOMBIE, VETO, UNKNOWN_APPLIED, UNKNOWN_LOST, FROZEN, FAILOVER, MISLED)
 
 JUDGED_SEEDS: Final = 50
 """A set smaller than this may miss one by chance, so it is not judged."""

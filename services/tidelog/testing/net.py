@@ -86,8 +86,23 @@ class SimNetwork:
                 self._keepalive_s, self._give_up, link, link.changes, context=contextvars.Context()
             )
 
+    def refuse(self, source: str, target: str) -> None:
+        """A rule of `target`'s host resets what `source` has connected to it and whatever it tries anew: to a probe its port
+        is closed, though the process lives."""
+        link = self.link(source, target)
+        self.say(f"refuse {link}")
+        link.refuses = True
+        link.changes += 1
+        for exchange in list(self._exchanges):
+            if exchange.links[0] is link:
+                exchange.break_off()
+
     def heal(self, source: str, target: str) -> None:
         link = self.link(source, target)
+        if link.refuses:
+            self.say(f"accept {link}")
+            link.refuses = False
+            link.changes += 1
         if link.is_cut:
             self.say(f"heal {link}")
             link.is_cut = False
@@ -242,7 +257,7 @@ class SimNet:
         await asyncio.sleep(timeout_s if cut else min(delay, timeout_s))
         if cut or delay > timeout_s:
             return Probe.SILENT
-        if address in network.listening:
+        if address in network.listening and not links[0].refuses:
             return Probe.OPEN
         return Probe.GONE if network.dead_hosts_are_gone and not network.nodes[owner].alive else Probe.REFUSED
 
@@ -362,7 +377,7 @@ class SimChannel:
 
     def _arrived(self, exchange: Exchange, request: Any, deadline: float | None) -> None:
         server = self._node.network.listening.get(self.address)
-        if server is None:
+        if server is None or exchange.links[0].refuses:
             exchange.finish(TransportError("UNAVAILABLE", f"connection refused by {self.address}"))
         else:
             server.accept(exchange, self._node.name, request, deadline)

@@ -41,8 +41,10 @@ class Link:
     target: str
     faults: Faults
     is_cut: bool = False
+    refuses: bool = False
+    """No new connection of the source comes about: the target's host resets it."""
     changes: int = 0
-    """Counts cuts and heals, so that a timer can tell whether a cut is still the same one."""
+    """Counts cuts, refusals and heals, so that a timer can tell whether it is still the same one."""
     waiting: "dict[Pipe, None]" = field(default_factory=dict)
 
     def __str__(self) -> str:

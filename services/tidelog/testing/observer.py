@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.controller.events import Suspected
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.term import Term
 from tidelog.errors import ErrorCode, TidelogError
@@ -122,7 +123,10 @@ class Observer:
 
         def decide(machine: ControllerMachine, event: Any) -> Any:
             self._machines[machine] = None
-            return machine_step(machine, event)
+            effects = machine_step(machine, event)
+            if isinstance(event, Suspected):
+                self._on_suspected(machine, event)
+            return effects
 
         setattr(PartitionReplica, "step", step)  # noqa: B010  (a method may not be assigned to)
         setattr(ControllerMachine, "step", decide)  # noqa: B010
@@ -150,6 +154,12 @@ class Observer:
                 # The same one again was judged when it was new.
                 if any(isinstance(effect, fx.ProposeIsr) and effect != event.proposal for effect in effects):
                     self._proposed[replica] = None
+
+    def _on_suspected(self, machine: ControllerMachine, event: Suspected) -> None:
+        broker = self._world.nodes[f"broker-{event.broker_id}"].broker
+        registration = broker.registration if broker is not None else None
+        lives = registration is not None and registration.broker_epoch == event.broker_epoch
+        self.reached[goals.MISLED] += lives and event.broker_id in machine.suspects
 
     def _on_commit(self, changes: Sequence[Change]) -> None:
         tree = self._world.zookeeper

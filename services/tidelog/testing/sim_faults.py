@@ -5,24 +5,18 @@ breaks next finds it in another state (reliability 1.8, 4.4). Faults are bounded
 """
 
 import asyncio
-import contextvars
 import errno
-import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from tidelog.testing import goals
 from tidelog.testing.disk import Crash
 from tidelog.testing.net_exchange import Faults as LinkFaults
+from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_node import SimNode
 from tidelog.wire import znodes
-
-_log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 PERIOD_S: Final = (2.0, 6.0)
 PACES_S: Final = (0.08, 0.3, 1.0, 2.0)
@@ -42,16 +36,13 @@ def _weighted(kinds: Sequence[str]) -> list[str]:
     return [kind for kind in kinds for _ in range(WEIGHTS.get(kind, 1))]
 
 
-class Faults:
-    """`run` breaks things for a while; `heal` mends everything. `count` says what was done, by kind."""
+class Faults(Breaking):
+    """`run` breaks things for a while; `heal` mends everything."""
 
     def __init__(self, cluster: SimCluster) -> None:
-        self._cluster = cluster
-        self._rand = cluster.world.rand
-        self._over = False
+        super().__init__(cluster, cluster.world.rand)
         self._power_losses = 0
         self._elections_until = 0.0
-        self.count: Counter[str] = Counter()
         breaking: dict[str, Callable[[], bool]] = {
             "kill": self._kill,
             "bounce": self._bounce,
@@ -136,34 +127,12 @@ class Faults:
             if node.dead:
                 node.start()
 
-    # -- drawing -----------------------------------------------------------------------------------------------------
-
-    def _one_of(self, choices: Sequence[T]) -> T:
-        return choices[self._rand.randrange(len(choices))]
-
-    def _between(self, low: float, high: float) -> float:
-        return low + (high - low) * self._rand.random()
-
-    def _maybe(self) -> bool:
-        return self._rand.random() < 0.5
-
-    def _later(self, seconds: float, act: Callable[[], object]) -> None:
-        def unless_over() -> None:
-            if not self._over:
-                act()
-
-        asyncio.get_running_loop().call_later(seconds, unless_over, context=contextvars.Context())
-
     def _awake(self, brokers_only: bool = False) -> list[SimNode]:
         nodes = self._cluster.brokers if brokers_only else list(self._cluster.nodes.values())
         return [n for n in nodes if n.running and not n.terminating and n.process is not None and not n.process.paused]
 
     def _pick(self, nodes: Sequence[SimNode]) -> SimNode | None:
         return self._one_of(nodes) if nodes else None
-
-    def _say(self, what: str, *args: object) -> bool:
-        _log.info("fault: " + what, *args)
-        return True
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
@@ -240,15 +209,6 @@ class Faults:
 
     # -- the network -------------------------------------------------------------------------------------------------
 
-    def _cut_for(self, source: str, target: str, seconds: float) -> None:
-        network = self._cluster.network
-        network.cut(source, target)
-        changes = network.link(source, target).changes
-        self._later(
-            seconds,
-            lambda: network.heal(source, target) if network.link(source, target).changes == changes else None,
-        )
-
     def _cut(self) -> bool:
         names = sorted(self._cluster.nodes)
         one, other = self._one_of(names), self._one_of(names)
@@ -291,10 +251,6 @@ class Faults:
         for number, (a, b) in enumerate(back):
             self._later((len(links) + number) * step, partial(network.heal, a, b))
         return self._say("swizzle %s", ", ".join(chosen))
-
-    def _shuffled(self, items: Sequence[T]) -> list[T]:
-        left = list(items)
-        return [left.pop(self._rand.randrange(len(left))) for _ in items]
 
     def _late_commands(self) -> bool:
         """What the controllers tell one broker comes late, while it goes on to talk with the others; or what they say to each

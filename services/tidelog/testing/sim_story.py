@@ -24,6 +24,7 @@ from tidelog.testing import loop as sim_loop
 from tidelog.testing.invariants import Violation
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_faults import Faults
+from tidelog.testing.sim_suspicion import FalseSuspicions
 
 TOPICS: Final = {"events": "2", "thin": "1"}
 """Topic -> min.insync.replicas: with 1 a leader may go on alone, which is where last replicas are lost."""
@@ -56,7 +57,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.cluster = SimCluster(seed)
-        self.faults = Faults(self.cluster)
+        self.faults = FalseSuspicions(self.cluster) if FalseSuspicions.drawn(seed) else Faults(self.cluster)
         self._partitions = [TopicPartition(topic, i) for topic in TOPICS for i in range(PARTITIONS)]
         self._idle = asyncio.Event()
         """Set when the load is to end."""

@@ -207,6 +207,25 @@ def test_a_kill_resets_connections_and_a_restart_serves_again() -> None:
     run(story)
 
 
+def test_a_host_that_resets_connections_looks_dead_and_lives_on() -> None:
+    async def story(world: World) -> None:
+        channel = await world.start()
+        stream = channel.open(STREAM)
+        await stream.write(ping(1))
+        await stream.read()
+        world.network.refuse("client", "server")
+        await fails(stream.read(), "UNAVAILABLE")
+        await asyncio.sleep(0)
+        assert world.ended == ["stream"], "the server lives, and sees it too"
+        await fails(channel.call(ECHO, ask("refused"), 1.0), "UNAVAILABLE")
+        assert await world.net.probe(AT, 1.0) is Probe.REFUSED and world.handled == []
+        world.network.heal_all()
+        assert await world.net.probe(AT, 1.0) is Probe.OPEN
+        assert await channel.call(ECHO, ask("accepted"), 1.0) == answer("accepted")
+
+    run(story)
+
+
 def test_in_containers_a_killed_host_is_gone() -> None:
     async def story(world: World) -> None:
         await world.start()
