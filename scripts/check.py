@@ -102,6 +102,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
         "exporter",
         "runtime.metrics",
         "runtime.agent_metrics",
+        "runtime.group_metrics",
         "runtime.partition_metrics",
         *REGISTRIES,
     ),

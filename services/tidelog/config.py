@@ -178,7 +178,52 @@ class BrokerSettings(ServerSettings):
     controlled_shutdown_retry_backoff_ms: Milliseconds = 1_000
     """Between two requests while partitions remain. Their product bounds how long it asks, answered or not."""
 
+    coordinator_mode: Literal["sharded", "single"] = "sharded"
+    """Whether the brokers share the groups, or one of them coordinates all, as D0 has it (A8.03)."""
+    coordinator_shards: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Of `sharded`. The first broker of a cluster stores the number at /consumers/shards, which counts from then on."""
+    coordinator_election_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
+    """So much later does each next broker in a shard's order stand for it, so that shards spread over the brokers."""
+    coordinator_rebalance_handlers: Annotated[int, Field(ge=1, le=1_000)] = 4
+    """Rebalances of different groups that run at a time in one shard (A5.01, D0: the rebalance thread pool)."""
+    group_min_session_timeout_ms: Milliseconds = 1_000
+    """Session timeouts of consumers must be larger (A5.02, A14.01)."""
+    group_max_session_timeout_ms: Milliseconds = 1_800_000
+    group_failed_pings_max: Annotated[int, Field(ge=0, le=100)] = 0
+    """A consumer with more unanswered pings in a row is failed (A5.03)."""
+    offset_commit_interval_ms: Milliseconds = 1_000
+    """Between two writes of the offsets that consumers report (A5.04)."""
+    rebalance_retries_max: Annotated[int, Field(ge=0, le=1_000)] = 4
+    """Failed attempts in a row, after which each one is an alarm; it goes on trying (A5.05)."""
+    rebalance_backoff_ms: Milliseconds = 200
+    """After a failed attempt; doubled with each one (A5.06)."""
+    rebalance_backoff_max_ms: Milliseconds = 10_000
+    group_join_delay_ms: Annotated[int, Field(ge=0, le=600_000)] = 100
+    """A rebalance because of a new member waits so long for the next one, and anew with each."""
+    group_join_delay_max_ms: Annotated[int, Field(ge=0, le=600_000)] = 2_000
+    """In all."""
+    group_initial_rebalance_delay_ms: Annotated[int, Field(ge=0, le=600_000)] = 500
+    """The first rebalance of a group without members waits so long for others (KIP-134)."""
+    group_rebalance: Literal["incremental", "eager"] = "incremental"
+    """Whether only what moves is stopped, or everybody stops everything, as D0 has it."""
+    group_max_size: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Members (KIP-389)."""
+    group_max_partitions: Annotated[int, Field(ge=1)] = 200_000
+    """That the topics of one subscription may have, and that one message of a consumer may name."""
+    group_assignor: Literal["range", "roundrobin", "sticky"] = "sticky"
+    """Of groups whose members name none."""
+    offsets_retention_minutes: Annotated[int, Field(ge=1, le=2**31 - 1)] = 10_080
+    """A group that has been without members for so long is deleted with its offsets (KIP-211)."""
+    metrics_groups_max: Annotated[int, Field(ge=0)] = 1_000
+    group_lag_interval_ms: Milliseconds = 30_000
+    """How often leaders are asked where logs end, for the lag of groups; as many of them as `metrics_partitions_max`."""
+
     def problems(self) -> Iterable[str]:
+        if self.group_min_session_timeout_ms >= self.group_max_session_timeout_ms:
+            yield (
+                f"group_min_session_timeout_ms: {self.group_min_session_timeout_ms} is not below "
+                f"group_max_session_timeout_ms={self.group_max_session_timeout_ms}"
+            )
         if INTERNAL not in self.listeners:
             yield f"listeners: there is no {INTERNAL} listener, which brokers and controllers use"
         for name in self.advertised_listeners.keys() - self.listeners.keys():

@@ -16,6 +16,7 @@ from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.flusher import Flusher
 from tidelog.broker.follower_session import FollowerSessions
+from tidelog.broker.groups import coordinators, group_snapshots
 from tidelog.broker.hand_over import HandOver
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.metadata_cache import MetadataCache
@@ -26,6 +27,8 @@ from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
 from tidelog.broker.service import BrokerService
 from tidelog.broker.snapshots import partition_snapshots
 from tidelog.config import BrokerSettings
+from tidelog.coordinator.service import CoordinatorService
+from tidelog.coordinator.shards import Coordinators
 from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId
 from tidelog.ports.bundle import Ports
@@ -84,6 +87,7 @@ class Broker:
         self._logs: LogStore | None = None
         self.manager: ReplicaManager | None = None
         self.registration: Registration | None = None
+        self.coordinators: Coordinators | None = None
         self.metadata = MetadataCache()
 
     async def start(self) -> None:
@@ -139,7 +143,8 @@ class Broker:
             HIGH_WATERMARK_FLUSH_S,
             self._metrics.replication.sent,
         )
-        await self._listen(self._service(manager, sessions, control, link, registration))
+        groups = self._coordinate()
+        await self._listen(self._service(manager, sessions, control, link, registration, groups))
         self._metrics.watch_partitions(
             lambda: partition_snapshots(manager, settings.broker_id, ports.clock), settings.metrics_partitions_max
         )
@@ -200,6 +205,7 @@ class Broker:
         control: ControlService,
         link: ControllerLink,
         registration: Registration,
+        groups: CoordinatorService | None,
     ) -> BrokerService:
         clock, topics = self._ports.clock, self._metrics.topics
         refuse_alone = self._settings.acks_without_lease == "refuse"
@@ -227,8 +233,23 @@ class Broker:
         )
         self._spawn("producer ids", producer_ids.run())
         return BrokerService(
-            produce, producer_ids, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock
+            produce, producer_ids, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock, groups
         )
+
+    def _coordinate(self) -> CoordinatorService | None:
+        if self._ports.coordinator_meta is None:
+            return None
+        settings, metrics = self._settings, self._metrics.groups
+        found = self.coordinators = coordinators(
+            settings, self._ports, self._ports.coordinator_meta, self.metadata, metrics
+        )
+        metrics.watch_groups(
+            lambda: group_snapshots(found, settings.group_failed_pings_max),
+            settings.metrics_groups_max,
+            settings.metrics_partitions_max,
+        )
+        self._spawn("coordinators", found.run(self._spawn))
+        return CoordinatorService(found, metrics, settings.group_max_partitions)
 
     async def _listen(self, service: BrokerService) -> None:
         for name, address in self._settings.listener_addresses.items():
@@ -267,13 +288,18 @@ class Broker:
             server.set_serving(ready)
 
     async def stop(self) -> None:
-        """In order: others take over what it leads, no more acks=0 and 1, no more requests, the end of the session so that
-        leaders are elected for what is left, the files.
+        """In order: others take over its groups (A8.04) and what it leads, no more acks=0 and 1, no more requests, the end of
+        the session so that leaders are elected for what is left, the files.
 
         From the end of its session on nobody tells it who leads: whoever asks it for metadata must be sent away by then.
         """
-        if self._hand_over is not None and not self._supervisor.failures:  # after a bug its parts may be in any state
-            await self._hand_over.run()
+        if not self._supervisor.failures:  # after a bug its parts may be in any state
+            if self.coordinators is not None:
+                await self.coordinators.stop()
+            if self._hand_over is not None:
+                await self._hand_over.run()
+        elif self._ports.coordinator_meta is not None:
+            await self._ports.coordinator_meta.close()
         self._stopping = True
         for server in self._servers:
             server.set_serving(False)

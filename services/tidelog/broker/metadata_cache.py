@@ -49,12 +49,14 @@ class MetadataCache:
         found = next((x for x in broker.listeners if x.name == listener), None) if broker is not None else None
         return None if found is None else Address(found.host, found.port)
 
-    def answer(self, request: m.ClusterMetadataRequest, listener: str) -> m.ClusterMetadataResponse:
+    def answer(
+        self, request: m.ClusterMetadataRequest, listener: str, coordinator_id: int = NO_LEADER
+    ) -> m.ClusterMetadataResponse:
         """Addresses are those of the listener that was asked: a client outside cannot use the inner ones."""
         # Once each: a name of a few bytes, repeated, would make an answer of gigabytes.
         names = sorted(self._topics) if request.all_topics else dict.fromkeys(request.topics)
         return m.ClusterMetadataResponse(
-            coordinator_id=NO_LEADER,
+            coordinator_id=coordinator_id,
             brokers_info=tuple(
                 m.BrokerInfo(id=broker_id, host=address.host, port=address.port, rack=self._brokers[broker_id].rack)
                 for broker_id in sorted(self._brokers)

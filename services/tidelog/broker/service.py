@@ -11,7 +11,9 @@ from tidelog.broker.metadata_cache import INTERNAL, MetadataCache
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.produce_session import ProduceStreams
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.coordinator.service import CoordinatorService, Session
 from tidelog.errors import ErrorCode
+from tidelog.ids import NO_LEADER
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
 from tidelog.runtime.metrics import RequestMetrics
@@ -47,6 +49,7 @@ class BrokerService:
         link: ControllerLink,
         metrics: RequestMetrics,
         clock: Clock,
+        groups: CoordinatorService | None,
     ) -> None:
         self._produce = produce
         self._produce_streams = ProduceStreams(produce.examine, produce.submit, clock, self._count)
@@ -58,6 +61,7 @@ class BrokerService:
         self._link = link
         self._metrics = metrics
         self._clock = clock
+        self._groups = groups
 
     def routes(self, listener: str) -> list[Route]:
         """INTERNAL serves everything; every other listener leaves out what only servers may call (reliability D9)."""
@@ -73,6 +77,7 @@ class BrokerService:
             ),
             self._counted(s.COORDINATOR_SERVICE_CLUSTER_METADATA, self._cluster_metadata(listener)),
             *(self._counted(method, self._forward(method)) for method in ADMIN_METHODS),
+            *self._group_routes(listener),
         ]
         if listener == INTERNAL:
             routes += [
@@ -83,6 +88,23 @@ class BrokerService:
                 Route(s.BROKER_CONTROL_LIVENESS, self._control.liveness),
             ]
         return routes
+
+    def _group_routes(self, listener: str) -> list[Route]:
+        groups = self._groups
+        if groups is None:
+            return []
+
+        async def session(stream: Session, context: CallContext) -> None:
+            await groups.session(stream, context, listener)
+
+        return [
+            Route(s.COORDINATOR_SERVICE_SESSION, session),
+            self._counted(s.COORDINATOR_SERVICE_COMMIT_OFFSETS, groups.commit_offsets),
+            self._counted(s.COORDINATOR_SERVICE_FETCH_OFFSETS, groups.fetch_offsets),
+            self._counted(s.COORDINATOR_SERVICE_LIST_GROUPS, groups.list_groups),
+            self._counted(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, groups.describe_groups),
+            self._counted(s.COORDINATOR_SERVICE_DELETE_GROUPS, groups.delete_groups),
+        ]
 
     def _counted(self, method: Unary[Req, Res], handler: Callable[[Req, CallContext], Awaitable[Res]]) -> Route:
         api = method.path.rpartition("/")[2]
@@ -108,7 +130,8 @@ class BrokerService:
         self, listener: str
     ) -> Callable[[m.ClusterMetadataRequest, CallContext], Awaitable[m.ClusterMetadataResponse]]:
         async def handle(request: m.ClusterMetadataRequest, _: CallContext) -> m.ClusterMetadataResponse:
-            return self._metadata.answer(request, listener)
+            coordinator_id = NO_LEADER if self._groups is None else self._groups.coordinator_of(request.group_id)
+            return self._metadata.answer(request, listener, coordinator_id)
 
         return handle
 

@@ -135,9 +135,9 @@ class Commits:
         self._desk.out.append(FindEnds(tuple(partitions)))
 
     def ends_found(self, event: EndsFound) -> None:
+        self._desk.ends.update((tp, end) for tp, end in event.ends.items() if end is not None)
         if self._asked is None:
             return
-        self._desk.ends.update((tp, end) for tp, end in event.ends.items() if end is not None)
         # A leader that cannot be asked hinders nobody: a consumer has read no further than the leader let it.
         unknown = frozenset(tp for tp, end in event.ends.items() if end is None)
         asked, self._asked = self._asked, None

@@ -18,3 +18,5 @@ class Ports:
     meta: Meta
     rand: Rand
     authorizer: Authorizer = ALLOW_EVERYTHING
+    coordinator_meta: Meta | None = None
+    """Of a broker: a session of its own for the coordinator of groups (A19.14). None: it coordinates none."""

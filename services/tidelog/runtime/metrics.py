@@ -21,6 +21,7 @@ from tidelog.errors import ErrorCode
 from tidelog.ids import Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
+from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots
 
 FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -286,6 +287,7 @@ class BrokerMetrics:
         self.topics = TopicMetrics(registry)
         self.replication = ReplicationMetrics(registry)
         self.log = LogMetrics(registry)
+        self.groups = GroupMetrics(registry)
 
     def watch_partitions(
         self, snapshots: PartitionSnapshots, partitions_max: int, loop: asyncio.AbstractEventLoop | None = None

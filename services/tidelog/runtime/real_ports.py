@@ -22,16 +22,22 @@ def real_ports(
     zk: ZkMetrics,
     answer_bytes: int,
     on_sync: Callable[[float], None] = lambda seconds: None,
+    *,
+    coordinates: bool = False,
 ) -> Ports:
     """`answer_bytes` is the largest answer of records that this process sends or receives; `on_sync` as of OsDisk."""
-    servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
-    meta = ZkMeta(
-        ",".join(str(Address(*address)) for address in servers),
-        session_timeout_s=settings.zookeeper_session_timeout_ms / 1000,
-        spawn=supervisor.start,
-        request_timeout_s=settings.request_timeout_ms / 1000,
-        observe=zk.request,
-    )
+
+    def session() -> ZkMeta:
+        servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
+        return ZkMeta(
+            ",".join(str(Address(*address)) for address in servers),
+            session_timeout_s=settings.zookeeper_session_timeout_ms / 1000,
+            spawn=supervisor.start,
+            request_timeout_s=settings.request_timeout_ms / 1000,
+            observe=zk.request,
+        )
+
+    meta = session()
     meta.on_session(zk.session)
     return Ports(
         clock=SystemClock(),
@@ -43,4 +49,5 @@ def real_ports(
         disk=OsDisk(on_sync),
         meta=meta,
         rand=random.SystemRandom(),
+        coordinator_meta=session() if coordinates else None,
     )

@@ -6,9 +6,10 @@ by the answer that they got; and they wait for ever for a store that is away.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from tidelog.ports.meta import (
     BadVersion,
@@ -25,8 +26,11 @@ from tidelog.ports.meta import (
 )
 from tidelog.wire.znodes import decode_controller_epoch
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
+READS_AT_ONCE: Final = 500
 SAY_AGAIN_S: Final = 5.0
 
 LOOK_AGAIN: Final = (OutcomeUnknown, SessionExpired, NodeExists, BadVersion, NoNode)
@@ -211,3 +215,39 @@ async def _read_children(meta: Meta, path: str, changed: asyncio.Event) -> dict[
     found = await meta.get_many([f"{path.rstrip('/')}/{name}" for name in names])
     # One that went in between has fired the watch already.
     return {name: node for name, node in zip(names, found, strict=True) if node is not None}
+
+
+async def children_of_each(meta: Meta, paths: Sequence[str]) -> list[list[str]]:
+    """Names below each, pipelined; none below what does not exist."""
+
+    async def read(path: str) -> list[str]:
+        try:
+            return await meta.children(path)
+        except NoNode:
+            return []
+
+    return await _pipelined(read, paths)
+
+
+async def get_each(meta: Meta, paths: Sequence[str], watch: Callable[[str], None]) -> list[tuple[bytes, Stat] | None]:
+    """`get_many` with a watch on each, which calls `watch` with the path. None, without a watch, where nothing is."""
+
+    async def read(path: str) -> tuple[bytes, Stat] | None:
+        try:
+            return await meta.get(path, partial(watch, path))
+        except NoNode:
+            return None
+
+    return await _pipelined(read, paths)
+
+
+async def _pipelined(read: Callable[[str], Coroutine[Any, Any, T]], paths: Sequence[str]) -> list[T]:
+    found: list[T] = []
+    for begin in range(0, len(paths), READS_AT_ONCE):
+        try:
+            async with asyncio.TaskGroup() as group:
+                reads = [group.create_task(read(path)) for path in paths[begin : begin + READS_AT_ONCE]]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        found += [each.result() for each in reads]
+    return found

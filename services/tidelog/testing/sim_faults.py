@@ -122,8 +122,8 @@ class Faults(Breaking):
             node.clock.wall_offset_ms = 0
             if node.running and node.process is not None and node.process.paused:
                 node.resume()
-            if node.running and node.meta is not None:
-                node.meta.heal()
+            if node.running:
+                node.heal_zookeeper()
             if node.dead:
                 node.start()
 
@@ -231,9 +231,9 @@ class Faults(Breaking):
             if other != node.name:
                 self._cut_for(node.name, other, seconds)
                 self._cut_for(other, node.name, seconds)
-        if self._maybe() and node.meta is not None:
-            node.meta.cut()
-            self._later(seconds, node.meta.heal)
+        if self._maybe():
+            node.cut_zookeeper()
+            self._later(seconds, node.heal_zookeeper)
         return self._say("isolate %s for %.1f s", node.name, seconds)
 
     def _swizzle(self) -> bool:
@@ -330,18 +330,17 @@ class Faults(Breaking):
     def _heal_links(self) -> bool:
         self._cluster.network.heal_all()
         for node in self._awake():
-            if node.meta is not None:
-                node.meta.heal()
+            node.heal_zookeeper()
         return self._say("links heal")
 
     # -- ZooKeeper ---------------------------------------------------------------------------------------------------
 
     def _zookeeper_link(self) -> bool:
         node = self._pick(self._awake())
-        if node is None or node.meta is None:
+        if node is None:
             return False
-        node.meta.cut()
-        self._later(self._between(0.2, 8.0), node.meta.heal)
+        node.cut_zookeeper()
+        self._later(self._between(0.2, 8.0), node.heal_zookeeper)
         return self._say("cut %s from ZooKeeper", node.name)
 
     def _zookeeper_outage(self) -> bool:

@@ -103,6 +103,8 @@ class SimNode:
         """Its disk was broken in this life: the process may end by itself, and partitions may stay offline until a restart."""
         self.process: SimProcess | None = None
         self.meta: SimMeta | None = None
+        self.coordinator_meta: SimMeta | None = None
+        """Of a broker: the session of its coordinators."""
         self.broker: Broker | None = None
         self.controller: Controller | None = None
         self.starts = 0
@@ -128,25 +130,45 @@ class SimNode:
         assert not self.running and self.dead, f"{self.name} runs already"
         self.starts += 1
         self.excused, self.terminating = self.disk.failing, False
-        world, timing = self.world, self.world.timing
+        world = self.world
         process = self.process = SimProcess(self.name)
-        self.meta = world.zookeeper.client(
-            session_timeout_s=timing.session_ms / 1000, request_timeout_s=timing.request_ms / 1000
-        )
+        is_broker = self.name.startswith("broker")
+        self.meta = self._session()
+        self.coordinator_meta = self._session() if is_broker else None
         ports = Ports(
             clock=self.clock,
             net=world.network.node(self.name, process, lambda path: world.bugs.append(f"{self.name}: {path}")),
             disk=self.disk,
             meta=self.meta,
             rand=seeded(world.seed, f"{self.name}/{self.starts}"),
+            coordinator_meta=self.coordinator_meta,
         )
         number = self.number
-        if self.name.startswith("broker"):
+        if is_broker:
             broker = self.broker = self._broker(number, ports, process)
             process.start("start", broker.start())
         else:
             controller = self.controller = self._controller(number, ports, process)
             process.start("start", controller.start())
+
+    def _session(self) -> SimMeta:
+        timing = self.world.timing
+        return self.world.zookeeper.client(
+            session_timeout_s=timing.session_ms / 1000, request_timeout_s=timing.request_ms / 1000
+        )
+
+    @property
+    def _sessions(self) -> list[SimMeta]:
+        return [each for each in (self.meta, self.coordinator_meta) if each is not None]
+
+    def cut_zookeeper(self) -> None:
+        """Every connection of this host to the store."""
+        for meta in self._sessions:
+            meta.cut()
+
+    def heal_zookeeper(self) -> None:
+        for meta in self._sessions:
+            meta.heal()
 
     def _broker(self, number: int, ports: Ports, process: SimProcess) -> Broker:
         timing = self.world.timing
@@ -161,6 +183,7 @@ class SimNode:
             high_watermark_checkpoint_interval_ms=1_000,
             segment_bytes=timing.segment_bytes,
             metadata_reserve_bytes=4 << 10,
+            coordinator_shards=2,
         )
         return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()))
 
@@ -183,7 +206,8 @@ class SimNode:
         assert self.process is not None and self.meta is not None
         self.process.kill()
         self.world.network.kill(self.name)
-        self.meta.kill()
+        for meta in self._sessions:
+            meta.kill()
         before = None if crash is Crash.PROCESS else self.disk.image()
         self.disk.crash(crash, self.world.rand)
         self.lost_records = before is not None and lost_records(before, self.disk.image())
@@ -230,13 +254,15 @@ class SimNode:
         assert self.process is not None and self.meta is not None
         self.process.pause()
         self.world.network.pause(self.name)
-        self.meta.pause()
+        for meta in self._sessions:
+            meta.pause()
 
     def resume(self) -> None:
         assert self.process is not None and self.meta is not None
         self.process.resume()
         self.world.network.resume(self.name)
-        self.meta.resume()
+        for meta in self._sessions:
+            meta.resume()
 
 
 def lost_records(before: Image, after: Image) -> bool:

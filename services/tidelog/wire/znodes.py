@@ -7,7 +7,7 @@ process can read what a newer one wrote. What cannot be understood raises `BadZn
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.ids import NO_LEADER, Address, BrokerId
 from tidelog.wire.messages import IsrMember, Listener
@@ -20,6 +20,10 @@ TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+CONSUMERS: Final = "/consumers"
+COORDINATOR: Final = "/consumers/coordinator"
+COORDINATOR_EPOCH: Final = "/consumers/coordinator_epoch"
+SHARDS: Final = "/consumers/shards"
 
 PERSISTENT_PARENTS: Final = (
     "/cluster",
@@ -35,6 +39,8 @@ PERSISTENT_PARENTS: Final = (
 
 INTACT_SINCE_NOW: Final = -1
 """In a registration: this data directory has lost something before this life, or nobody can tell."""
+
+SHARDS_MAX: Final = 1024
 
 NO_VERSION: Final = -1
 """Of a znode that does not exist."""
@@ -92,6 +98,35 @@ def topic_config_path(topic: str) -> str:
 
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def coordinator_path(shard: int) -> str:
+    """Shard 0 is where D0 has the only coordinator (A6.01)."""
+    return COORDINATOR if shard == 0 else f"{SHARDS}/{shard}/coordinator"
+
+
+def coordinator_epoch_path(shard: int) -> str:
+    return COORDINATOR_EPOCH if shard == 0 else f"{SHARDS}/{shard}/epoch"
+
+
+def group_path(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}"
+
+
+def owners_path(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/owners"
+
+
+def owner_path(group_id: str, topic: str, partition: int) -> str:
+    return f"{CONSUMERS}/{group_id}/owners/{topic}/{partition}"
+
+
+def offsets_path(group_id: str) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets"
+
+
+def offset_path(group_id: str, topic: str, partition: int) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets/{topic}/{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +187,52 @@ class ProducerIdBlock:
     broker_id: BrokerId
     first_id: int
     last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorRegistration:
+    """/consumers/coordinator: which broker coordinates (A6.01)."""
+
+    broker_id: BrokerId
+    attempt: str
+    """Unique for each try, so that an unknown outcome can be examined (reliability 6.4)."""
+
+
+class StoredMember(NamedTuple):
+    """Of a group's head."""
+
+    session_timeout_ms: int
+    incarnation: int
+    static: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """/consumers/[g]: what is to be known of a group beside owners and offsets."""
+
+    generation: int
+    phase: str
+    members: Mapping[str, StoredMember]
+    assignor: str
+    empty_since_ms: int
+    """-1: there are members."""
+
+
+class StoredOwner(NamedTuple):
+    """/consumers/[g]/owners/[t]/[p] (A6.03)."""
+
+    thread: str
+    consumer: str
+    generation: int
+
+
+class StoredOffset(NamedTuple):
+    """/consumers/[g]/offsets/[t]/[p] (A6.05)."""
+
+    offset: int
+    leader_epoch: int
+    """-1: unknown."""
+    metadata: str
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -327,6 +408,91 @@ def decode_topic_config(topic: str, data: bytes) -> dict[str, str]:
         return {key: _text(entries, key) for key in entries}
 
     return _decode(topic_config_path(topic), data, build)
+
+
+def encode_coordinator(registration: CoordinatorRegistration) -> bytes:
+    return _dump({"version": _LAYOUT, "broker_id": registration.broker_id, "attempt": registration.attempt})
+
+
+def decode_coordinator(data: bytes, path: str = COORDINATOR) -> CoordinatorRegistration:
+    return _decode(
+        path,
+        data,
+        lambda fields: CoordinatorRegistration(BrokerId(_int(fields, "broker_id")), _text(fields, "attempt")),
+    )
+
+
+def encode_shards(shards: int) -> bytes:
+    return _dump({"version": _LAYOUT, "shards": shards})
+
+
+def decode_shards(data: bytes) -> int:
+    return _decode(SHARDS, data, lambda fields: _int(fields, "shards", 1, SHARDS_MAX))
+
+
+def encode_head(head: StoredHead) -> bytes:
+    # `static` is left out while it is false: ten thousand members must fit one znode.
+    return _dump(
+        {
+            "version": _LAYOUT,
+            "generation": head.generation,
+            "phase": head.phase,
+            "members": {
+                consumer: {"session_timeout_ms": timeout_ms, "incarnation": incarnation}
+                | ({"static": True} if static else {})
+                for consumer, (timeout_ms, incarnation, static) in head.members.items()
+            },
+            "assignor": head.assignor,
+            "empty_since_ms": head.empty_since_ms,
+        }
+    )
+
+
+def decode_head(group_id: str, data: bytes) -> StoredHead:
+    def build(fields: Mapping[str, Any]) -> StoredHead:
+        members: Mapping[str, Any] = _of(fields, "members", dict)
+        return StoredHead(
+            generation=_int(fields, "generation", high=_INT32_MAX - 1),  # the next rebalance adds one
+            phase=_text(fields, "phase"),
+            members={
+                consumer: StoredMember(
+                    session_timeout_ms=_int(each, "session_timeout_ms", 1),
+                    incarnation=_int(each, "incarnation", -(2**63), _INT64_MAX),
+                    static=_flag(each, "static"),
+                )
+                for consumer, each in ((key, _of(members, key, dict)) for key in members)
+            },
+            assignor=_text(fields, "assignor"),
+            empty_since_ms=_int(fields, "empty_since_ms", -1, _INT64_MAX),
+        )
+
+    return _decode(group_path(group_id), data, build)
+
+
+def encode_owner(owner: StoredOwner) -> bytes:
+    return _dump({"version": _LAYOUT, **owner._asdict()})
+
+
+def decode_owner(path: str, data: bytes) -> StoredOwner:
+    return _decode(
+        path,
+        data,
+        lambda fields: StoredOwner(_text(fields, "thread"), _text(fields, "consumer"), _int(fields, "generation")),
+    )
+
+
+def encode_offset(offset: StoredOffset) -> bytes:
+    return _dump({"version": _LAYOUT, **offset._asdict()})
+
+
+def decode_offset(path: str, data: bytes) -> StoredOffset:
+    return _decode(
+        path,
+        data,
+        lambda fields: StoredOffset(
+            _int(fields, "offset", 0, _INT64_MAX), _int(fields, "leader_epoch", -1), _text(fields, "metadata")
+        ),
+    )
 
 
 def _dump(fields: Mapping[str, Any]) -> bytes:

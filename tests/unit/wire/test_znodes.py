@@ -125,3 +125,74 @@ def test_c1_01_b8_01_e1_01_znodes_are_where_the_documents_have_them() -> None:
     assert znodes.state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
     assert (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH) == ("/controller", "/controller_epoch")
     assert (znodes.broker_path(7), znodes.topic_path("t")) == ("/brokers/ids/7", "/brokers/topics/t")
+
+
+stored_heads = st.builds(
+    znodes.StoredHead,
+    generation=st.integers(0, INT32_MAX - 1),
+    phase=st.sampled_from(["starting", "stable"]),
+    members=st.dictionaries(
+        st.text(max_size=20),
+        st.builds(znodes.StoredMember, st.integers(1, INT32_MAX), st.integers(-(2**63), 2**63 - 1), st.booleans()),
+        max_size=4,
+    ),
+    assignor=st.text(max_size=10),
+    empty_since_ms=st.integers(-1, 2**63 - 1),
+)
+
+
+@given(stored_heads)
+def test_a6_02_a_group_comes_back(head: znodes.StoredHead) -> None:
+    assert znodes.decode_head("g", znodes.encode_head(head)) == head
+
+
+def test_a6_03_an_owner_and_a6_05_an_offset_come_back_from_the_documented_paths() -> None:
+    owner = znodes.StoredOwner("c-0", "c", 7)
+    assert znodes.decode_owner(znodes.owner_path("g", "t", 3), znodes.encode_owner(owner)) == owner
+    offset = znodes.StoredOffset(2**62, -1, 'what "I" did')
+    assert znodes.decode_offset(znodes.offset_path("g", "t", 3), znodes.encode_offset(offset)) == offset
+    assert znodes.owner_path("g", "t", 3) == "/consumers/g/owners/t/3"
+    assert znodes.offset_path("g", "t", 3) == "/consumers/g/offsets/t/3"
+
+
+def test_a6_01_the_coordinator_znode_names_its_broker() -> None:
+    registration = znodes.CoordinatorRegistration(BrokerId(3), "x")
+    data = znodes.encode_coordinator(registration)
+    assert znodes.decode_coordinator(data) == registration
+    assert json.loads(data)["broker_id"] == 3
+    assert (znodes.coordinator_path(0), znodes.coordinator_epoch_path(0)) == (
+        "/consumers/coordinator",
+        "/consumers/coordinator_epoch",
+    )
+    assert (znodes.coordinator_path(2), znodes.coordinator_epoch_path(2)) == (
+        "/consumers/shards/2/coordinator",
+        "/consumers/shards/2/epoch",
+    )
+    assert znodes.decode_shards(znodes.encode_shards(8)) == 8
+
+
+@pytest.mark.parametrize(
+    ("damaged", "field"),
+    [
+        (b'{"generation":1,"phase":"stable","assignor":"","empty_since_ms":-1}', "members"),
+        (b'{"generation":1,"phase":"stable","members":{"c":3},"assignor":"","empty_since_ms":-1}', "c"),
+        (b'{"generation":2147483647,"phase":"stable","members":{},"assignor":"","empty_since_ms":-1}', "generation"),
+        (b'{"generation":1,"phase":2,"members":{},"assignor":"","empty_since_ms":-1}', "phase"),
+    ],
+)
+def test_a_damaged_group_is_named(damaged: bytes, field: str) -> None:
+    with pytest.raises(znodes.BadZnode, match=rf"/consumers/g: '{field}'"):
+        znodes.decode_head("g", damaged)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"offset":-1,"leader_epoch":0,"metadata":""}', b'{"offset":1}'])
+def test_a_damaged_offset_is_named(damaged: bytes) -> None:
+    path = znodes.offset_path("g", "t", 0)
+    with pytest.raises(znodes.BadZnode, match=path):
+        znodes.decode_offset(path, damaged)
+
+
+@pytest.mark.parametrize("shards", [0, znodes.SHARDS_MAX + 1])
+def test_a_number_of_shards_that_no_broker_stores_is_refused(shards: int) -> None:
+    with pytest.raises(znodes.BadZnode, match="shards"):
+        znodes.decode_shards(znodes.encode_shards(shards))

@@ -1,0 +1,281 @@
+"""CoordinatorService at one broker: consumers' streams, offsets, and what administrators ask (section 5 of the design)."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.coordinator.events import CommitRequested, ConnectionId, DeleteRequested
+from tidelog.coordinator.shards import Coordinators
+from tidelog.coordinator.term import Term
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.names import validate_group_id
+from tidelog.ports.net import CallContext, Stream
+from tidelog.runtime.group_metrics import GroupMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+
+log = logging.getLogger(__name__)
+
+REGISTER_S: Final = 10.0
+"""A stream that says nothing for so long is ended."""
+
+UNREGISTERED_MAX: Final = 1_000
+"""Streams that have said nothing yet."""
+
+OUTBOX_MAX: Final = 256
+"""Messages to one consumer that its transport has not taken: it does not read, so its stream is ended."""
+
+TOPIC_COUNT_MAX: Final = 64 << 10
+NAMES_MAX: Final = 10_000
+"""Groups or partitions in one request."""
+
+Session = Stream[m.ConsumerMessage, m.CoordinatorMessage]
+
+
+class ConsumerStream:
+    """The sending side of one consumer's stream: a queue in front of the transport."""
+
+    def __init__(self, stream: Session, listener: str) -> None:
+        self._stream = stream
+        self._listener = listener
+        self._outbox: deque[m.CoordinatorMessage] = deque()
+        self._news = asyncio.Event()
+        self._closed = False
+
+    @property
+    def listener(self) -> str:
+        return self._listener
+
+    def send(self, message: m.CoordinatorMessage) -> None:
+        if self._closed:
+            return
+        if len(self._outbox) >= OUTBOX_MAX:
+            self._stream.cancel()
+            self._closed = True
+        else:
+            self._outbox.append(message)
+        self._news.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._news.set()
+
+    async def write(self) -> None:
+        """Until it is closed and everything is handed to the transport, or the stream is broken."""
+        try:
+            while True:
+                while self._outbox:
+                    await self._stream.write(self._outbox.popleft())
+                if self._closed:
+                    return
+                self._news.clear()
+                await self._news.wait()
+        except TransportError:
+            return
+
+
+class CoordinatorService:
+    def __init__(self, coordinators: Coordinators, metrics: GroupMetrics, partitions_max: int) -> None:
+        """`partitions_max`: in one message of a consumer."""
+        self._coordinators = coordinators
+        self._metrics = metrics
+        self._partitions_max = partitions_max
+        self._unregistered = 0
+
+    # streams
+
+    async def session(self, stream: Session, context: CallContext, listener: str) -> None:
+        """`listener`: the door by which the consumer came."""
+        try:
+            await self._serve(stream, context, listener)
+        except TransportError:
+            return  # the consumer is gone; it opens another stream when it can
+
+    async def _serve(self, stream: Session, context: CallContext, listener: str) -> None:
+        first = await self._first(stream)
+        if first is None:
+            return
+        code, text, term = self._judge(first)
+        if term is None:
+            self._metrics.refused("register", code)
+            refusal = m.RegisterConsumerResponse(error_code=code, error_message=text, coordinator_epoch=-1)
+            await stream.write(m.CoordinatorMessage(last_number=0, registered=refusal))
+            return
+        consumer = ConsumerStream(stream, listener)
+        connection = term.connect(consumer)
+        # The reader is not cancelled when the stream is to end: that would break it, and drop what was said last.
+        reader = Supervisor(f"consumer at {context.peer}", self._metrics.failed)
+        reader.start("consumer stream", self._read(stream, term, connection, context.peer, first, consumer))
+        try:
+            await consumer.write()
+        finally:
+            term.disconnect(connection)
+
+    async def _first(self, stream: Session) -> m.ConsumerMessage | None:
+        if self._unregistered >= UNREGISTERED_MAX:
+            raise TidelogError(
+                f"{self._unregistered} streams have not registered yet: try again", ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+        self._unregistered += 1
+        try:
+            async with asyncio.timeout(REGISTER_S):
+                return await stream.read()
+        except TimeoutError:
+            raise TidelogError(
+                f"nothing was said within {REGISTER_S:.0f} s: register first", ErrorCode.INVALID_REQUEST
+            ) from None
+        finally:
+            self._unregistered -= 1
+
+    def _judge(self, first: m.ConsumerMessage) -> tuple[ErrorCode, str, Term | None]:
+        """The term that the consumer belongs to; None, and why."""
+        request = first.register
+        if request is None:
+            return ErrorCode.INVALID_REQUEST, "the first message of a stream is register", None
+        try:
+            term = self._term(request.group_id)
+            self._check_sizes(first)
+        except TidelogError as error:
+            return error.code, error.message, None
+        return ErrorCode.NONE, "", term
+
+    async def _read(
+        self,
+        stream: Session,
+        term: Term,
+        connection: ConnectionId,
+        host: str,
+        first: m.ConsumerMessage,
+        consumer: ConsumerStream,
+    ) -> None:
+        message: m.ConsumerMessage | None = first
+        leaves = False
+        try:
+            while message is not None and not leaves:
+                self._check_sizes(message)
+                term.arrived(connection, host, message)
+                leaves = message.leave is not None
+                await term.room()
+                message = None if leaves else await stream.read()
+        except TransportError:
+            return
+        except TidelogError as error:
+            log.warning("consumer at %s: %s; its stream is ended", host, error.message)
+            self._metrics.refused("message", error.code)
+        finally:
+            if not leaves:  # the answer to its last words ends the stream
+                consumer.close()
+
+    def _check_sizes(self, message: m.ConsumerMessage) -> None:
+        """What costs more than it may before anybody looks at it; the rest the state machine checks."""
+        for answer in (message.ping, message.stopped, message.leave):
+            if answer is not None and len(answer.offset_info) > self._partitions_max:
+                text = f"offset_info holds {len(answer.offset_info)} entries; at most {self._partitions_max}"
+                raise TidelogError(text, ErrorCode.INVALID_REQUEST)
+        if message.register is not None and len(message.register.topic_count) > TOPIC_COUNT_MAX:
+            text = f"topic_count has {len(message.register.topic_count)} characters; at most {TOPIC_COUNT_MAX}"
+            raise TidelogError(text, ErrorCode.INVALID_REQUEST)
+
+    # requests
+
+    async def commit_offsets(self, request: m.CommitOffsetsRequest, _: CallContext) -> m.CommitOffsetsResponse:
+        try:
+            term = self._term(request.group_id)
+            _check_count("offsets", request.offsets, self._partitions_max)
+            answer: m.CommitOffsetsResponse = await term.ask(lambda token: CommitRequested(token, request))
+        except TidelogError as error:
+            self._metrics.refused("commit", error.code)
+            return m.CommitOffsetsResponse(error_code=error.code, error_message=error.message)
+        return answer
+
+    async def fetch_offsets(self, request: m.FetchOffsetsRequest, _: CallContext) -> m.FetchOffsetsResponse:
+        try:
+            term = self._term(request.group_id)
+            _check_count("partitions", request.partitions, self._partitions_max)
+        except TidelogError as error:
+            return m.FetchOffsetsResponse(error_code=error.code, error_message=error.message)
+        return term.machine.fetch_offsets(request)
+
+    async def list_groups(self, request: m.ListGroupsRequest, _: CallContext) -> m.ListGroupsResponse:
+        """Of the shards that this broker coordinates; while it reads one of them the list would have a hole."""
+        code, text = ErrorCode.NONE, ""
+        groups: list[m.ListedGroup] = []
+        for _shard, term in sorted(self._coordinators.terms.items()):
+            if term.acting:
+                groups += term.machine.list_groups(request.states)
+            else:
+                code, text = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator still reads its groups"
+        groups.sort(key=lambda each: each.group_id)
+        return m.ListGroupsResponse(error_code=code, error_message=text, groups=tuple(groups))
+
+    async def describe_groups(self, request: m.DescribeGroupsRequest, _: CallContext) -> m.DescribeGroupsResponse:
+        try:
+            _check_count("group_ids", request.group_ids, NAMES_MAX)
+        except TidelogError as error:
+            return m.DescribeGroupsResponse(error_code=error.code, error_message=error.message)
+        return m.DescribeGroupsResponse(groups=tuple(map(self._described, dict.fromkeys(request.group_ids))))
+
+    def _described(self, group_id: str) -> m.DescribedGroup:
+        try:
+            return self._term(group_id).machine.describe(group_id)
+        except TidelogError as error:
+            return m.DescribedGroup(
+                error_code=error.code,
+                error_message=error.message,
+                group_id=group_id,
+                coordinator_id=self._coordinators.coordinator_of(group_id),
+                coordinator_epoch=-1,
+                generation=-1,
+            )
+
+    async def delete_groups(self, request: m.DeleteGroupsRequest, _: CallContext) -> m.DeleteGroupsResponse:
+        """Each at its shard's term; the others are refused one by one."""
+        try:
+            _check_count("group_ids", request.group_ids, NAMES_MAX)
+        except TidelogError as error:
+            return m.DeleteGroupsResponse(error_code=error.code, error_message=error.message)
+        results: dict[str, m.DeletedGroup] = {}
+        by_term: dict[Term, list[str]] = {}
+        for group_id in dict.fromkeys(request.group_ids):
+            try:
+                by_term.setdefault(self._term(group_id), []).append(group_id)
+            except TidelogError as error:
+                results[group_id] = _not_deleted(group_id, error)
+        for term, group_ids in by_term.items():
+            results.update(await _delete(term, group_ids))
+        return m.DeleteGroupsResponse(results=tuple(results[each] for each in dict.fromkeys(request.group_ids)))
+
+    def coordinator_of(self, group_id: str) -> int:
+        """For ClusterMetadata: the broker to go to; -1: none is known."""
+        return self._coordinators.coordinator_of(group_id)
+
+    def _term(self, group_id: str) -> Term:
+        """TidelogError says why this broker cannot answer for the group."""
+        validate_group_id(group_id)
+        term = self._coordinators.term_of(group_id)
+        if term is None:
+            raise TidelogError("this broker does not coordinate the group", ErrorCode.NOT_COORDINATOR)
+        code, text = term.refusal(group_id)
+        if code is not ErrorCode.NONE:
+            raise TidelogError(text, code)
+        return term
+
+
+def _check_count(field: str, items: Sequence[object], most: int) -> None:
+    if len(items) > most:
+        raise TidelogError(f"{field} holds {len(items)} entries; at most {most}", ErrorCode.INVALID_REQUEST)
+
+
+def _not_deleted(group_id: str, error: TidelogError) -> m.DeletedGroup:
+    return m.DeletedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+async def _delete(term: Term, group_ids: Sequence[str]) -> dict[str, m.DeletedGroup]:
+    request = m.DeleteGroupsRequest(group_ids=tuple(group_ids))
+    try:
+        answer: m.DeleteGroupsResponse = await term.ask(lambda token: DeleteRequested(token, request))
+    except TidelogError as error:
+        return {group_id: _not_deleted(group_id, error) for group_id in group_ids}
+    return {each.group_id: each for each in answer.results}

@@ -1,0 +1,364 @@
+"""The coordinator's side of the metadata store: fenced multis, and reading everything back."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tidelog.coordinator.effects import DeleteGroup, Write
+from tidelog.coordinator.events import Outcome, WriteId
+from tidelog.coordinator.model import GroupHead, Phase, StoredGroup
+from tidelog.coordinator.operations import Change, changes, head_of, offset_of, operations, owner_of, removals
+from tidelog.errors import TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.names import GROUP_RESERVED, validate_group_id
+from tidelog.ports.clock import Clock
+from tidelog.ports.meta import (
+    MULTI_LIMIT_BYTES,
+    Check,
+    Create,
+    Delete,
+    Meta,
+    MetaError,
+    Op,
+    OutcomeUnknown,
+    SessionClosed,
+    SessionExpired,
+    Stat,
+    size_bytes,
+)
+from tidelog.runtime import zk_patterns
+from tidelog.wire import znodes
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+IN_FLIGHT_MAX: Final = 8
+"""Multis under way at once (performance 4.5)."""
+
+MULTI_MAX_OPERATIONS: Final = 500
+READ_AGAIN_S: Final = 0.1
+
+Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
+Report = Callable[[WriteId, Outcome], None]
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """One effect, and how much of it is stored."""
+
+    effect: Write | DeleteGroup
+    changes: list[Change] | None
+    """None: all that is there is to go, whatever that is when its turn comes."""
+    done: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """The writes of one group, of which one multi at a time is under way: that is their order."""
+
+    known: set[str] = field(default_factory=set)
+    """Znodes of the group that exist."""
+    jobs: deque[_Job] = field(default_factory=deque)
+    """What is under way stays until it is stored."""
+
+
+class _Part(NamedTuple):
+    """Of a multi: how many changes of which job."""
+
+    line: _Line
+    job: _Job
+    changes: int
+
+
+class FencedGroupStore:
+    """Writes in multis that check the coordinator epoch first (HOLE-44, COORD-10).
+
+    One whose outcome is unknown is repeated, after a look at what is there: nobody else writes under this epoch, and each
+    change says what a znode is to hold.
+    """
+
+    def __init__(
+        self,
+        meta: Meta,
+        clock: Clock,
+        fence: Check,
+        known: Mapping[str, set[str]],
+        spawn: Spawn,
+        report: Report,
+    ) -> None:
+        """`fence`: the epoch's znode with its version since the election; `known`: of each group, what was read."""
+        self._meta = meta
+        self._clock = clock
+        self._fence = fence
+        self._spawn = spawn
+        self._report = report
+        self._lines = {group_id: _Line(set(paths)) for group_id, paths in known.items()}
+        self._ready: deque[str] = deque()
+        """Groups with jobs, none of which is under way."""
+        self._fenced = False
+        self._news = asyncio.Event()
+        self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._unreported = 0
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    def submit(self, effect: Write | DeleteGroup) -> None:
+        """Its outcome is reported, sooner or later; never from here."""
+        line = self._lines.setdefault(effect.group_id, _Line())
+        line.jobs.append(_Job(effect, changes(effect) if isinstance(effect, Write) else None))
+        self._unreported += 1
+        self._drained.clear()
+        if len(line.jobs) == 1:
+            self._ready.append(effect.group_id)
+        self._news.set()
+
+    async def drained(self) -> None:
+        """Until everything that was submitted is reported."""
+        await self._drained.wait()
+
+    async def run(self) -> None:
+        """Sends what is submitted, several multis at a time."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._fenced:
+                self._give_up()
+            while self._ready:
+                await self._free.acquire()
+                ops, parts = self._take()
+                if parts:
+                    self._spawn("group write", self._commit(ops, parts))
+                else:
+                    self._free.release()
+
+    def _take(self) -> tuple[list[Op], list[_Part]]:
+        """As much as fits one multi, from as many groups as are ready."""
+        ops: list[Op] = [self._fence]
+        parts: list[_Part] = []
+        size = size_bytes(ops)
+        while self._ready:
+            line = self._lines[self._ready[0]]
+            for job in list(line.jobs):
+                if job.changes is None:
+                    job.changes, job.done = removals(line.known), 0
+                size, count = self._fill(ops, size, line, job)
+                if count or job.done == len(job.changes):
+                    parts.append(_Part(line, job, count))
+                if job.done + count < len(job.changes):
+                    if not count and len(ops) == 1:  # even alone it does not fit
+                        self._refuse(line, job)
+                        continue
+                    if parts and parts[-1].line is line:
+                        self._ready.popleft()
+                    return ops, parts
+            self._ready.popleft()
+        return ops, parts
+
+    def _fill(self, ops: list[Op], size: int, line: _Line, job: _Job) -> tuple[int, int]:
+        """Adds what still fits of `job`; the multi's size, and how many changes were added."""
+        assert job.changes is not None
+        count = 0
+        for change in job.changes[job.done : job.done + MULTI_MAX_OPERATIONS]:
+            more = operations(change, line.known)
+            grown = size + size_bytes(more)
+            if len(ops) + len(more) > MULTI_MAX_OPERATIONS or grown > MULTI_LIMIT_BYTES:
+                break
+            for op in more:
+                if isinstance(op, Create):
+                    line.known.add(op.path)
+                elif isinstance(op, Delete):
+                    line.known.discard(op.path)
+            ops += more
+            size = grown
+            count += 1
+        return size, count
+
+    async def _commit(self, ops: list[Op], parts: list[_Part]) -> None:
+        try:
+            await self._meta.multi(ops)
+        except (SessionExpired, SessionClosed) as error:
+            self._fence_off(error)
+        except MetaError as error:
+            if error.index == 0:
+                self._fence_off(error)
+            else:
+                log.info("a write of %d changes: %r; looking at what is there", len(ops) - 1, error)
+                await self._look_again(parts, error)
+        else:
+            if not self._fenced:
+                self._advance(parts)
+        finally:
+            self._free.release()
+            self._news.set()
+
+    def _advance(self, parts: list[_Part]) -> None:
+        for part in parts:
+            part.job.done += part.changes
+            assert part.job.changes is not None
+            if part.job.done == len(part.job.changes):
+                part.line.jobs.popleft()
+                self._finish(part.job, Outcome.WRITTEN)
+        self._go_on(parts)
+
+    def _go_on(self, parts: list[_Part]) -> None:
+        for group_id in dict.fromkeys(part.job.effect.group_id for part in parts):
+            line = self._lines[group_id]
+            if line.jobs:
+                self._ready.append(group_id)
+            elif not line.known:
+                del self._lines[group_id]
+
+    async def _look_again(self, parts: list[_Part], error: MetaError) -> None:
+        """Reads which znodes are there, so that the same changes become the right operations."""
+        groups = {part.job.effect.group_id: part.line for part in parts}
+        while True:
+            if not isinstance(error, OutcomeUnknown):
+                await self._clock.sleep(READ_AGAIN_S)  # somebody else has changed something: not in a tight loop
+            try:
+                for group_id, line in groups.items():
+                    line.known = await _read_tree(self._meta, group_id)
+                break
+            except (SessionExpired, SessionClosed) as over:
+                self._fence_off(over)
+                return
+            except MetaError as again:
+                error = again
+        if self._fenced:
+            return
+        for line in groups.values():
+            for job in line.jobs:
+                if isinstance(job.effect, DeleteGroup):
+                    job.changes = None
+        self._go_on(parts)
+
+    def _refuse(self, line: _Line, job: _Job) -> None:
+        log.error("group %s: a change is too large for the metadata store", job.effect.group_id)
+        line.jobs.remove(job)
+        self._finish(job, Outcome.REFUSED)
+
+    def _fence_off(self, error: MetaError) -> None:
+        if not self._fenced:
+            log.warning("fenced: %r", error)
+        self._fenced = True
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for line in self._lines.values():
+            for job in line.jobs:
+                self._finish(job, Outcome.FENCED)
+            line.jobs.clear()
+        self._ready.clear()
+
+    def _finish(self, job: _Job, outcome: Outcome) -> None:
+        self._unreported -= 1
+        if not self._unreported:
+            self._drained.set()
+        self._report(job.effect.write_id, outcome)
+
+
+async def _read_tree(meta: Meta, group_id: str) -> set[str]:
+    """Everything of a group that exists, whoever has made it."""
+    root = znodes.group_path(group_id)
+    await meta.sync(root)
+    if await meta.exists(root) is None:
+        return set()
+    found, level = {root}, [root]
+    while level:
+        below = await zk_patterns.children_of_each(meta, level)
+        level = [f"{path}/{name}" for path, names in zip(level, below, strict=True) for name in names]
+        found.update(level)
+    return found
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a new coordinator finds."""
+
+    groups: list[StoredGroup] = field(default_factory=list)
+    known: dict[str, set[str]] = field(default_factory=dict)
+    """Of each group: its znodes."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Groups that cannot be read, and why: nobody may coordinate them until they are repaired, for their offsets would
+    be lost."""
+
+
+async def read_groups(meta: Meta, is_mine: Callable[[str], bool], wall_ms: int) -> Stored:
+    """Everything that is stored of the groups for which `is_mine`, after a sync. `wall_ms` is the calendar's time."""
+    await meta.sync(znodes.CONSUMERS)
+    names = [name for name in await meta.children(znodes.CONSUMERS) if _is_group(name) and is_mine(name)]
+    heads = await meta.get_many([znodes.group_path(name) for name in names])
+    stored = Stored()
+    owners = await _read_leaves(meta, stored, names, znodes.owners_path)
+    offsets = await _read_leaves(meta, stored, names, znodes.offsets_path)
+    for name, node in zip(names, heads, strict=True):
+        if node is None:
+            continue  # deleted meanwhile
+        stored.known.setdefault(name, set()).add(znodes.group_path(name))
+        try:
+            stored.groups.append(
+                StoredGroup(
+                    group_id=name,
+                    head=head_of(name, node[0]) if node[0] else _headless(wall_ms),
+                    owners=_decoded(owners.get(name, {}), owner_of),
+                    offsets=_decoded(offsets.get(name, {}), offset_of),
+                )
+            )
+        except znodes.BadZnode as error:
+            log.error("group %s is not coordinated: %s; repair or delete this znode", name, error)
+            stored.damaged[name] = str(error)
+    return stored
+
+
+def _is_group(name: str) -> bool:
+    if name in GROUP_RESERVED:
+        return False
+    try:
+        validate_group_id(name)
+    except TidelogError as error:
+        log.error("%s is no group: %s", znodes.group_path(name), error)
+        return False
+    return True
+
+
+def _headless(wall_ms: int) -> GroupHead:
+    """Of a group whose first offsets were stored without members; or its coordinator has died before the head."""
+    return GroupHead(generation=0, phase=Phase.STABLE, members={}, assignor="", empty_since_ms=wall_ms)
+
+
+Leaves = dict[str, dict[str, tuple[bytes, Stat]]]
+"""group -> path -> what is there."""
+
+
+async def _read_leaves(meta: Meta, stored: Stored, names: Sequence[str], root: Callable[[str], str]) -> Leaves:
+    """All of `root`/topic/partition of each group."""
+    of_root = await zk_patterns.children_of_each(meta, [root(name) for name in names])
+    topics = [(name, f"{root(name)}/{topic}") for name, found in zip(names, of_root, strict=True) for topic in found]
+    of_topic = await zk_patterns.children_of_each(meta, [path for _, path in topics])
+    paths = [
+        (name, f"{topic}/{partition}")
+        for (name, topic), found in zip(topics, of_topic, strict=True)
+        for partition in found
+    ]
+    nodes = await meta.get_many([path for _, path in paths])
+    leaves: Leaves = {}
+    for (name, path), node in zip(paths, nodes, strict=True):
+        if node is not None:
+            leaves.setdefault(name, {})[path] = node
+            stored.known.setdefault(name, set()).add(path)
+    for name, path in topics:
+        stored.known.setdefault(name, set()).update((path, root(name)))
+    return leaves
+
+
+def _decoded(nodes: Mapping[str, tuple[bytes, Stat]], decode: Callable[[str, bytes], T]) -> dict[TopicPartition, T]:
+    found: dict[TopicPartition, T] = {}
+    for path, (data, _) in nodes.items():
+        _, topic, partition = path.rsplit("/", 2)
+        if not (partition.isascii() and partition.isdecimal()):
+            raise znodes.BadZnode(path, "its name is no partition")
+        found[TopicPartition(topic, int(partition))] = decode(path, data)
+    return found

@@ -1,0 +1,426 @@
+"""One term of a shard's coordinator: a machine, the queue that feeds it, and the hands that carry out what it decides.
+
+It acts only while its lease holds: nothing is sent, answered or written in between, no ping either, so that consumers stop by
+themselves before another coordinator can give away what they have.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, assert_never
+
+from tidelog.coordinator import events as ev
+from tidelog.coordinator.effects import (
+    Alarm,
+    Close,
+    DeleteGroup,
+    Effect,
+    Expired,
+    FindEnds,
+    PingAnswered,
+    Rebalanced,
+    Refused,
+    Reply,
+    Resign,
+    Send,
+    Write,
+)
+from tidelog.coordinator.ends import Ends
+from tidelog.coordinator.machine import CoordinatorMachine
+from tidelog.coordinator.model import TopicInfo
+from tidelog.coordinator.store import FencedGroupStore, Stored, read_groups
+from tidelog.coordinator.topics import TopicWatcher
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.ports.meta import Check, Meta, MetaError
+from tidelog.runtime import zk_patterns
+from tidelog.runtime.group_metrics import GroupMetrics
+from tidelog.runtime.lease import LeaseKeeper
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire import messages as m
+from tidelog.wire import znodes
+
+log = logging.getLogger(__name__)
+
+INTERNAL: Final = "INTERNAL"
+LEASE_POLL_S: Final = 0.01
+READ_AGAIN_S: Final = 0.1
+TURN_S: Final = 0.005
+"""The longest that a full queue keeps the loop from its other work."""
+
+QUEUE_MAX: Final = 20_000
+DRAIN_S: Final = 2.0
+"""For the last offsets, at the end of a term in order."""
+
+
+class Consumer(Protocol):
+    """One consumer's stream."""
+
+    @property
+    def listener(self) -> str:
+        """By which door it came: the addresses of brokers that it is told are this door's."""
+        ...
+
+    def send(self, message: m.CoordinatorMessage) -> None:
+        """After what was sent before; never waits."""
+        ...
+
+    def close(self) -> None:
+        """After what was sent before."""
+        ...
+
+
+class Brokers(Protocol):
+    """Live brokers, as their registrations tell."""
+
+    def infos(self, listener: str) -> tuple[m.BrokerInfo, ...]: ...
+
+    def listen(self, listener: Callable[[], None]) -> None: ...
+
+    def forget(self, listener: Callable[[], None]) -> None: ...
+
+
+class Finder(Protocol):
+    async def find(self, partitions: Sequence[TopicPartition]) -> Ends: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all terms of a broker share."""
+
+    broker_id: int
+    meta: Meta
+    clock: Clock
+    topics: TopicWatcher
+    brokers: Brokers
+    ends: Finder
+    metrics: GroupMetrics
+    notice_pause: Callable[[], None]
+    """Tells every term when this process did not run for a while; to be called before anybody is judged."""
+    lag_interval_s: float
+    lag_partitions_max: int
+
+
+class Term:
+    def __init__(
+        self,
+        shard: int,
+        elected: zk_patterns.Elected,
+        payload: bytes,
+        is_mine: Callable[[str], bool],
+        machine: CoordinatorMachine,
+        around: Surroundings,
+        connection_ids: "itertools.count[int]",
+    ) -> None:
+        """`payload` is what the shard's ephemeral holds: the lease writes it again and again."""
+        self.shard = shard
+        self._elected = elected
+        self._is_mine = is_mine
+        self._machine = machine
+        self._around = around
+        self._clock = around.clock
+        self._metrics = around.metrics
+        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._acting = False
+        self._finishing = False
+        self._damaged: Mapping[str, str] = {}
+        self._store: FencedGroupStore | None = None
+        self._queue: deque[ev.Event] = deque()
+        self._news = asyncio.Event()
+        self._consumers: dict[ev.ConnectionId, Consumer] = {}
+        self._connection_ids = connection_ids
+        self._waiting: dict[ev.Token, asyncio.Future[Any]] = {}
+        self._tokens = itertools.count(1)
+        self._infos: dict[str, tuple[m.BrokerInfo, ...]] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        """Of committed partitions, as far as they are known: for metrics."""
+        self._tasks = Supervisor(f"coordinator shard {shard} epoch {elected.epoch}", self._on_failure)
+        self._keeper = LeaseKeeper(
+            around.meta,
+            around.clock,
+            znodes.coordinator_path(shard),
+            payload,
+            session_id=elected.session_id,
+            version=elected.version,
+        )
+
+    @property
+    def epoch(self) -> int:
+        return self._elected.epoch
+
+    @property
+    def acting(self) -> bool:
+        """Whether it may answer at this instant."""
+        return self._acting and not self._finishing and not self._over.is_set() and self._keeper.holds()
+
+    @property
+    def machine(self) -> CoordinatorMachine:
+        """For questions that change nothing; only while `acting`."""
+        return self._machine
+
+    def refusal(self, group_id: str) -> tuple[ErrorCode, str]:
+        """Why a request for the group cannot be answered now; NONE: it can."""
+        if self._over.is_set() or self._finishing or (self._acting and not self._keeper.holds()):
+            return ErrorCode.NOT_COORDINATOR, "this broker does not coordinate the group"
+        if not self._acting:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator still reads its groups"
+        if group_id in self._damaged:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the group cannot be read: {self._damaged[group_id]}"
+        return ErrorCode.NONE, ""
+
+    def end(self, reason: str) -> None:
+        """Stops acting at once; `run` returns soon."""
+        if not self._over.is_set():
+            log.log(
+                logging.INFO if self._finishing else logging.WARNING,
+                "coordinator of shard %d, epoch %d, is over: %s",
+                self.shard,
+                self.epoch,
+                reason,
+            )
+            self._over.set()
+
+    async def finish(self, reason: str) -> None:
+        """In order (A8.04): no more pings and rebalances, the last offsets are stored, then the end."""
+        if self.acting:
+            reported = {tp for group in self._machine.groups.values() for tp in group.reported}
+            ends = await self._around.ends.find(sorted(reported))
+            if self.acting:
+                await self._say_last_words(ends)
+        self.end(reason)
+
+    async def _say_last_words(self, ends: Ends) -> None:
+        assert self._store is not None
+        self._step(ev.EndsFound(ends))
+        self._finishing = True
+        for effect in self._machine.shutdown():
+            self._do(effect)
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await self._store.drained()
+        except TimeoutError:
+            log.warning("shard %d: not every offset was stored within %.0f s", self.shard, DRAIN_S)
+
+    async def closed(self) -> None:
+        """Until `run` has ended every stream."""
+        await self._closed.wait()
+
+    async def run(self) -> None:
+        """Until the term is over. TaskFailed: a bug."""
+        log.info("coordinator of shard %d, epoch %d", self.shard, self.epoch)
+        around = self._around
+        self._tasks.start("coordinator lease", self._keep_lease())
+        self._tasks.start("coordinator", self._take_over(self._clock.now()))
+        try:
+            await self._over.wait()
+        finally:
+            self._over.set()
+            around.topics.forget(self._on_topics)
+            around.brokers.forget(self._on_brokers)
+            for consumer in self._consumers.values():
+                consumer.close()
+            self._consumers.clear()
+            for future in self._waiting.values():
+                if not future.done():
+                    text = "this broker no longer coordinates the group"
+                    future.set_exception(TidelogError(text, ErrorCode.NOT_COORDINATOR))
+            self._metrics.deposed(self.shard)
+            self._closed.set()
+            await self._tasks.stop()
+        await self._tasks.wait()
+
+    # requests
+
+    async def ask(self, event: Callable[[ev.Token], ev.Event]) -> Any:
+        """The machine's answer. TidelogError NOT_COORDINATOR when the term ends before there is one."""
+        token = ev.Token(next(self._tokens))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            self._put(event(token))
+            return await future
+        finally:
+            del self._waiting[token]
+
+    def connect(self, consumer: Consumer) -> ev.ConnectionId:
+        """Its messages may arrive from now on."""
+        connection = ev.ConnectionId(next(self._connection_ids))
+        self._consumers[connection] = consumer
+        return connection
+
+    def arrived(self, connection: ev.ConnectionId, host: str, message: m.ConsumerMessage) -> None:
+        self._put(ev.MessageArrived(connection, host, message))
+
+    def disconnect(self, connection: ev.ConnectionId) -> None:
+        self._consumers.pop(connection, None)
+        self._put(ev.ConnectionLost(connection))
+
+    def paused(self, seconds: float) -> None:
+        """This process did not run: whoever seems silent since then may have spoken (COORD-8)."""
+        self._queue.appendleft(ev.Paused(seconds))
+        self._news.set()
+
+    async def room(self) -> None:
+        """Waits while the queue is full: what is not read stays in the transport's window."""
+        while len(self._queue) > QUEUE_MAX and not self._over.is_set():
+            await self._clock.sleep(LEASE_POLL_S)
+
+    # tasks
+
+    async def _keep_lease(self) -> None:
+        await self._keeper.run()
+        self.end("its lease is lost")
+
+    async def _take_over(self, won_at: float) -> None:
+        around = self._around
+        await self._may_act()
+        stored = await self._read()
+        topics = await around.topics.current()
+        await self._may_act()
+        self._damaged = stored.damaged
+        self._store = FencedGroupStore(
+            around.meta,
+            self._clock,
+            Check(znodes.coordinator_epoch_path(self.shard), self._elected.epoch_version),
+            stored.known,
+            self._tasks.start,
+            self._on_written,
+        )
+        self._tasks.start("coordinator store", self._store.run())
+        self._step(ev.Loaded(around.broker_id, self.epoch, tuple(stored.groups), topics))
+        self._acting = True
+        around.topics.listen(self._on_topics)
+        around.brokers.listen(self._on_brokers)
+        self._on_brokers()
+        took_s = self._clock.now() - won_at
+        offsets = sum(len(group.offsets) for group in stored.groups)
+        log.info("shard %d: %d groups with %d offsets read in %.3f s", self.shard, len(stored.groups), offsets, took_s)
+        self._metrics.elected(self.shard, self.epoch, took_s)
+        self._tasks.start("coordinator lag", self._watch_ends())
+        await self._run_events()
+
+    async def _read(self) -> Stored:
+        while True:
+            try:
+                return await read_groups(self._around.meta, self._is_mine, self._clock.wall_ms())
+            except MetaError as error:
+                log.info("cannot read the groups of shard %d: %r; again", self.shard, error)
+                await self._clock.sleep(READ_AGAIN_S)
+
+    async def _run_events(self) -> None:
+        while not self._over.is_set():
+            await self._until_due()
+            await self._may_act()
+            self._around.notice_pause()
+            turn_ends = self._clock.now() + TURN_S
+            while self._queue and self._clock.now() < turn_ends and self.acting:
+                self._step(self._queue.popleft())
+            due = self._machine.next_at()
+            if due is not None and due <= self._clock.now() and self.acting:
+                self._step(ev.Woken())
+            await self._clock.sleep(0)
+
+    async def _until_due(self) -> None:
+        if self._finishing:
+            await self._over.wait()
+            return
+        if self._queue:
+            return
+        self._news.clear()
+        due = self._machine.next_at()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - self._clock.now())):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _step(self, event: ev.Event) -> None:
+        for effect in self._machine.step(event, self._clock.now(), self._clock.wall_ms()):
+            self._do(effect)
+
+    async def _may_act(self) -> None:
+        while not self._keeper.holds():
+            await self._clock.sleep(LEASE_POLL_S)
+
+    async def _watch_ends(self) -> None:
+        """Committed offsets are one half of a lag; this is the other."""
+        while True:
+            await self._clock.sleep(self._around.lag_interval_s)
+            if self.acting:
+                committed = {tp for group in self._machine.groups.values() for tp in group.offsets}
+                found = await self._around.ends.find(sorted(committed)[: self._around.lag_partitions_max])
+                self.ends = {tp: end for tp, end in found.items() if end is not None}
+
+    # effects
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send(connection, message):
+                self._send(connection, message)
+            case PingAnswered(seconds):
+                self._metrics.ping_answered(seconds)
+            case Write() | DeleteGroup():
+                assert self._store is not None
+                self._store.submit(effect)
+            case Close(connection):
+                consumer = self._consumers.pop(connection, None)
+                if consumer is not None:
+                    consumer.close()
+            case Reply(token, response):
+                future = self._waiting.get(token)
+                if future is not None and not future.done():
+                    future.set_result(response)
+            case FindEnds(partitions):
+                self._tasks.start("coordinator ends", self._find_ends(partitions))
+            case Resign(reason):
+                self.end(reason)
+            case Rebalanced():
+                self._metrics.rebalanced(effect.reason, effect.seconds, failed=effect.failed, stopped=effect.stopped)
+            case Alarm(group_id, text):
+                log.error("group %s: ConsumerRebalanceFailedException: %s", group_id, text)
+                self._metrics.alarmed()
+            case Refused(what, code):
+                self._metrics.refused(what, code)
+            case Expired(what):
+                self._metrics.expired(what)
+            case _:
+                assert_never(effect)
+
+    def _send(self, connection: ev.ConnectionId, message: m.CoordinatorMessage) -> None:
+        consumer = self._consumers.get(connection)
+        if consumer is None:
+            return
+        if message.start is not None:
+            infos = self._infos.get(consumer.listener)
+            if infos is None:
+                infos = self._infos[consumer.listener] = self._around.brokers.infos(consumer.listener)
+            message = replace(message, start=replace(message.start, brokers_info=infos))
+        consumer.send(message)
+
+    async def _find_ends(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._put(ev.EndsFound(await self._around.ends.find(partitions)))
+
+    # news
+
+    def _put(self, event: ev.Event) -> None:
+        self._queue.append(event)
+        self._news.set()
+
+    def _on_written(self, write_id: ev.WriteId, outcome: ev.Outcome) -> None:
+        self._put(ev.WriteDone(write_id, outcome))
+
+    def _on_topics(self, topics: Mapping[str, TopicInfo]) -> None:
+        self._put(ev.TopicsChanged(topics))
+
+    def _on_brokers(self) -> None:
+        self._infos.clear()
+        self._put(ev.BrokersChanged(self._around.brokers.infos(INTERNAL)))
+
+    def _on_failure(self, task: str) -> None:
+        self._metrics.failed(task)
+        self._over.set()

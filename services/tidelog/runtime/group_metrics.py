@@ -1,0 +1,193 @@
+"""What a broker measures as the coordinator of groups: counters where something happens, and a snapshot at each scrape."""
+
+import asyncio
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.runtime.scrape import ask_on
+
+PING_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+REBALANCE_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
+
+
+class GroupSnapshot(NamedTuple):
+    """One group as it stands at a scrape."""
+
+    group_id: str
+    state: str
+    generation: int
+    members: int
+    offsets: Sequence[tuple[TopicPartition, int, int | None]]
+    """Committed offset, and where the log ended when it was asked last; None: nobody has asked yet."""
+    detection_s: float
+    """Within which the death of any member is known (A4.09)."""
+
+
+GroupSnapshots = Callable[[], Sequence[GroupSnapshot]]
+"""Called on the event loop at each scrape."""
+
+
+class GroupMetrics:
+    """Of all shards that one broker coordinates."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+        def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(f"tidelog_coordinator_{name}", text, labels, registry=registry)
+
+        self._epoch = Gauge(
+            "tidelog_coordinator_epoch", "Coordinator epoch of each shard served here.", ["shard"], registry=registry
+        )
+        self._shards = Gauge("tidelog_coordinator_shards", "Shards that this broker coordinates.", registry=registry)
+        self._elections = counter("elections_total", "Times that this broker became coordinator of a shard.")
+        self._take_over = Histogram(
+            "tidelog_coordinator_take_over_seconds",
+            "From winning a shard until its groups are served.",
+            buckets=REBALANCE_S,
+            registry=registry,
+        )
+        self._rebalances = counter("rebalances_total", "Rebalances completed.", ["reason"])
+        self._failed = counter("rebalance_attempts_failed_total", "Attempts that failed.", ["reason"])
+        self._stopped = counter("rebalance_members_stopped_total", "Members that were stopped for a rebalance.")
+        self._alarms = counter("rebalance_alarms_total", "Failed attempts beyond the maximum (A16.07).")
+        self._rebalance_time = Histogram(
+            "tidelog_coordinator_rebalance_duration_seconds",
+            "From the request until every member has started.",
+            buckets=REBALANCE_S,
+            registry=registry,
+        )
+        self._pings = Histogram(
+            "tidelog_coordinator_ping_seconds", "From a ping to its answer.", buckets=PING_S, registry=registry
+        )
+        self._expired = counter("watcher_expirations_total", "Requests without an answer in time.", ["request"])
+        self._refused = counter("refused_total", "Messages and commits fenced or refused.", ["what", "code"])
+        self._bugs = counter("task_failures_total", "Tasks of a term that failed.", ["task"])
+        self._served: set[int] = set()
+
+    def elected(self, shard: int, epoch: int, took_s: float) -> None:
+        self._served.add(shard)
+        self._shards.set(len(self._served))
+        self._epoch.labels(str(shard)).set(epoch)
+        self._elections.inc()
+        self._take_over.observe(took_s)
+
+    def deposed(self, shard: int) -> None:
+        """Or never served: its term ended while it still read."""
+        if shard in self._served:
+            self._served.discard(shard)
+            self._epoch.remove(str(shard))
+        self._shards.set(len(self._served))
+
+    def rebalanced(self, reason: str, seconds: float, *, failed: bool, stopped: int) -> None:
+        """`reason` is one of a few words of the state machine."""
+        if failed:
+            self._failed.labels(reason).inc()
+        else:
+            self._rebalances.labels(reason).inc()
+            self._rebalance_time.observe(seconds)
+        self._stopped.inc(stopped)
+
+    def alarmed(self) -> None:
+        self._alarms.inc()
+
+    def ping_answered(self, seconds: float) -> None:
+        self._pings.observe(seconds)
+
+    def expired(self, request: str) -> None:
+        """`request`: ping, stop or start."""
+        self._expired.labels(request).inc()
+
+    def refused(self, what: str, code: ErrorCode) -> None:
+        self._refused.labels(what, code.name).inc()
+
+    def failed(self, task: str) -> None:
+        self._bugs.labels(task).inc()
+
+    def watch_groups(self, snapshots: GroupSnapshots, groups_max: int, partitions_max: int) -> None:
+        """Call once, on the event loop."""
+        collector = GroupCollector(snapshots, groups_max, partitions_max, asyncio.get_running_loop())
+        self._registry.register(collector)
+
+
+class GroupCollector(Collector):
+    """Series by group and by partition are capped; what is left out is counted. Totals cover every group."""
+
+    def __init__(
+        self,
+        snapshots: GroupSnapshots,
+        groups_max: int,
+        partitions_max: int,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """`loop`: where `snapshots` must run; None: in the thread that scrapes."""
+        self._ask = ask_on(loop, snapshots)
+        self._groups_max = groups_max
+        self._partitions_max = partitions_max
+
+    def describe(self) -> Iterable[Metric]:
+        return self._families([])
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families(self._ask())
+
+    def _families(self, snapshots: Sequence[GroupSnapshot]) -> Iterator[Metric]:
+        groups = GaugeMetricFamily("tidelog_coordinator_groups", "Groups coordinated here.", labels=["state"])
+        found = Tally(each.state for each in snapshots)
+        for state in sorted({*STATES, *found}):
+            groups.add_metric([state], found[state])
+        yield groups
+        yield GaugeMetricFamily(
+            "tidelog_coordinator_members", "Members of all groups.", value=sum(each.members for each in snapshots)
+        )
+        yield GaugeMetricFamily(
+            "tidelog_coordinator_detection_seconds",
+            "The longest that the death of a member can stay unknown (A4.09).",
+            value=max((each.detection_s for each in snapshots), default=0.0),
+        )
+        shown = sorted(snapshots)[: self._groups_max]
+        partitions = [(group.group_id, *each) for group in shown for each in group.offsets]
+        kept = partitions[: self._partitions_max]
+        yield GaugeMetricFamily(
+            "tidelog_coordinator_groups_left_out",
+            "Groups without series of their own (metrics_groups_max).",
+            value=len(snapshots) - len(shown),
+        )
+        yield GaugeMetricFamily(
+            "tidelog_coordinator_partitions_left_out",
+            "Committed offsets of shown groups without series of their own (metrics_partitions_max).",
+            value=len(partitions) - len(kept),
+        )
+        yield from _by_group(shown)
+        yield from _by_partition(kept)
+
+
+def _by_group(groups: Sequence[GroupSnapshot]) -> Iterator[Metric]:
+    members = GaugeMetricFamily("tidelog_group_members", "Members of the group.", labels=["group"])
+    generation = GaugeMetricFamily("tidelog_group_generation", "Its generation.", labels=["group"])
+    for each in groups:
+        members.add_metric([each.group_id], each.members)
+        generation.add_metric([each.group_id], each.generation)
+    yield members
+    yield generation
+
+
+def _by_partition(offsets: Sequence[tuple[str, TopicPartition, int, int | None]]) -> Iterator[Metric]:
+    labels = ["group", "topic", "partition"]
+    committed = GaugeMetricFamily("tidelog_group_committed_offset", "The next record to process.", labels=labels)
+    lag = GaugeMetricFamily("tidelog_group_lag_records", "Records that are not processed yet.", labels=labels)
+    for group_id, (topic, partition), offset, end in offsets:
+        where = [group_id, topic, str(partition)]
+        committed.add_metric(where, offset)
+        if end is not None:
+            lag.add_metric(where, max(0, end - offset))
+    yield committed
+    yield lag
