@@ -323,6 +323,8 @@ class AgentSettings(Settings):
     def problems(self) -> Iterable[str]:
         if bool(self.topics) == bool(self.pattern):
             yield "topics: name topics, or a pattern and no topics"
+        if self.static_member and not self.agent_id:
+            yield "agent_id: required of a static member, which is known by it after a restart"
         if self.handler == "forward" and not self.forward_topic:
             yield "forward_topic: required by the handler forward"
         if self.handler == "forward" and self.forward_topic in self.topics:

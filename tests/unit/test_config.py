@@ -134,6 +134,7 @@ def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, variable: str
             {"TOPICS": "a,b", "HANDLER": "forward", "FORWARD_TOPIC": "b"},
             "forward_topic: b is one of the topics that are read; it would never end",
         ),
+        ({"TOPICS": "a", "STATIC_MEMBER": "true"}, "agent_id: required of a static member, which is known by it after a restart"),
         ({"TOPICS": "a", "HANDLER": "file"}, "file_directory: required by the handler file"),
         ({"TOPICS": "a", "ON_ERROR": "ignore"}, "on_error: should be 'stop', 'skip' or 'retry', not 'ignore' (TIDELOG_ON_ERROR)"),
     ],

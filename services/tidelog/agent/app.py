@@ -3,8 +3,7 @@
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final
 
 import structlog
 
@@ -13,13 +12,14 @@ from tidelog.agent.forward import ForwardHandler
 from tidelog.agent.functions import FunctionHandler, load_function
 from tidelog.agent.handler import Handler
 from tidelog.agent.watching import CountHandler, LogHandler
-from tidelog.agent.worker import Reader, Worker, WorkerOptions
+from tidelog.agent.worker import Worker, WorkerOptions
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.producer import Producer
 from tidelog.config import AgentSettings
 from tidelog.errors import TidelogError
+from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk
 from tidelog.runtime.agent_metrics import NEVER_S, AgentMetrics, AgentSnapshot
 from tidelog.runtime.tasks import Supervisor
@@ -69,32 +69,30 @@ class Agent:
         self._settings = settings
         self._handler = handler
         self._ports = ports
-        self._consumer: Any = Consumer(settings.bootstrap_servers, ports=ports, **self._membership_options(agent_id))
+        self._consumer = Consumer(
+            settings.bootstrap_servers,
+            group=settings.group_id,
+            topics=settings.topics,
+            pattern=settings.pattern or None,
+            consumer_id=agent_id,
+            client_id=agent_id,
+            static=settings.static_member,
+            assignor=settings.assignor,
+            session_timeout_ms=settings.session_timeout_ms,
+            max_processing_ms=settings.max_processing_ms,
+            auto_commit=False,  # the worker commits what its handler has made safe
+            auto_offset_reset=settings.auto_offset_reset,
+            request_timeout_ms=settings.request_timeout_ms,
+            on_revoked=self._revoked,
+            on_lost=self._lost,
+            ports=ports,
+        )
         options = WorkerOptions(settings.on_error, settings.chunk_records, settings.commit_interval_ms / 1000)
-        self._worker = Worker(cast(Reader, self._consumer), handler, ports.clock, metrics, options)
+        self._worker = Worker(self._consumer, handler, ports.clock, metrics, options)
         self._work: asyncio.Task[None] | None = None
         self._failure: TidelogError | None = None
         self._handler_runs = False
         self._member = False
-
-    def _membership_options(self, agent_id: str) -> Mapping[str, Any]:
-        settings = self._settings
-        return {
-            "group": settings.group_id,
-            "topics": settings.topics,
-            "pattern": settings.pattern or None,
-            "consumer_id": agent_id,
-            "client_id": agent_id,
-            "static": settings.static_member,
-            "assignor": settings.assignor,
-            "session_timeout_ms": settings.session_timeout_ms,
-            "max_processing_ms": settings.max_processing_ms,
-            "auto_commit": False,  # the worker commits what its handler has made safe
-            "auto_offset_reset": settings.auto_offset_reset,
-            "request_timeout_ms": settings.request_timeout_ms,
-            "on_revoked": lambda partitions: self._worker.revoked(partitions),
-            "on_lost": lambda partitions: self._worker.lost(partitions),
-        }
 
     async def run(self, supervisor: Supervisor) -> None:
         """Until it is cancelled; TidelogError when the agent cannot go on."""
@@ -158,3 +156,9 @@ class Agent:
             await self._worker.run()
         except TidelogError as error:
             self._failure = error
+
+    async def _revoked(self, partitions: list[TopicPartition]) -> None:
+        await self._worker.revoked(partitions)
+
+    def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._worker.lost(partitions)

@@ -207,6 +207,10 @@ class Consumer:
     def assignment(self) -> list[TopicPartition]:
         return self._state.assigned
 
+    def owns(self, tp: TopicPartition) -> bool:
+        """Whether it reads `tp` at this instant; of a group: while nobody else can (COORD-1)."""
+        return tp in self._state.assigned if self._group is None else self._group.owns(tp)
+
     def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
         """The next record of `tp` is the first at or after `offset`; KeyError if it is not assigned.
 

@@ -185,6 +185,10 @@ class GroupMember:
     def end_poll(self) -> None:
         self.membership.working_since = self._ports.clock.now()
 
+    def owns(self, tp: TopicPartition) -> bool:
+        membership = self.membership
+        return tp in membership.held and membership.lease.holds(self._ports.clock.now())
+
     def may_fetch(self) -> bool:
         return not self._stopping and self.membership.may_fetch(self._ports.clock.now())
 

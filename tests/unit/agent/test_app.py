@@ -1,0 +1,260 @@
+"""Agents against brokers in memory whose coordinator is the real state machine."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from helpers.fake_broker import FakeCluster
+from helpers.fake_coordinator import FakeCoordinator
+from helpers.virtual_time import run_virtual
+from tidelog.agent.app import STATES, Agent, handler_of
+from tidelog.agent.handler import Handler, Records
+from tidelog.agent.watching import CountHandler
+from tidelog.client.consumer import Consumer
+from tidelog.client.membership import Standing
+from tidelog.client.records import Record, encode_batch
+from tidelog.config import AgentSettings
+from tidelog.errors import TidelogError
+from tidelog.ids import Address, TopicPartition
+from tidelog.runtime.agent_metrics import AgentMetrics
+from tidelog.runtime.tasks import Supervisor
+from tidelog.testing.disk import SimDisk
+
+PARTITIONS = 4
+
+
+class Life:
+    """One agent from its start to its end, as `serve` runs it."""
+
+    def __init__(self, bed: "Bed", name: str, own: Handler | None, **options: Any) -> None:
+        settings = AgentSettings(
+            **{
+                **{"bootstrap_servers": bed.servers, "group_id": "g", "topics": ("t",), "agent_id": name},
+                **{"session_timeout_ms": 3_000, "commit_interval_ms": 1_000, **options},
+            }
+        )
+        ports = bed.cluster.ports
+        handler = own or handler_of(settings, name, ports, bed.disk)
+        self.agent = Agent(settings, name, handler, ports, AgentMetrics(CollectorRegistry()))
+        self._supervisor = Supervisor()
+        self._task = self._supervisor.start(name, self._serve())
+        self.failure: TidelogError | None = None
+
+    async def _serve(self) -> None:
+        try:
+            await self.agent.run(self._supervisor)
+        except TidelogError as error:
+            self.failure = error
+        finally:
+            await self.agent.stop()
+
+    @property
+    def owned(self) -> int:
+        return sum(self.agent.snapshot().owned.values())
+
+    async def end(self) -> None:
+        """SIGTERM."""
+        self._task.cancel()
+        await self._supervisor.wait()
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.create("t", partitions=PARTITIONS)
+        self.cluster.create("copy", partitions=PARTITIONS)
+        self.servers = tuple(map(Address.parse, self.cluster.bootstrap.split(",")))
+        self.coordinator = FakeCoordinator(self.cluster)
+        self.disk = SimDisk()
+
+    def agent(self, name: str, own: Handler | None = None, **options: Any) -> Life:
+        return Life(self, name, own, **options)
+
+    def fill(self, count: int) -> None:
+        for number in range(PARTITIONS):
+            partition = self.cluster.partition("t", number)
+            first = partition.end
+            rows = (Record(b"k", b"%d-%d" % (number, first + i), (), 1000) for i in range(count))
+            partition.append(encode_batch(rows), 10**6)
+        self.cluster.notify()
+
+    async def until(self, condition: Callable[[], Any], limit_s: float = 60.0) -> None:
+        async with asyncio.timeout(limit_s):
+            while not condition():
+                await self.cluster.clock.sleep(0.02)
+
+    async def committed(self) -> list[int]:
+        consumer = Consumer(self.cluster.bootstrap, group="g", topics=["t"], ports=self.cluster.ports)
+        names = [TopicPartition("t", number) for number in range(PARTITIONS)]
+        found = await consumer.committed(names)
+        return [-1 if (at := found[tp]) is None else at.offset for tp in names]
+
+    def copied(self) -> list[bytes | None]:
+        return [value for number in range(PARTITIONS) for value in self.cluster.partition("copy", number).values()]
+
+
+def everything(count: int) -> list[bytes]:
+    return sorted(b"%d-%d" % (number, offset) for number in range(PARTITIONS) for offset in range(count))
+
+
+def play(story: Callable[[Bed], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        await story(Bed())
+
+    run_virtual(run())
+
+
+def test_two_agents_share_the_partitions_and_handle_every_record_once() -> None:
+    async def story(bed: Bed) -> None:
+        bed.fill(100)
+        first, second = (bed.agent(name, handler="forward", forward_topic="copy") for name in ("a", "b"))
+        await bed.until(lambda: first.owned == second.owned == 2)
+        bed.fill(100)
+        await bed.until(lambda: len(bed.copied()) >= 800)
+        assert sorted(v or b"" for v in bed.copied()) == everything(200)
+        await first.end()
+        await second.end()
+        assert await bed.committed() == [200] * PARTITIONS
+        assert len(bed.copied()) == 800
+
+    play(story)
+
+
+def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_there() -> None:
+    """A18.01, HOLE-49: without waiting for the session to run out."""
+
+    async def story(bed: Bed) -> None:
+        bed.fill(50)
+        first = bed.agent("a", CountHandler(), commit_interval_ms=1_000_000)
+        await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0 and first.owned == PARTITIONS)
+        await first.end()
+        assert await bed.committed() == [50] * PARTITIONS
+        left_at = bed.cluster.clock.now()
+        counting = CountHandler()
+        second = bed.agent("b", counting)
+        await bed.until(lambda: second.owned == PARTITIONS)
+        assert bed.cluster.clock.now() - left_at < 1.5
+        bed.fill(1)
+        await bed.until(lambda: counting.counts["t"] == PARTITIONS)
+        await second.end()
+
+    play(story)
+
+
+def test_open_02_a_handler_that_takes_longer_than_the_session_keeps_its_partitions() -> None:
+    async def story(bed: Bed) -> None:
+        class Slow(CountHandler):
+            async def handle(self, records: Records) -> None:
+                await asyncio.sleep(10.0)
+                await super().handle(records)
+
+        bed.fill(1)
+        slow = Slow()
+        agent = bed.agent("a", slow)
+        await bed.until(lambda: slow.counts["t"] == PARTITIONS, limit_s=120)
+        snapshot = agent.agent.snapshot()
+        assert (snapshot.losses, snapshot.starts, snapshot.state) == (0, 1, "stable")
+        await agent.end()
+
+    play(story)
+
+
+def test_coord_15_a_handler_beyond_the_processing_limit_loses_its_partitions_and_commits_nothing_of_them() -> None:
+    async def story(bed: Bed) -> None:
+        stuck = asyncio.Event()
+
+        class Stuck(CountHandler):
+            async def handle(self, records: Records) -> None:
+                await stuck.wait()
+
+        bed.fill(1)
+        first = bed.agent("a", Stuck(), max_processing_ms=5_000)
+        await bed.until(lambda: first.owned == PARTITIONS)
+        counting = CountHandler()
+        second = bed.agent("b", counting)
+        await bed.until(lambda: second.owned == PARTITIONS and counting.counts["t"] == PARTITIONS)
+        await bed.until(lambda: second.agent.snapshot().lag_records == {"t": 0})
+        await second.end()
+        stuck.set()
+        await first.end()
+        assert await bed.committed() == [1] * PARTITIONS
+
+    play(story)
+
+
+def test_a_handler_that_fails_ends_the_agent_with_the_reason_and_leaves_the_group() -> None:
+    async def story(bed: Bed) -> None:
+        class Fails(CountHandler):
+            async def handle(self, records: Records) -> None:
+                raise ValueError("no such customer")
+
+        bed.fill(1)
+        agent = bed.agent("a", Fails())
+        await bed.until(lambda: agent.failure is not None)
+        assert agent.failure is not None and "no such customer" in agent.failure.message
+        await bed.until(lambda: agent.agent.snapshot().state == "left")
+        assert await bed.committed() == [-1] * PARTITIONS
+
+    play(story)
+
+
+def test_open_06_an_agent_waits_for_brokers_that_come_later() -> None:
+    async def story(bed: Bed) -> None:
+        bed.cluster.down.update(bed.cluster.addresses)
+        agent = bed.agent("a", CountHandler())
+        await asyncio.sleep(60)
+        assert agent.agent.snapshot().state == "starting"
+        bed.cluster.down.clear()
+        await bed.until(lambda: agent.owned == PARTITIONS)
+        assert agent.agent.snapshot().state == "stable"
+        await agent.end()
+
+    play(story)
+
+
+def test_a_stop_does_not_wait_for_a_handler_for_ever() -> None:
+    async def story(bed: Bed) -> None:
+        class Stuck(CountHandler):
+            async def handle(self, records: Records) -> None:
+                await asyncio.Event().wait()
+
+        bed.fill(1)
+        agent = bed.agent("a", Stuck(), stop_timeout_ms=2_000)
+        await bed.until(lambda: agent.owned == PARTITIONS)
+        await asyncio.sleep(1)
+        began_at = bed.cluster.clock.now()
+        await agent.end()
+        assert 2.0 <= bed.cluster.clock.now() - began_at < 6.0
+        assert await bed.committed() == [-1] * PARTITIONS
+
+    play(story)
+
+
+def test_every_state_of_a_membership_has_its_series() -> None:
+    assert {each.value for each in Standing} <= set(STATES)
+
+
+@pytest.mark.parametrize("text", ["handled", "lost"])
+def test_the_snapshot_follows_the_membership(text: str) -> None:
+    async def story(bed: Bed) -> None:
+        bed.fill(3)
+        agent = bed.agent("a", CountHandler())
+        await bed.until(lambda: agent.agent.snapshot().lag_records == {"t": 0})
+        snapshot = agent.agent.snapshot()
+        assert (snapshot.generation, snapshot.owned, snapshot.starts, snapshot.stops) == (1, {"t": PARTITIONS}, 1, 0)
+        assert 0 <= snapshot.since_ping_s < 3
+        if text == "lost":
+            bed.cluster.down.update(bed.cluster.addresses)
+            bed.coordinator.cut_up.add("a")
+            bed.coordinator.cut_down.add("a")
+            await bed.until(lambda: agent.agent.snapshot().losses == 1)
+            assert agent.owned == 0
+            bed.cluster.down.clear()
+            bed.coordinator.cut_up.clear()
+            bed.coordinator.cut_down.clear()
+        await agent.end()
+
+    play(story)
