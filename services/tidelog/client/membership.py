@@ -421,9 +421,9 @@ class Membership:
 
     def _released(self, token: int, now: float) -> None:
         release = self._release
-        if release is None or token not in release.tokens:
+        if release is None:
             return
-        release.tokens.discard(token)
+        release.tokens.discard(token)  # that of a Stop which a Start has ended is not among them
         if release.tokens:
             return
         self._release = None

@@ -377,6 +377,15 @@ def test_hole_49_leaving_is_bounded_by_the_lease() -> None:
     assert Left(stored=False) in scene.give(Tick(), at - scene.now)
 
 
+def test_hole_49_leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing() -> None:
+    scene = Scene()
+    scene.register()
+    scene.ping(0, after_s=1.0)
+    assert kinds(scene.give(Leave("bye"), 1.0)) == [Send]
+    assert Left(stored=False) not in scene.give(Tick(), S - 0.01)
+    assert Left(stored=False) in scene.give(Tick(), 0.01)
+
+
 def test_who_leaves_during_a_failover_says_it_to_the_next_coordinator_in_the_generation_that_counts_there() -> None:
     scene = joined()
     scene.process(0, 10)
