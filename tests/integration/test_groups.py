@@ -67,7 +67,7 @@ def numbered(count: int) -> Counter[tuple[int, bytes | None]]:
     return Counter((p, b"%d" % i) for p in range(PARTITIONS) for i in range(count))
 
 
-def test_l01_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(shared_servers: str) -> None:
+def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(shared_servers: str) -> None:
     async def story() -> None:
         topic = await make_topic(shared_servers)
         a, b = Reader(shared_servers, topic, "a"), Reader(shared_servers, topic, "b")

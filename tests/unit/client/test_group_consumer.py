@@ -211,7 +211,7 @@ def test_iteration_hands_out_one_record_at_a_time() -> None:
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 
-def test_open_07_l08_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
+def test_open_07_l05_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
     async def story() -> None:
         bed = Bed()
         async with bed.consumer("a") as a, bed.consumer("b") as b:
@@ -364,7 +364,7 @@ def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_does()
 # -- refusals ------------------------------------------------------------------------------------------------------------------
 
 
-def test_hole_45_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
+def test_hole_45_l11_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
     async def story() -> None:
         bed = Bed()
         async with bed.consumer("a") as first:
