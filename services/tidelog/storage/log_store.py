@@ -368,11 +368,15 @@ class LogStore:
         return log
 
     def delete(self, tp: TopicPartition) -> None:
-        """Renames the folder, which is quick; `purge` removes it. Harmless when there is no such log."""
-        log = self._logs.pop(tp, None)
+        """Renames the folder, which is quick; `purge` removes it. Harmless when there is no such log.
+
+        KAFKA_STORAGE_ERROR keeps the log, closed: until a repetition succeeds it was not flushed, so no stop is clean.
+        """
+        log = self._logs.get(tp)
         self.failed.pop(tp, None)
         folder = self._folder(tp)
         if self._disk.kind(folder) is None:
+            self._logs.pop(tp, None)
             return
         topic_id = log.key.topic_id if log else self._topic_id_in(folder)
         if topic_id is None:
@@ -385,6 +389,7 @@ class LogStore:
             self._disk.rename(folder, gone)
         except OSError as error:
             raise TidelogError(f"{folder}: cannot be deleted: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self._logs.pop(tp, None)
         self._deleted.append(gone)
         self._known.discard(key)
         self._forget(key)

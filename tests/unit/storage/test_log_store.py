@@ -385,6 +385,34 @@ def test_hole_10_a_recreated_topic_does_not_get_the_old_records() -> None:
     assert store.intact_since == 5, "the deleted log is no loss"
 
 
+@pytest.mark.parametrize(("op", "path"), [("append", ".index"), ("rename", "events-0")])
+def test_hole_10_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_stop_is_clean(
+    op: str, path: str
+) -> None:
+    """Its folder keeps its name, and nobody has flushed it: a marker would promise records that go with the power."""
+    disk = SimDisk()
+    store = started(disk)
+    disk.fail(op, errno.EIO, path=path)
+    with pytest.raises(TidelogError) as caught:
+        store.delete(TP)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert store.stored_topic_id(TP) == TOPIC_ID, "a topic of the same name must find that it is in the way"
+    assert not store.close({}, 5)
+    disk.crash(Crash.DROP_UNSYNCED)
+    assert open_store(disk).intact_since is None
+
+
+def test_hole_10_a_deletion_that_failed_succeeds_when_it_is_repeated() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    disk.fail("append", errno.EIO, path=".index")
+    with pytest.raises(TidelogError):
+        store.delete(TP)
+    store.delete(TP)
+    assert store.create(TP, bytes(16)).log_end_offset == 0
+    assert store.close({TP: 0}, 5), "the deleted log needs no flush"
+
+
 def test_delete_renames_and_purge_removes_what_a_checkpoint_no_longer_names() -> None:
     disk = SimDisk()
     store = started(disk)
