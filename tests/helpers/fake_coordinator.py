@@ -137,6 +137,12 @@ class FakeCoordinator:
         if self._timer is not None:
             self._timer.cancel()
 
+    def name_brokers(self, *brokers: int) -> None:
+        """What a Start says of who is alive."""
+        known = self.cluster.addresses
+        infos = tuple(m.BrokerInfo(id=b, host=known[b].host, port=known[b].port) for b in brokers)
+        self._step(ev.BrokersChanged(infos))
+
     @property
     def open_sessions(self) -> list[FakeSession]:
         return [session for session in self.sessions if not session.broken]

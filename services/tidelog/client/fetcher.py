@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -130,7 +130,7 @@ class Fetcher:
             await self.place(tps)
         except (TidelogError, TransportError) as error:
             if not (self.patient and is_transient(error)):
-                for tp in tps:
+                for tp in self._without_position(tps):
                     self._state.fail(tp, _as_protocol_error(tp, error))
                 self._arrived.set()
         self._wake.set()
@@ -143,10 +143,18 @@ class Fetcher:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
             )
         at = EARLIEST if self._options.reset == "earliest" else LATEST
-        for tp, found in (await self.find(dict.fromkeys(tps, at))).items():
-            if tp in self._state.assigned and self._state.position(tp) == NO_OFFSET:
-                self._state.found(tp, found.offset, found.leader_epoch)
-                self.on_placed(tp, found.offset)
+        await self._offsets.find(dict.fromkeys(tps, at), self._options.limit_s, self._found)
+
+    def _found(self, offsets: Mapping[TopicPartition, FoundOffset]) -> None:
+        for tp in self._without_position(offsets):
+            self._state.found(tp, offsets[tp].offset, offsets[tp].leader_epoch)
+            self.on_placed(tp, offsets[tp].offset)
+        self._wake.set()
+
+    def _without_position(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Of these, as it is now: while a leader was asked the caller may have sought, or have been assigned others."""
+        assigned = frozenset(self._state.assigned)
+        return [tp for tp in tps if tp in assigned and self._state.position(tp) == NO_OFFSET]
 
     async def _fetch(self, leader: BrokerId, asks: list[Ask]) -> None:
         try:

@@ -1,6 +1,6 @@
 """ListOffsets over many partitions: asked of each leader, again after a change of leaders."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.connections import ClientPorts, Connections
@@ -53,10 +53,16 @@ class OffsetFinder:
         self._metadata = metadata
         self._request_timeout_s = request_timeout_s
 
-    async def find(self, wanted: Mapping[TopicPartition, int], limit_s: float) -> dict[TopicPartition, FoundOffset]:
+    async def find(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        limit_s: float,
+        on_found: Callable[[dict[TopicPartition, FoundOffset]], None] = lambda found: None,
+    ) -> dict[TopicPartition, FoundOffset]:
         """`wanted` maps to EARLIEST, LATEST, MAX_TIMESTAMP or Unix milliseconds (the first record at or after it).
 
-        Raises the last error when some partition has no answer within `limit_s`.
+        Raises the last error when some partition has no answer within `limit_s`. `on_found` gets what is known before the
+        rest is: a partition without a leader holds up no other.
         """
         found: dict[TopicPartition, FoundOffset] = {}
         for topic in {tp.topic for tp in wanted}:
@@ -65,7 +71,10 @@ class OffsetFinder:
             with attempt:
                 if attempt.retry_state.attempt_number > 1:
                     await self._metadata.refresh(self._metadata.version, limit_s)
-                await self._find_missing(wanted, found)
+                try:
+                    await self._find_missing(wanted, found)
+                finally:
+                    on_found(found)
         return found
 
     async def _find_missing(

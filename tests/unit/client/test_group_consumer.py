@@ -1,6 +1,7 @@
 """Members of a group against brokers in memory whose coordinator is the real state machine."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,67 @@ def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed() -> 
                 assert bed.calls == [("revoked", [2, 3]), ("assigned", [2, 3])]
                 assert {tp: bed.coordinator.offsets()[tp] for tp in b.assignment} == dict.fromkeys(b.assignment, 10)
                 assert [await b.position(tp) for tp in b.assignment] == [10, 10]
+                assert sorted([*a.assignment, *b.assignment]) == T
+
+    run_virtual(story())
+
+
+def test_a18_08_what_waits_for_the_application_is_dropped_with_its_partition() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a") as a:
+            first = await a.poll(max_records=1, timeout_s=5)
+            await bed.clock.sleep(0.5)  # all 40 are in its buffer
+            async with bed.consumer("b") as b:
+                await bed.clock.sleep(0.5)  # the Stop has come
+                mine = await a.poll(timeout_s=1)
+                assert {r.partition for r in mine} == {0, 1}
+                others = await bed.until(lambda: b.stats.handed_out == 20, b)
+                assert offsets_of([*first, *mine, *others]) == every(10)
+
+    run_virtual(story())
+
+
+def test_callbacks_run_when_the_hands_are_empty_and_nothing_is_handed_out_meanwhile() -> None:
+    """So that one may commit: what it stores is what the application has processed."""
+
+    async def story() -> None:
+        bed = Bed(commit_interval_s=1000.0)
+        bed.fill()
+        committed: list[dict[TopicPartition, int]] = []
+
+        async def revoked(tps: list[TopicPartition]) -> None:
+            await a.commit()
+            committed.append(bed.coordinator.offsets())
+            bed.fill()
+            await bed.clock.sleep(1.0)
+
+        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+            async with bed.consumer("b", auto_commit=False) as b:
+                await bed.clock.sleep(2.0)
+                assert committed == [], "40 records are in the application's hands"
+                assert await a.poll(timeout_s=0.9) == []
+                assert committed == [dict.fromkeys(T, 10)]
+                records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out == 80, a, b)
+                assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
+
+    run_virtual(story())
+
+
+def test_what_a_callback_raises_is_raised_by_the_next_poll_and_the_group_goes_on() -> None:
+    async def story() -> None:
+        bed = Bed()
+
+        def assigned(tps: list[TopicPartition]) -> None:
+            raise ZeroDivisionError("of the application")
+
+        async with bed.consumer("a", on_assigned=assigned) as a:
+            with pytest.raises(ZeroDivisionError):
+                await bed.until(lambda: False, a)
+            bed.fill()
+            await bed.until(lambda: a.stats.handed_out == 40, a)
 
     run_virtual(story())
 
@@ -169,6 +231,45 @@ def test_coord_03_pings_report_what_the_poll_before_gave_and_never_the_current_o
             assert len(await a.poll(timeout_s=0.1)) == 0
             await bed.clock.sleep(SESSION_S)
             assert bed.coordinator.offsets()[T[0]] == 20
+
+    run_virtual(story())
+
+
+def test_the_end_that_a_member_began_at_is_its_position_for_whoever_takes_over() -> None:
+    """Else the next one would begin at the end as it is then, and nobody would read what came in between."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a", auto_offset_reset="latest") as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            assert await a.poll(timeout_s=1) == []
+        bed.fill()
+        async with bed.consumer("b", auto_offset_reset="latest") as b:
+            records = await bed.until(lambda: b.stats.handed_out == 40, b)
+            assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
+
+    run_virtual(story())
+
+
+def test_coord_18_an_offset_of_a_log_that_was_cut_since_goes_back_to_where_the_logs_part() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(0)
+        async with bed.consumer("a", auto_offset_reset="latest") as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            a.seek(T[0], 0)
+            await bed.until(lambda: a.stats.handed_out == 10, a)
+            bed.fill(0)
+            await bed.until(lambda: a.stats.handed_out == 20, a)
+            await a.commit()
+        log = bed.cluster.partition("t", 0)
+        log.truncate_to(10)
+        bed.cluster.elect("t", 0, log.leader)
+        bed.fill(0, count=30)  # other records, at the offsets that were committed
+        async with bed.consumer("b", auto_offset_reset="latest") as b:
+            records = await bed.until(lambda: b.stats.handed_out == 30, b)
+            assert offsets_of(records) == [(0, o) for o in range(10, 40)]
 
     run_virtual(story())
 
@@ -249,6 +350,43 @@ def test_open_06_without_any_broker_it_says_so_and_goes_on_when_one_returns() ->
             bed.fill(0)
             assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
             assert a.stats.state == "stable"
+
+    run_virtual(story())
+
+
+def test_open_06_a_position_that_no_leader_can_tell_is_waited_for() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(0)
+        bed.cluster.down = {2, 3}
+        async with bed.consumer("a") as a:
+            assert [r.partition for r in await bed.until(lambda: bed.clock.now() > 60, a, limit_s=70)] == [0] * 10
+            bed.cluster.down = set()
+            bed.fill(1, 2)
+            assert len(await bed.until(lambda: a.stats.handed_out == 30, a)) == 20
+
+    run_virtual(story())
+
+
+def test_a13_16_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
+    async def only_itself(call: Any) -> Any:
+        if (call.method, call.broker_id) != ("ClusterMetadata", 1):
+            return NotImplemented
+        answer = await call.serve()
+        return replace(answer, brokers_info=tuple(b for b in answer.brokers_info if b.id == 1))
+
+    async def story() -> None:
+        bed = Bed()
+        bed.lead(3)
+        bed.fill(0)
+        bed.cluster.faults.append(only_itself)
+        bed.coordinator.name_brokers(3)
+        async with Consumer("b1:9092", ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            bed.coordinator.depose()
+            bed.cluster.down = {1, 2}
+            bed.coordinator.elect(3)
+            await bed.until(lambda: a.stats.coordinator_epoch == 2 and a.stats.handed_out == 10, a)
 
     run_virtual(story())
 
