@@ -9,6 +9,8 @@ SERVICES = [
     *(f"zookeeper-{n}" for n in (1, 2, 3)),
     *(f"controller-{n}" for n in (1, 2)),
     *(f"broker-{n}" for n in (1, 2, 3)),
+    *(f"agent-{n}" for n in (1, 2, 3)),
+    "traffic",
     "zookeeper-exporter",
     "prometheus",
 ]
@@ -37,7 +39,7 @@ def test_a_container_has_no_rights(project: ComposeProject, service: str) -> Non
 def test_m06_every_prometheus_target_is_up(project: ComposeProject) -> None:
     def down() -> list[str]:
         targets = project.prometheus("/api/v1/targets", state="active")["activeTargets"]
-        assert len(targets) == 7
+        assert len(targets) == 11
         return [f"{target['scrapeUrl']}: {target['lastError']}" for target in targets if target["health"] != "up"]
 
     until(lambda: not down(), "every target up", timeout_s=15, interval_s=0.5)

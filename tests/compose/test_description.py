@@ -20,10 +20,12 @@ def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
     assert description["name"] == "tidelog"
     kinds = [re.sub(r"-\d$", "", name) for name in sorted(description["services"])]
     assert {kind: kinds.count(kind) for kind in kinds} == {
+        "agent": 3,
         "broker": 3,
         "controller": 2,
         "grafana": 1,
         "prometheus": 1,
+        "traffic": 1,
         "zookeeper": 3,
         "zookeeper-exporter": 1,
     }
@@ -65,6 +67,24 @@ def test_brokers_tell_clients_the_address_that_is_published(description: dict[st
         assert advertised == [f"INTERNAL://broker-{n}.cluster:9092", f"EXTERNAL://127.0.0.1:{port['published']}"]
         assert f"broker-{n}.cluster" in broker["networks"]["cluster-net"]["aliases"]
         assert broker["environment"]["TIDELOG_LISTENERS"].endswith(f":{port['target']}")
+
+
+def test_agents_are_members_of_one_group_with_a_name_each(description: dict[str, Any]) -> None:
+    for n in (1, 2, 3):
+        environment = description["services"][f"agent-{n}"]["environment"]
+        assert environment["TIDELOG_AGENT_ID"] == f"agent-{n}"
+        assert (environment["TIDELOG_GROUP_ID"], environment["TIDELOG_TOPICS"]) == ("agents", "events")
+
+
+def test_agents_and_traffic_reach_brokers_alone(description: dict[str, Any]) -> None:
+    advertised = [
+        description["services"][f"broker-{n}"]["environment"]["TIDELOG_ADVERTISED_LISTENERS"] for n in (1, 2, 3)
+    ]
+    internal = [text.split(",")[0].removeprefix("INTERNAL://") for text in advertised]
+    for name in ("agent-1", "agent-2", "agent-3", "traffic"):
+        service = description["services"][name]
+        assert service["environment"]["TIDELOG_BOOTSTRAP_SERVERS"].split(",") == internal, name
+        assert set(service["networks"]) == {"cluster-net"}, name
 
 
 def test_m06_prometheus_scrapes_every_container(description: dict[str, Any]) -> None:

@@ -27,6 +27,9 @@ def _cluster(base: Path) -> "LocalCluster":
 def up(
     brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="One broker for each id.")] = "0,1,2",
     controllers: Annotated[int, typer.Option("--controllers", min=1, help="One is active, the others stand by.")] = 2,
+    agents: Annotated[
+        int, typer.Option("--agents", min=0, help="Members of group agents, which count the records of topic events.")
+    ] = 0,
     base: DirOption = LOCAL_DIR,
     timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="How long it may take to serve.")] = 60_000,
     output: FormatOption = Format.TEXT,
@@ -41,7 +44,7 @@ def up(
     if output is Format.TEXT:
         common.note(f"starting ZooKeeper, {controllers} controllers and brokers {brokers} in {base} ...")
     try:
-        cluster.up(brokers=ids, controllers=controllers, outlive=True, timeout_s=timeout_ms / 1000)
+        cluster.up(brokers=ids, controllers=controllers, agents=agents, outlive=True, timeout_s=timeout_ms / 1000)
     except ClusterError as error:
         raise CommandError(str(error)) from None
     _print_status(cluster, output)

@@ -14,7 +14,8 @@ from tidelog.ids import Address, BrokerId
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 ZOOKEEPER: Final = "zookeeper"
-KINDS: Final = (ZOOKEEPER, CONTROLLER, BROKER)
+AGENT: Final = "agent"
+KINDS: Final = (ZOOKEEPER, CONTROLLER, BROKER, AGENT)
 """In the order in which they are started; any order works."""
 
 

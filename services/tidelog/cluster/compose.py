@@ -8,7 +8,7 @@ from typing import Any, Final
 import docker
 from docker.errors import DockerException
 
-from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, ClusterError, Direction, ProcessStatus, State, kind_of
+from tidelog.cluster.api import AGENT, BROKER, KINDS, ZOOKEEPER, ClusterError, Direction, ProcessStatus, State, kind_of
 from tidelog.cluster.wait import until
 from tidelog.ids import Address
 
@@ -119,13 +119,15 @@ class ComposeCluster:
     def _networks_between(self, name: str, peers: Collection[str] | None) -> list[str]:
         zookeepers = set(self.names(ZOOKEEPER)) - {name}
         others = set(self.names()) - zookeepers - {name}
+        agents = set(self.names(AGENT))
         if kind_of(name) == ZOOKEEPER and peers is None:
             return [ZOOKEEPER_NETWORK]
         wanted = zookeepers | others if peers is None else set(peers)
         parts = {ZOOKEEPER_NETWORK: zookeepers, CLUSTER_NETWORK: others}
         networks = [network for network, members in parts.items() if members & wanted]
         covered = set[str]().union(*(parts[network] for network in networks))
-        if kind_of(name) == ZOOKEEPER or covered != wanted:
+        # Agents share the network of the brokers: to be cut from these is to be cut from them.
+        if kind_of(name) == ZOOKEEPER or covered - agents != wanted - agents:
             raise ClusterError(
                 f"in Compose {name} can be cut from all ZooKeeper servers, from all brokers and controllers, or from "
                 f"everything; from {', '.join(sorted(wanted))} alone is for the local cluster and its proxy"

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from tidelog.cluster import plan as planning
 from tidelog.cluster.api import (
+    AGENT,
     BROKER,
     CONTROLLER,
     KINDS,
@@ -73,6 +74,7 @@ class LocalCluster:
         links_through_proxy: bool = False,
         settings: Mapping[str, Mapping[str, str]] | None = None,
         *,
+        agents: int = 0,
         outlive: bool = False,
         timeout_s: float = 60.0,
     ) -> None:
@@ -82,8 +84,8 @@ class LocalCluster:
         it has is a ClusterError.
         """
         if self._plan is None:
-            self._create(brokers, controllers, zookeepers, links_through_proxy, settings)
-        self._check_same(brokers, controllers, zookeepers)
+            self._create(brokers, controllers, zookeepers, agents, links_through_proxy, settings)
+        self._check_same(brokers, controllers, zookeepers, agents)
         if self.plan.links and outlive:
             raise ClusterError(
                 "the proxy lives in the program that starts the cluster; so the cluster cannot outlive it"
@@ -105,7 +107,7 @@ class LocalCluster:
         self._release_guard()
 
     def down(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Ends every process: brokers, then controllers, then ZooKeeper; SIGKILL after `grace_s` (at once if 0)."""
+        """Ends every process: agents, brokers, controllers, then ZooKeeper; SIGKILL after `grace_s` (at once if 0)."""
         for kind in reversed(KINDS):
             running = [self._process(name) for name in self.names(kind) if self._process(name).find() is not None]
             if grace_s > 0:
@@ -205,15 +207,19 @@ class LocalCluster:
         brokers: Collection[int],
         controllers: int,
         zookeepers: int,
+        agents: int,
         links_through_proxy: bool,
         settings: Mapping[str, Mapping[str, str]] | None,
     ) -> None:
-        count = planning.ports_needed(len(brokers), controllers, zookeepers, links_through_proxy=links_through_proxy)
+        count = planning.ports_needed(
+            len(brokers), controllers, zookeepers, agents=agents, links_through_proxy=links_through_proxy
+        )
         plan = planning.make_plan(
             brokers,
             controllers,
             zookeepers,
             iter(free_ports(count)),
+            agents=agents,
             links_through_proxy=links_through_proxy,
             settings=settings,
         )
@@ -253,8 +259,8 @@ class LocalCluster:
 
             until(answers, f"{server.name} to answer", timeout_s=timeout_s)
 
-    def _check_same(self, brokers: Collection[int], controllers: int, zookeepers: int) -> None:
-        wanted = {BROKER: len(brokers), CONTROLLER: controllers, ZOOKEEPER: zookeepers}
+    def _check_same(self, brokers: Collection[int], controllers: int, zookeepers: int, agents: int) -> None:
+        wanted = {BROKER: len(brokers), CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
         numbers = sorted(process.number for process in self.plan.of_kind(BROKER))
         if sorted(brokers) != numbers or any(len(self.names(kind)) != count for kind, count in wanted.items()):
             raise ClusterError(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.cluster.api import BROKER, CONTROLLER, KINDS, ZOOKEEPER, ClusterError, kind_of, process_name
+from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, KINDS, ZOOKEEPER, ClusterError, kind_of, process_name
 from tidelog.ids import Address
 
 FILE_NAME: Final = "cluster.json"
@@ -16,16 +16,19 @@ LISTENERS: Final[Mapping[str, Sequence[str]]] = {
     ZOOKEEPER: ("CLIENT",),
     CONTROLLER: ("CONTROLLER", "METRICS"),
     BROKER: ("INTERNAL", "EXTERNAL", "METRICS"),
+    AGENT: ("METRICS",),
 }
 """Each gets a port; a process is dialled by others on the first."""
 DIALLED: Final = {kind: names[0] for kind, names in LISTENERS.items()}
-FOR_CLIENTS: Final = {ZOOKEEPER: "CLIENT", CONTROLLER: "CONTROLLER", BROKER: "EXTERNAL"}
+FOR_CLIENTS: Final = {ZOOKEEPER: "CLIENT", CONTROLLER: "CONTROLLER", BROKER: "EXTERNAL", AGENT: "METRICS"}
 DIALS: Final[Mapping[str, Collection[str]]] = {
     ZOOKEEPER: (),
     CONTROLLER: (ZOOKEEPER, CONTROLLER, BROKER),
     BROKER: (ZOOKEEPER, CONTROLLER, BROKER),
+    AGENT: (BROKER,),
 }
 """Which kinds a process opens connections to."""
+AGENT_DEFAULTS: Final[Mapping[str, str]] = {"group_id": "agents", "topics": "events"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ def make_plan(
     zookeepers: int,
     ports: Iterator[int],
     *,
+    agents: int = 0,
     links_through_proxy: bool = False,
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
@@ -106,6 +110,7 @@ def make_plan(
         *(process_name(ZOOKEEPER, n + 1) for n in range(zookeepers)),
         *(process_name(CONTROLLER, n + 1) for n in range(controllers)),
         *(process_name(BROKER, n) for n in brokers),
+        *(process_name(AGENT, n + 1) for n in range(agents)),
     ]
     unknown = [key for key in extra if key not in names and key not in KINDS]
     if unknown:
@@ -127,23 +132,26 @@ def make_plan(
     return Plan(processes, links)
 
 
-def ports_needed(brokers: int, controllers: int, zookeepers: int, *, links_through_proxy: bool) -> int:
-    counts = {BROKER: brokers, CONTROLLER: controllers, ZOOKEEPER: zookeepers}
+def ports_needed(brokers: int, controllers: int, zookeepers: int, *, agents: int = 0, links_through_proxy: bool) -> int:
+    counts = {BROKER: brokers, CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
     listeners = sum(count * len(LISTENERS[kind]) for kind, count in counts.items())
     return listeners + (sum(counts.values()) ** 2 if links_through_proxy else 0)
 
 
 def environment(plan: Plan, process: PlannedProcess, data_dir: Path) -> dict[str, str]:
-    """The TIDELOG_ variables of a broker or a controller."""
-    settings = {
-        "zookeeper": ",".join(str(plan.reached_by(process.name, server)) for server in plan.of_kind(ZOOKEEPER)),
-        "metrics_address": str(process.addresses["METRICS"]),
-    }
+    """The TIDELOG_ variables of a process of ours."""
+    settings = {"metrics_address": str(process.addresses["METRICS"])}
+    if ZOOKEEPER in DIALS[process.kind]:
+        servers = plan.of_kind(ZOOKEEPER)
+        settings["zookeeper"] = ",".join(str(plan.reached_by(process.name, server)) for server in servers)
     if link_map := plan.link_map(process.name):
         settings["link_map"] = link_map
     if process.kind == BROKER:
         listeners = ",".join(f"{name}://{process.addresses[name]}" for name in ("INTERNAL", "EXTERNAL"))
         settings |= {"broker_id": str(process.number), "listeners": listeners, "data_dir": str(data_dir)}
+    elif process.kind == AGENT:
+        brokers = ",".join(str(broker.dialled) for broker in plan.of_kind(BROKER))
+        settings |= {"agent_id": process.name, "bootstrap_servers": brokers, **AGENT_DEFAULTS}
     else:
         settings |= {"controller_id": str(process.number), "listen": str(process.addresses["CONTROLLER"])}
     return {f"TIDELOG_{key.upper()}": value for key, value in {**settings, **process.settings}.items()}

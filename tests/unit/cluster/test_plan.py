@@ -41,6 +41,25 @@ def test_a_broker_gets_its_settings_as_variables():
     }
 
 
+def test_agents_come_last_and_reach_brokers_alone():
+    for proxied in (False, True):
+        plan = plan_of(agents=2, links_through_proxy=proxied, settings={"agent": {"topics": "t"}})
+        ports = [a.port for p in plan.processes for a in p.addresses.values()] + [k.listen.port for k in plan.links]
+        assert len(set(ports)) == len(ports) <= ports_needed(3, 2, 1, agents=2, links_through_proxy=proxied)
+        assert [p.name for p in plan.processes][-2:] == ["agent-1", "agent-2"]
+        env = environment(plan, plan["agent-2"], Path("/data"))
+        brokers = {str(plan[f"broker-{n}"].addresses["INTERNAL"]) for n in range(3)}
+        link_map = env.pop("TIDELOG_LINK_MAP", "")
+        assert env == {
+            "TIDELOG_AGENT_ID": "agent-2",
+            "TIDELOG_BOOTSTRAP_SERVERS": ",".join(sorted(brokers)),
+            "TIDELOG_GROUP_ID": "agents",
+            "TIDELOG_METRICS_ADDRESS": str(plan["agent-2"].addresses["METRICS"]),
+            "TIDELOG_TOPICS": "t",
+        }
+        assert {pair.partition("=")[0] for pair in link_map.split(",") if pair} == (brokers if proxied else set())
+
+
 def test_with_links_through_the_proxy_every_dialled_address_is_replaced():
     plan = plan_of(links_through_proxy=True)
     env = environment(plan, plan["broker-0"], Path("/data"))
@@ -89,10 +108,11 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 @pytest.mark.parametrize("proxied", [False, True])
 def test_processes_accept_their_variables(monkeypatch, proxied):
-    from tidelog.config import BrokerSettings, ControllerSettings, load
+    from tidelog.config import AgentSettings, BrokerSettings, ControllerSettings, load
 
-    plan = plan_of(links_through_proxy=proxied)
-    for name, kind in (("broker-1", BrokerSettings), ("controller-2", ControllerSettings)):
+    plan = plan_of(agents=1, links_through_proxy=proxied)
+    kinds = (("broker-1", BrokerSettings), ("controller-2", ControllerSettings), ("agent-1", AgentSettings))
+    for name, kind in kinds:
         with monkeypatch.context() as patch:
             for key, value in environment(plan, plan[name], Path("/data")).items():
                 patch.setenv(key, value)
