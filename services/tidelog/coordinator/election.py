@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection
+from hashlib import sha256
 from typing import Final
 from zlib import crc32
 
@@ -26,8 +27,9 @@ def rank(shard: int, broker_id: int, live: Collection[int]) -> int:
     """The place of a broker in the order in which live ones may take a shard (rendezvous hashing): each shard has an order of
     its own, so they spread, and a broker that goes moves no shard but its own."""
 
-    def weight(each: int) -> tuple[int, int]:
-        return crc32(b"%d/%d" % (shard, each)), each
+    def weight(each: int) -> bytes:
+        # A CRC is linear: it would put two brokers into the same order for most shards.
+        return sha256(b"%d/%d" % (shard, each)).digest()
 
     mine = weight(broker_id)
     return sum(weight(each) > mine for each in live if each != broker_id)

@@ -43,6 +43,7 @@ class ConsumerStream:
         self._outbox: deque[m.CoordinatorMessage] = deque()
         self._news = asyncio.Event()
         self._closed = False
+        self._refused = False
 
     @property
     def listener(self) -> str:
@@ -56,6 +57,7 @@ class ConsumerStream:
             self._closed = True
         else:
             self._outbox.append(message)
+            self._refused = message.registered is not None and message.registered.error_code is not ErrorCode.NONE
         self._news.set()
 
     def close(self) -> None:
@@ -63,7 +65,10 @@ class ConsumerStream:
         self._news.set()
 
     async def write(self) -> None:
-        """Until it is closed and everything is handed to the transport, or the stream is broken."""
+        """Until it is closed and everything is handed to the transport, or the stream is broken.
+
+        A consumer that is refused closes its stream (A12.05); not for ever is it waited for.
+        """
         try:
             while True:
                 while self._outbox:
@@ -71,8 +76,9 @@ class ConsumerStream:
                 if self._closed:
                     return
                 self._news.clear()
-                await self._news.wait()
-        except TransportError:
+                async with asyncio.timeout(REGISTER_S if self._refused else None):
+                    await self._news.wait()
+        except (TimeoutError, TransportError):
             return
 
 
@@ -123,9 +129,7 @@ class CoordinatorService:
             async with asyncio.timeout(REGISTER_S):
                 return await stream.read()
         except TimeoutError:
-            raise TidelogError(
-                f"nothing was said within {REGISTER_S:.0f} s: register first", ErrorCode.INVALID_REQUEST
-            ) from None
+            return None
         finally:
             self._unregistered -= 1
 

@@ -140,6 +140,7 @@ class Term:
         self.ends: dict[TopicPartition, int] = {}
         """Of committed partitions, as far as they are known: for metrics."""
         self._tasks = Supervisor(f"coordinator shard {shard} epoch {elected.epoch}", self._on_failure)
+        self._fence = Check(znodes.coordinator_epoch_path(shard), elected.epoch_version)
         self._keeper = LeaseKeeper(
             around.meta,
             around.clock,
@@ -147,6 +148,7 @@ class Term:
             payload,
             session_id=elected.session_id,
             version=elected.version,
+            fence=self._fence,
         )
 
     @property
@@ -286,7 +288,7 @@ class Term:
         self._store = FencedGroupStore(
             around.meta,
             self._clock,
-            Check(znodes.coordinator_epoch_path(self.shard), self._elected.epoch_version),
+            self._fence,
             stored.known,
             self._tasks.start,
             self._on_written,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import BadVersion, Meta, NoNode, OutcomeUnknown, SessionExpired, SetData
+from tidelog.ports.meta import BadVersion, Check, Meta, NoNode, OutcomeUnknown, SessionExpired, SetData
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +51,26 @@ class LeaseKeeper:
     which `run` sends at once.
     """
 
-    def __init__(self, meta: Meta, clock: Clock, path: str, data: bytes, *, session_id: int, version: int) -> None:
+    def __init__(
+        self,
+        meta: Meta,
+        clock: Clock,
+        path: str,
+        data: bytes,
+        *,
+        session_id: int,
+        version: int,
+        fence: Check | None = None,
+    ) -> None:
+        """`fence` is checked with each write: an ephemeral that somebody deleted and another has made again begins at version
+        0, and might be at this one's version."""
         self._meta = meta
         self._clock = clock
         self._path = path
         self._data = data
         self._session_id = session_id
         self._version = version
+        self._fence = () if fence is None else (fence,)
         self._over = False
         self.lease = Lease(meta.session_timeout_s)
 
@@ -88,7 +101,7 @@ class LeaseKeeper:
     async def _write(self) -> None:
         self._check_session()
         sent_at = self._clock.now()
-        (stat,) = await self._meta.multi([SetData(self._path, self._data, self._version)])
+        *_, stat = await self._meta.multi([*self._fence, SetData(self._path, self._data, self._version)])
         assert stat is not None
         self._version = stat.version
         self.lease = self.lease.acknowledged(sent_at)

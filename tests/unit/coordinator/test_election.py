@@ -1,0 +1,143 @@
+"""Who coordinates which shard: spread, moved when a broker goes, and given back when it has returned to stay."""
+
+from collections import Counter
+
+from tidelog.coordinator.election import rank, shard_of
+from tidelog.ports.meta import Create, SetData
+from tidelog.runtime.zk_patterns import ensure_path
+from tidelog.wire import znodes
+from unit.coordinator.shell import GROUP, Host, World, story
+
+
+def first(shard: int, live: list[int]) -> int:
+    return next(each for each in live if rank(shard, each, live) == 0)
+
+
+def test_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its_own() -> None:
+    live = [0, 1, 2, 3]
+    before = {shard: first(shard, live) for shard in range(400)}
+    counts = Counter(before.values())
+    assert set(counts) == set(live) and min(counts.values()) > 60
+    after = {shard: first(shard, [0, 1, 3]) for shard in before}
+    assert all(after[shard] == broker for shard, broker in before.items() if broker != 2)
+    assert set(Counter(after[shard] for shard, broker in before.items() if broker == 2)) == {0, 1, 3}
+    assert sorted(rank(5, each, live) for each in live) == [0, 1, 2, 3]
+
+
+def test_every_broker_places_a_group_in_the_same_shard() -> None:
+    # The numbers are stored nowhere: another function would move groups between brokers of two versions.
+    assert [shard_of(group, 8) for group in ("readers", "g", "ö")] == [5, 6, 3]
+
+
+def serving(world: World, shards: int) -> dict[int, int]:
+    """Shard -> broker that acts for it."""
+    found: dict[int, int] = {}
+    for host in world.hosts.values():
+        for shard in range(shards):
+            if host.process.alive and host.serves(shard):
+                assert shard not in found, "two coordinators at once (A8.03)"
+                found[shard] = host.number
+    return found
+
+
+def test_a8_03_each_shard_has_one_coordinator_and_a17_01_another_one_when_its_broker_dies() -> None:
+    async def tell(world: World) -> None:
+        hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
+        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
+        before = serving(world, 8)
+        owner = before[shard_of(GROUP, 8)]
+        await world.until(
+            lambda: {h.coordinators.coordinator_of(GROUP) for h in hosts} == {owner}, "everybody knows", 1.0
+        )
+        dead = next(host for host in hosts if host.number == before[0])
+        world.kill(dead)
+        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated again", 6.0)
+        after = serving(world, 8)
+        assert dead.number not in after.values()
+        assert all(after[shard] == broker for shard, broker in before.items() if broker != dead.number)
+
+    story(tell)
+
+
+def test_a_broker_that_is_back_to_stay_gets_its_shards() -> None:
+    async def tell(world: World) -> None:
+        one = await world.host(1, shards=8)
+        await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
+        began_at = world.clock.now()
+        await world.host(2, shards=8)
+        mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
+        assert 0 < len(mine) < 8
+        await world.until(
+            lambda: {s for s, broker in serving(world, 8).items() if broker == 2} == mine, "it has its own", 15.0
+        )
+        assert world.clock.now() - began_at > 10.0, "not before it has shown that it stays"
+        epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
+        await world.clock.sleep(30.0)
+        assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs, "and then nothing moves"
+
+    story(tell)
+
+
+def test_one_that_cannot_take_its_shard_is_offered_it_once() -> None:
+    async def tell(world: World) -> None:
+        one = await world.host(1, shards=4)
+        await world.until(lambda: len(serving(world, 4)) == 4, "one has all")
+        idle = await world.host(2, shards=4)
+        idle.meta.cut()  # it is registered, and its coordinators cannot reach the store
+        await world.clock.sleep(20.0)
+        await world.until(lambda: len(serving(world, 4)) == 4, "one has all again")
+        epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
+        await world.clock.sleep(40.0)
+        assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs
+
+    story(tell)
+
+
+def test_the_stored_number_of_shards_counts_and_not_the_setting() -> None:
+    async def tell(world: World) -> None:
+        await ensure_path(world.operator, znodes.CONSUMERS)
+        await world.operator.multi([Create(znodes.SHARDS, znodes.encode_shards(3))])
+        host = await world.host(1, shards=8)
+        await world.until(lambda: host.coordinators.shards == 3 and len(host.coordinators.terms) == 3, "three shards")
+
+    story(tell)
+
+
+def test_a_damaged_number_of_shards_leaves_groups_uncoordinated_until_it_is_repaired() -> None:
+    async def tell(world: World) -> None:
+        await ensure_path(world.operator, znodes.CONSUMERS)
+        await world.operator.multi([Create(znodes.SHARDS, b"8")])
+        host = await world.host(1)
+        await world.clock.sleep(5.0)
+        assert host.coordinators.coordinator_of(GROUP) == -1 and host.coordinators.term_of(GROUP) is None
+        await world.operator.multi([SetData(znodes.SHARDS, znodes.encode_shards(1))])
+        await world.until(host.serves, "it coordinates", 40.0)
+
+    story(tell)
+
+
+def test_a8_01_a_vacancy_is_noticed_by_the_watch() -> None:
+    async def tell(world: World) -> None:
+        one = await world.serving(1)
+        two = await world.host(2)
+        await world.until(lambda: two.coordinators.coordinator_of(GROUP) == 1, "the other one knows")
+
+        async def deposed(host: Host, other: Host) -> float:
+            world.zookeeper.remove(znodes.COORDINATOR)
+            return await world.until(lambda: other.serves() and not host.serves(), "the other one has it", 3.0)
+
+        assert await deposed(one, two) < 1.0
+
+    story(tell)
+
+
+def test_a_broker_that_is_not_registered_does_not_stand() -> None:
+    async def tell(world: World) -> None:
+        host = await world.serving(1)
+        world.zookeeper.remove(znodes.broker_path(1))
+        world.zookeeper.remove(znodes.COORDINATOR)
+        await world.until(lambda: not host.serves(), "it is deposed")
+        await world.clock.sleep(10.0)
+        assert not host.serves(), "no client could find it"
+
+    story(tell)
