@@ -438,7 +438,7 @@ def _text(value: Any) -> str:
     match value:
         case None:
             return ""
-        case Address() | str() | int() | Path():
+        case Address() | str() | int() | float() | Path():
             return str(value)
         case Mapping():
             pairs = value.items()
