@@ -7,11 +7,14 @@ import pytest
 
 from helpers.aio import eventually, run
 from helpers.cluster import unique_topic
+from helpers.scene import left_as_found
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.records import ConsumerRecord
 from tidelog.client.sync import SyncConsumer, SyncProducer
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.ready import wait_ready
 from tidelog.ids import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -42,9 +45,9 @@ async def send(servers: str, topic: str, first: int) -> None:
 class Reader:
     """A member that processes whatever it is given, in a task of its own."""
 
-    def __init__(self, servers: str, topic: str, name: str) -> None:
+    def __init__(self, servers: str, topic: str, name: str, session_timeout_ms: int = SESSION_MS) -> None:
         self.consumer = Consumer(
-            servers, group=f"group-{topic}", topics=[topic], consumer_id=name, session_timeout_ms=SESSION_MS
+            servers, group=f"group-{topic}", topics=[topic], consumer_id=name, session_timeout_ms=session_timeout_ms
         )
         self.processed: list[ConsumerRecord] = []
         self._leave = asyncio.Event()
@@ -93,6 +96,41 @@ def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_l
         assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
 
     run(story(), timeout_s=120)
+
+
+def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
+    shared_cluster: LocalCluster, shared_servers: str
+) -> None:
+    async def story() -> None:
+        topic = await make_topic(shared_servers)
+        a, b = (Reader(shared_servers, topic, name, 20_000) for name in "ab")
+        async with asyncio.TaskGroup() as tasks, AdminClient(shared_servers) as admin:
+            tasks.create_task(a.run())
+            tasks.create_task(b.run())
+            await eventually(
+                lambda: len(a.consumer.assignment) == len(b.consumer.assignment) == 3,
+                "each owns three",
+                timeout_s=LIMIT_S,
+            )
+            before = await admin.groups.describe_one(f"group-{topic}")
+            shared_cluster.kill(f"broker-{before.coordinator_id}")
+            await send(shared_servers, topic, 0)
+            await eventually(
+                lambda: all(each.consumer.stats.coordinator_epoch > before.coordinator_epoch for each in (a, b)),
+                "another coordinator",
+                timeout_s=LIMIT_S,
+            )
+            await send(shared_servers, topic, EACH)
+            await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
+            for each in (a, b):
+                assert (each.consumer.stats.generation, each.consumer.stats.membership.losses) == (before.generation, 0)
+                assert each.consumer.stats.membership.stops == 0, "nobody was rebalanced"
+                each.leave()
+        assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
+
+    with left_as_found(shared_cluster):
+        run(story(), timeout_s=120)
+    wait_ready(shared_cluster, 60.0)
 
 
 def test_a_blocking_member_works_for_longer_than_its_session_and_goes_on(shared_servers: str) -> None:
