@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import structlog
-
 from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.coordinators import ELSEWHERE, Coordinators
 from tidelog.client.fetch_state import FetchState
@@ -39,8 +37,6 @@ from tidelog.runtime.retry import COORDINATOR
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.services import COORDINATOR_SERVICE_COMMIT_OFFSETS, COORDINATOR_SERVICE_FETCH_OFFSETS
-
-log = structlog.get_logger(__name__)
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """A rebalance callback."""
@@ -75,6 +71,8 @@ class ConsumerStats:
     """Records."""
     partitions_revoked: int = 0
     """Given back or lost."""
+    last_loss: str = ""
+    """Why partitions were lost without a Stop, the last time."""
     commits: int = 0
     membership: Counters = field(default_factory=Counters)
     owned: int = 0
@@ -342,10 +340,10 @@ class GroupMember:
                 self._stats.partitions_revoked += len(partitions)
                 self._hands_free.set()
                 if not self._stopping:
-                    log.warning("partitions lost", group=self.membership.member.group_id, reason=reason)
+                    self._stats.last_loss = reason
                     self._due(_Call(self._listeners.on_lost, partitions))
-            case Fail(error):
-                log.error("no member of the group any more", error=str(error))
+            case Fail():
+                pass  # each poll raises it
             case Left():
                 self._left.set()
         self._changed(False)

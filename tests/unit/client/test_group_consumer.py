@@ -422,6 +422,7 @@ def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> 
             bed.fill()
             assert await a.poll(timeout_s=0.1) == []
             assert bed.calls == [("lost", [0, 1])]
+            assert a.stats.last_loss == "its lease has run out"
             await bed.until(lambda: len(b.assignment) == 4, b)
             assert bed.clock.now() - stopped_at < SESSION_S
             cut.clear()
