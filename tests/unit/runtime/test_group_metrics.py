@@ -1,0 +1,62 @@
+"""What a broker shows of the groups that it coordinates: capped, and what is left out is counted."""
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.broker.groups import detection_s
+from tidelog.ids import TopicPartition
+from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics, GroupSnapshot
+
+
+def snapshot(name: str, offsets: int, state: str = "Stable", members: int = 2) -> GroupSnapshot:
+    found = [(TopicPartition("t", n), 10 * n, 100 if n else None) for n in range(offsets)]
+    return GroupSnapshot(name, state, 7, members, found, 6.0)
+
+
+def shown(groups: list[GroupSnapshot], groups_max: int = 10, partitions_max: int = 10) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(GroupCollector(lambda: groups, groups_max, partitions_max))
+    return registry
+
+
+def test_lag_is_from_the_committed_offset_to_the_end_and_missing_where_the_end_is_unknown() -> None:
+    registry = shown([snapshot("g", 3)])
+    of = {"group": "g", "topic": "t"}
+    assert registry.get_sample_value("tidelog_group_lag_records", {**of, "partition": "2"}) == 80
+    assert registry.get_sample_value("tidelog_group_lag_records", {**of, "partition": "0"}) is None
+    assert registry.get_sample_value("tidelog_group_committed_offset", {**of, "partition": "2"}) == 20
+    assert registry.get_sample_value("tidelog_group_generation", {"group": "g"}) == 7
+
+
+def test_an_offset_beyond_the_end_that_was_known_last_is_no_negative_lag() -> None:
+    group = GroupSnapshot("g", "Stable", 1, 1, [(TopicPartition("t", 0), 120, 100)], 6.0)
+    labels = {"group": "g", "topic": "t", "partition": "0"}
+    assert shown([group]).get_sample_value("tidelog_group_lag_records", labels) == 0
+
+
+def test_series_are_capped_and_totals_cover_every_group() -> None:
+    groups = [snapshot(f"g{n}", 3) for n in range(5)] + [snapshot("h", 0, "Empty", 0)]
+    registry = shown(groups, groups_max=2, partitions_max=4)
+    assert registry.get_sample_value("tidelog_coordinator_groups", {"state": "Stable"}) == 5
+    assert registry.get_sample_value("tidelog_coordinator_groups", {"state": "Empty"}) == 1
+    assert registry.get_sample_value("tidelog_coordinator_members") == 10
+    assert registry.get_sample_value("tidelog_coordinator_groups_left_out") == 4
+    assert registry.get_sample_value("tidelog_coordinator_partitions_left_out") == 2
+    assert registry.get_sample_value("tidelog_group_members", {"group": "g1"}) == 2
+    assert registry.get_sample_value("tidelog_group_members", {"group": "g2"}) is None
+
+
+def test_a_shard_that_is_lost_has_no_epoch_and_one_that_was_never_served_costs_nothing() -> None:
+    registry = CollectorRegistry()
+    metrics = GroupMetrics(registry)
+    metrics.elected(3, 9, 0.1)
+    metrics.elected(4, 2, 0.1)
+    metrics.deposed(3)
+    metrics.deposed(5)
+    assert registry.get_sample_value("tidelog_coordinator_epoch", {"shard": "3"}) is None
+    assert registry.get_sample_value("tidelog_coordinator_epoch", {"shard": "4"}) == 2
+    assert registry.get_sample_value("tidelog_coordinator_shards") == 1
+
+
+def test_a4_09_the_detection_budget_is_a_session_and_more_with_each_ping_that_may_fail() -> None:
+    assert detection_s(6.0, 0) == 6.0 * 1.01 + 0.02, "never before the member's own lease is out"
+    assert detection_s(6.0, 3) == 12.0
