@@ -389,7 +389,10 @@ class Members:
         """The answer comes when the last offsets are stored (HOLE-49); what it owned is free at once."""
         connection = member.connection
         assert connection is not None
-        if (request.coordinator_epoch, request.generation) == (self._desk.epoch, member.generation):
+        started = request.generation == member.generation
+        # A Start may have crossed it on the way: what it says is of what it held until then, and still owns.
+        crossed = NEVER_STARTED < request.generation and self._desk.waits_for_start(group.group_id, member)
+        if request.coordinator_epoch == self._desk.epoch and (started or crossed):
             self._commits.report(group, member, "leave", number, request.offset_info)
         owned = group.owned_by(member.consumer_id)
         last = {tp: each for tp, each in group.reported.items() if tp in owned}

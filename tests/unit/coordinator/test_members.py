@@ -307,6 +307,16 @@ def test_offsets_in_a_leave_of_an_older_generation_do_not_count() -> None:
     assert not scene.offsets["g"] and len(b.owned) == 4
 
 
+def test_a_leave_that_crosses_a_start_has_its_last_offsets_stored() -> None:
+    scene = Scene()
+    a, _b = scene.join("a", "b")
+    a.positions = dict.fromkeys(a.owned, 5)
+    a.answers.discard("start")
+    a.reconnect()  # it gets a Start again, which is on its way when it leaves
+    a.leave()
+    assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1), Committed(5))
+
+
 def test_hole_48_an_empty_group_is_deleted_after_its_retention() -> None:
     scene = Scene()
     (a,) = scene.join("a")
