@@ -391,7 +391,7 @@ class Members:
         assert connection is not None
         started = request.generation == member.generation
         # A Start may have crossed it on the way: what it says is of what it held until then, and still owns.
-        crossed = NEVER_STARTED < request.generation and self._desk.waits_for_start(group.group_id, member)
+        crossed = request.generation > NEVER_STARTED and self._desk.waits_for_start(group.group_id, member)
         if request.coordinator_epoch == self._desk.epoch and (started or crossed):
             self._commits.report(group, member, "leave", number, request.offset_info)
         owned = group.owned_by(member.consumer_id)
