@@ -290,7 +290,7 @@ class AgentSettings(Settings):
 
     bootstrap_servers: Addresses = (Address("localhost", 19092),)
     agent_id: Annotated[str, Field(max_length=249)] = ""
-    """Its consumer id, of which no other may live in the group; empty: the host's name and a random number."""
+    """Its name; empty: the host's. Its consumer id adds a random number to it, unless it is a static member."""
     group_id: Annotated[str, Field(min_length=1, max_length=249)]
     topics: Names = ()
     pattern: Annotated[str, Field(max_length=1024)] = ""

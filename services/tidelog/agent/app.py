@@ -69,12 +69,15 @@ class Agent:
         self._settings = settings
         self._handler = handler
         self._ports = ports
+        # One that was killed is a member until its session is over; its successor must not wait for that.
+        life = "" if settings.static_member else f"-{ports.rand.randbytes(4).hex()}"
+        self.consumer_id = agent_id + life
         self._consumer = Consumer(
             settings.bootstrap_servers,
             group=settings.group_id,
             topics=settings.topics,
             pattern=settings.pattern or None,
-            consumer_id=agent_id,
+            consumer_id=self.consumer_id,
             client_id=agent_id,
             static=settings.static_member,
             assignor=settings.assignor,

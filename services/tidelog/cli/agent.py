@@ -28,7 +28,7 @@ def run(
         str | None, typer.Option("--handler", help="count, log, forward, file, or package.module:function.")
     ] = None,
     agent_id: Annotated[
-        str | None, typer.Option("--id", help="Its consumer id; default: this host's name and a random number.")
+        str | None, typer.Option("--id", help="Its name, with which its consumer id begins; default: this host's.")
     ] = None,
     setting: Annotated[
         list[str] | None,

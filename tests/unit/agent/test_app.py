@@ -235,6 +235,21 @@ def test_open_06_an_agent_waits_for_brokers_that_come_later() -> None:
     play(story)
 
 
+def test_an_agent_that_was_killed_is_followed_at_once_by_one_of_its_name() -> None:
+    async def story(bed: Bed) -> None:
+        killed = bed.agent("a", CountHandler())
+        await bed.until(lambda: killed.owned == PARTITIONS)
+        bed.coordinator.cut_up.add(killed.agent.consumer_id)
+        bed.coordinator.cut_down.add(killed.agent.consumer_id)
+        second = bed.agent("a", CountHandler())
+        await bed.until(lambda: second.owned == PARTITIONS)
+        assert second.failure is None
+        await second.end()
+        await killed.end()
+
+    play(story)
+
+
 def test_a_stop_does_not_wait_for_a_handler_for_ever() -> None:
     async def story(bed: Bed) -> None:
         class Stuck(CountHandler):
@@ -268,8 +283,8 @@ def test_the_snapshot_follows_the_membership(text: str) -> None:
         assert 0 <= snapshot.since_ping_s < 3
         if text == "lost":
             bed.cluster.down.update(bed.cluster.addresses)
-            bed.coordinator.cut_up.add("a")
-            bed.coordinator.cut_down.add("a")
+            bed.coordinator.cut_up.add(agent.agent.consumer_id)
+            bed.coordinator.cut_down.add(agent.agent.consumer_id)
             await bed.until(lambda: agent.agent.snapshot().losses == 1)
             assert agent.owned == 0
             bed.cluster.down.clear()
