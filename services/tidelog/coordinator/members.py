@@ -25,6 +25,11 @@ UNBLOCK: Final = "unblock"
 """A member's deadline: the lease of the incarnation before it is out."""
 
 RESETS: Final = ("smallest", "largest", "")
+NAMES_COUNTED_FROM: Final = 1_000
+HEAD_BYTES_MAX: Final = 480_000
+"""Of what the members take in the znode of their group, which one multi must hold (512 KiB)."""
+MEMBER_BYTES: Final = 40
+"""Beside its name."""
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
 
 
@@ -163,6 +168,13 @@ class Members:
         if known is None and others >= self._desk.limits.members_max:
             text = f"group {group.group_id!r} has {others} members; at most {self._desk.limits.members_max}"
             raise TidelogError(text, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if known is None and others >= NAMES_COUNTED_FROM:
+            size = sum(map(len, group.members)) + others * MEMBER_BYTES
+            if size > HEAD_BYTES_MAX:
+                text = (
+                    f"the {others} members of group {group.group_id!r} fill its znode; at most {HEAD_BYTES_MAX} bytes"
+                )
+                raise TidelogError(text, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if known is None or known.incarnation == request.incarnation:
             return
         # A member whose lease is out is dead, though nobody has looked yet.

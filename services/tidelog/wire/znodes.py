@@ -431,15 +431,14 @@ def decode_shards(data: bytes) -> int:
 
 
 def encode_head(head: StoredHead) -> bytes:
-    # `static` is left out while it is false: ten thousand members must fit one znode.
+    # A member is a list without names: thousands of them must fit one znode.
     return _dump(
         {
             "version": _LAYOUT,
             "generation": head.generation,
             "phase": head.phase,
             "members": {
-                consumer: {"session_timeout_ms": timeout_ms, "incarnation": incarnation}
-                | ({"static": True} if static else {})
+                consumer: [timeout_ms, incarnation, int(static)]
                 for consumer, (timeout_ms, incarnation, static) in head.members.items()
             },
             "assignor": head.assignor,
@@ -454,19 +453,21 @@ def decode_head(group_id: str, data: bytes) -> StoredHead:
         return StoredHead(
             generation=_int(fields, "generation", high=_INT32_MAX - 1),  # the next rebalance adds one
             phase=_text(fields, "phase"),
-            members={
-                consumer: StoredMember(
-                    session_timeout_ms=_int(each, "session_timeout_ms", 1),
-                    incarnation=_int(each, "incarnation", -(2**63), _INT64_MAX),
-                    static=_flag(each, "static"),
-                )
-                for consumer, each in ((key, _of(members, key, dict)) for key in members)
-            },
+            members={consumer: _stored_member(_of(members, consumer, list)) for consumer in members},
             assignor=_text(fields, "assignor"),
             empty_since_ms=_int(fields, "empty_since_ms", -1, _INT64_MAX),
         )
 
     return _decode(group_path(group_id), data, build)
+
+
+def _stored_member(values: list[Any]) -> StoredMember:
+    fields = dict(zip(StoredMember._fields, values, strict=False))
+    return StoredMember(
+        session_timeout_ms=_int(fields, "session_timeout_ms", 1),
+        incarnation=_int(fields, "incarnation", -(2**63), _INT64_MAX),
+        static=bool(_int(fields, "static", 0, 1)),
+    )
 
 
 def encode_owner(owner: StoredOwner) -> bytes:

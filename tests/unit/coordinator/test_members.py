@@ -7,9 +7,12 @@ import pytest
 
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator import events as ev
+from tidelog.coordinator.events import WriteId
 from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed
+from tidelog.coordinator.operations import changes, operations
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
+from tidelog.ports.meta import MULTI_LIMIT_BYTES, size_bytes
 from tidelog.wire import messages as m
 from unit.coordinator.scene import LIMITS, Consumer, Scene, pattern, topic_count, tps
 
@@ -154,6 +157,20 @@ def test_a_group_has_a_largest_size() -> None:
     a.leave()
     (third,) = scene.join("c")
     assert third.owned
+
+
+def test_a_group_whose_members_would_not_fit_its_znode_takes_no_more() -> None:
+    scene = Scene(limits=replace(LIMITS, members_max=10_000))
+    last = scene.consumer("first")
+    for index in range(2_000):
+        last = scene.consumer(f"{index:0249}").register()
+        if last.error is not None:
+            break
+    assert refused(last)[0] is E.GROUP_MAX_SIZE_REACHED and "at most 480000 bytes" in refused(last)[1]
+    scene.run(5.0)
+    write = fx.Write(WriteId(1), "g", {}, {}, scene.heads["g"])
+    (change,) = changes(write)
+    assert size_bytes(operations(change, frozenset())) < MULTI_LIMIT_BYTES - 10_000
 
 
 def test_the_first_message_must_be_a_registration_and_there_is_only_one() -> None:
