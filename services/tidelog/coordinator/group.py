@@ -168,6 +168,12 @@ class Group:
             self.owners[tp] = owner
             self.owned.setdefault(owner.consumer_id, set()).add(tp)
 
+    @property
+    def last_generation(self) -> int:
+        """As stored when everything is that is on its way to the store: nothing that is asked for later may fall below."""
+        attempt = self.attempt
+        return self.generation if attempt is None or attempt.write_id is None else attempt.generation
+
     def owned_by(self, consumer_id: str) -> frozenset[TopicPartition]:
         return frozenset(self.owned.get(consumer_id, ()))
 

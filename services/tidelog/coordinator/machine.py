@@ -31,7 +31,7 @@ from tidelog.coordinator.group import Group, Member
 from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.members import LEASE, UNBLOCK, Members
 from tidelog.coordinator.model import GroupLimits, Phase, StoredGroup
-from tidelog.coordinator.rebalance import REBALANCE, Rebalancer
+from tidelog.coordinator.rebalance import REBALANCE, Handler, Rebalancer
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
@@ -267,6 +267,10 @@ class CoordinatorMachine:
     def groups(self) -> dict[str, Group]:
         """To look at, for metrics and tests."""
         return self._desk.groups
+
+    @property
+    def handlers(self) -> list[Handler]:
+        return self._rebalancer.handlers
 
     def list_groups(self, states: Iterable[str] = ()) -> tuple[m.ListedGroup, ...]:
         wanted = frozenset(states)

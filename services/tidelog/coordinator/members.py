@@ -242,8 +242,8 @@ class Members:
             free_at = known.free_at
             if known.connection is not None:
                 old = known.connection
-                self._rebalancer.fail(group, known.consumer_id)
                 self.lost(old)
+                self._rebalancer.fail(group, known.consumer_id)
                 text = f"a newer consumer has registered as {known.consumer_id!r}"
                 self._refuse(old, ErrorCode.DUPLICATE_CONSUMER_ID, text)
         was_empty = not group.members
@@ -369,7 +369,6 @@ class Members:
         """handleConsumerFailure (A15): whatever it owned is free, because its lease is out or it has said so."""
         key = MemberKey(group.group_id, member.consumer_id)
         connection = member.connection
-        self._rebalancer.fail(group, member.consumer_id)
         self._disconnect(group, member)
         self._desk.deadlines.clear((LEASE, *key))
         self._desk.deadlines.clear((UNBLOCK, *key))
@@ -378,6 +377,9 @@ class Members:
             if reason != "leave":
                 self._desk.close(connection)
         del group.members[member.consumer_id]
+        self._rebalancer.fail(
+            group, member.consumer_id
+        )  # where a request waits, the next attempt begins here, without it
         if group.members:
             if group.owned_by(member.consumer_id):
                 self._rebalancer.request(group, reason)
@@ -394,7 +396,7 @@ class Members:
 
     def _store_empty(self, group: Group, ok: Offsets, beyond: Offsets) -> None:
         self._commits.drop(group, beyond)
-        head = group.head(group.generation, Phase.STABLE)
+        head = group.head(group.last_generation, Phase.STABLE)
         self._commits.flush(group, self._commits.still_wanted(group, ok), head)
 
     def _leave(self, group: Group, member: Member, number: int, request: m.LeaveGroupRequest) -> None:

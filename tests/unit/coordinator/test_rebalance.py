@@ -457,3 +457,46 @@ def test_n11_no_partition_is_ever_owned_by_two(limits: object) -> None:
             scene.run(0.5, check)
     scene.step(ev.Woken())
     check()
+
+
+def test_a15_02_who_leaves_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(5.0, lambda: "stop" in told(b))
+    scene.change_topics(t=6)
+    assert scene.machine.groups["g"].rebalance_initiated, "the next request waits"
+    b.leave()
+    b.owned.clear()
+    assert len(b.bodies(m.StopFetcherRequest)) == 1, "it is asked for nothing any more"
+    scene.run(5.0, lambda: scene.state() == "Stable")
+    assert a.owned | c.owned == tps("t", *range(6)) and not a.owned & c.owned
+
+
+def test_n11_a_static_member_that_is_replaced_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b", static_member=True)
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(5.0, lambda: "stop" in told(b))
+    scene.change_topics(t=7)
+    scene.consumer("b", static_member=True).register()
+    assert len(b.bodies(m.StopFetcherRequest)) == 1 and a.owned, "the older incarnation is asked for nothing any more"
+
+
+def test_coord_04_the_stored_generation_does_not_fall_when_the_last_member_goes_while_a_newer_one_is_on_its_way() -> (
+    None
+):
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.holds_writes = True
+    b = scene.consumer("b").register()
+    scene.run(5.0, lambda: bool(scene.held))
+    b.leave()
+    a.leave()
+    while scene.held:
+        scene.carry_out()
+    generations = [write.head.generation for write in scene.writes if write.head is not None]
+    assert generations == sorted(generations) and generations[-1] == 2
+    assert scene.state() == "Empty"
