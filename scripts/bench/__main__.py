@@ -12,6 +12,9 @@ from typing import Final
 from bench import (
     catchup,
     failover,
+    group_moves,
+    group_scale,
+    group_stops,
     latency,
     leaving,
     many,
@@ -40,6 +43,9 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     catchup.NAMES: catchup.run,
     purity.NAMES: purity.run,
     replication.NAMES: replication.run,
+    group_scale.NAMES: group_scale.run,
+    group_moves.NAMES: group_moves.run,
+    group_stops.NAMES: group_stops.run,
     versus_kafka.NAMES: versus_kafka.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)

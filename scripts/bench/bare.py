@@ -21,6 +21,7 @@ class BareServer:
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._channel: Any = None
+        self.address = ""
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
@@ -31,7 +32,8 @@ class BareServer:
         )
         assert self._process.stdout is not None
         port = int(await self._process.stdout.readline())
-        self._channel = aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS)
+        self.address = f"127.0.0.1:{port}"
+        self._channel = aio.insecure_channel(self.address, options=OPTIONS)
         return self
 
     async def __aexit__(self, *_: object) -> None:

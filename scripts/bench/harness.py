@@ -40,6 +40,14 @@ class Scale:
     """Which a follower has to close."""
     creations: int = 3
     idle_s: float = 20.0
+    members: int = 5_000
+    """Of one group, with four partitions each; B11 compares it with a tenth."""
+    small_group: int = 100
+    """Members of the group that is rebalanced among the others."""
+    steady_s: float = 60.0
+    leaves: int = 10
+    """Of a member of a group."""
+    deaths: int = 5
 
 
 FULL: Final = Scale()
@@ -55,6 +63,11 @@ SMOKE: Final = Scale(
     gap_bytes=4 << 20,
     creations=1,
     idle_s=0.5,
+    members=20,
+    small_group=3,
+    steady_s=1.0,
+    leaves=1,
+    deaths=1,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 
