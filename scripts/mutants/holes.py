@@ -10,11 +10,15 @@ _ELECTION: Final = "controller/election.py"
 _ALTER_ISR: Final = "controller/alter_isr.py"
 _CONTROL: Final = "broker/control_service.py"
 _MANAGER: Final = "broker/replica_manager.py"
+_MEMBERS: Final = "coordinator/members.py"
+_REBALANCE: Final = "coordinator/rebalance.py"
 
 _OF_FOLLOWERS: Final = "replica/test_follower.py"
 _OF_LEADERS: Final = "replica/test_leader.py"
 _OF_ELECTIONS: Final = "controller/test_election.py"
 _OF_ISR_CHANGES: Final = "controller/test_machine_isr.py"
+_OF_MEMBERS: Final = "coordinator/test_members.py"
+_OF_REBALANCES: Final = "coordinator/test_rebalance.py"
 
 
 def _hole(number: int, mistake: str, file: str, test: str, *patches: Patch) -> Mutant:
@@ -421,6 +425,87 @@ MUTANTS: Final = (
         "meta/test_patterns.py",
         "hole_41_a_full_reconcile_comes_by_the_clock_too",
         Patch("runtime/zk_patterns.py", "asyncio.timeout(reconcile_s)", "asyncio.timeout(None)"),
+    ),
+    _hole(
+        42,
+        "a consumer is dead when its answer is late, though it may still fetch",
+        _OF_MEMBERS,
+        "hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out",
+        Patch(
+            "coordinator/group.py",
+            "        return self.answered_at + self.session_s * (1 + DRIFT) + DRIFT_MIN_S\n",
+            "        return self.answered_at + self.session_s * 2 / 3\n",
+        ),
+    ),
+    _hole(
+        43,
+        "offsets count whichever generation they are of",
+        "coordinator/test_commits.py",
+        "mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only",
+        Patch(
+            _MEMBERS,
+            "        if (response.coordinator_epoch, response.generation) == (self._desk.epoch, member.generation):\n",
+            "        if response.coordinator_epoch == self._desk.epoch:\n",
+        ),
+    ),
+    _hole(
+        44,
+        "a coordinator's writes do not check its epoch",
+        "coordinator/test_store.py",
+        "hole_44_a_deposed_coordinator_writes_nothing",
+        Patch("coordinator/store.py", "ops: list[Op] = [self._fence]", "ops: list[Op] = []"),
+    ),
+    _hole(
+        45,
+        "an id is taken as long as its registration is there, also for the consumer that registered it",
+        _OF_MEMBERS,
+        "hole_45_the_same_consumer_comes_back_at_once_and_goes_on",
+        Patch(
+            _MEMBERS,
+            "        if known is None or known.incarnation == request.incarnation:\n",
+            "        if known is None:\n",
+        ),
+    ),
+    _hole(
+        46,
+        "ownership is stored after its owners have been started",
+        _OF_REBALANCES,
+        "hole_46_owners_and_generation_are_stored_before_anybody_is_started",
+        Patch(
+            _REBALANCE,
+            "self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)",
+            "self._write(group, offsets, {}, attempt.generation, Phase.STARTING)",
+        ),
+        Patch(
+            _REBALANCE,
+            "self._write(group, {}, {}, attempt.generation, Phase.STABLE)",
+            "self._write(group, {}, attempt.owners, attempt.generation, Phase.STABLE)",
+        ),
+    ),
+    _hole(
+        47,
+        "a member that answers pings and no stop is kept for ever",
+        _OF_REBALANCES,
+        "l07_hole_47_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on",
+        Patch(_MEMBERS, "        member.silent = True\n        self.pings.clear(watcher.member)\n", ""),
+    ),
+    _hole(
+        48,
+        "groups without members are kept for ever",
+        _OF_MEMBERS,
+        "hole_48_an_empty_group_is_deleted_after_its_retention",
+        Patch(
+            "coordinator/machine.py",
+            "            if not group.members and desk.wall_ms - group.empty_since_ms >= desk.limits.retention_s * 1000:\n",
+            "            if False:\n",
+        ),
+    ),
+    _hole(
+        49,
+        "who leaves waits for the answer, however long",
+        "client/test_membership.py",
+        "hole_49_leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing",
+        Patch("client/membership.py", "_Leaving(now + self.session_s, ", '_Leaving(float("inf"), '),
     ),
     _hole(
         50,

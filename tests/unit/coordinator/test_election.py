@@ -13,7 +13,7 @@ def first(shard: int, live: list[int]) -> int:
     return next(each for each in live if rank(shard, each, live) == 0)
 
 
-def test_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its_own() -> None:
+def test_open_08_a1_04_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its_own() -> None:
     live = [0, 1, 2, 3]
     before = {shard: first(shard, live) for shard in range(400)}
     counts = Counter(before.values())

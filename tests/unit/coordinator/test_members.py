@@ -29,7 +29,7 @@ def refused(consumer: Consumer) -> tuple[ErrorCode, str]:
 # -- registration ----------------------------------------------------------------------------------------------------------
 
 
-def test_a14_02_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
+def test_a14_02_a2_03_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
     scene = Scene()
     consumer = scene.consumer("a").register()
     assert consumer.heard == [m.RegisterConsumerResponse(coordinator_epoch=7)]
@@ -256,7 +256,7 @@ def test_hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out() -
     assert b.owned == tps("t", 0, 1, 2, 3)
 
 
-def test_the_lease_each_message_names_the_newest_that_arrived() -> None:
+def test_conflict_05_each_message_names_the_newest_that_arrived_for_the_lease() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     for _ in range(5):

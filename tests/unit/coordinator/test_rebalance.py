@@ -81,7 +81,7 @@ def test_hole_46_owners_and_generation_are_stored_before_anybody_is_started() ->
     scene.run(1.0)
     assert not a.owned and scene.held
     scene.carry_out()
-    assert a.owned == T and scene.heads["g"].phase is Phase.STARTING
+    assert a.owned == T == set(scene.owners["g"]) and scene.heads["g"].phase is Phase.STARTING
     scene.carry_out()
     assert scene.heads["g"].phase is Phase.STABLE and scene.state() == "Stable"
 
@@ -236,7 +236,9 @@ def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once()
 # -- somebody does not answer ----------------------------------------------------------------------------------------------
 
 
-def test_l07_hole_47_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on() -> None:
+def test_l07_hole_47_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on() -> (
+    None
+):
     scene = Scene()
     a, b = scene.join("a", "b")
     b.answers.discard("stop")

@@ -175,7 +175,7 @@ def test_an_answer_to_last_words_comes_before_the_end_of_the_stream() -> None:
     story(tell)
 
 
-def test_coord_08_lag_and_state_are_shown_for_each_group() -> None:
+def test_lag_and_state_are_shown_for_each_group() -> None:
     async def tell(world: World) -> None:
         await world.topic()
         host = await world.serving(lag_s=1.0)

@@ -167,7 +167,7 @@ def test_a8_04_a_broker_that_stops_stores_the_last_offsets_and_is_followed_at_on
     story(tell)
 
 
-def test_coord_8_a_pause_of_the_coordinator_kills_no_consumer() -> None:
+def test_coord_08_a_pause_of_the_coordinator_kills_no_consumer() -> None:
     async def tell(world: World) -> None:
         await world.topic()
         host = await world.serving()

@@ -1,0 +1,236 @@
+"""What the coordinator keeps of groups and members, and its three kinds of watchers: the structures of D0 by what they do."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.coordinator import effects as fx
+from tidelog.coordinator.model import Committed
+from tidelog.coordinator.schedule import Asked, MemberKey, Watcher
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+from unit.coordinator.scene import LIMITS, Consumer, Scene, topic_count, tps
+
+SESSION_S = 10.0
+EAGER = replace(LIMITS, incremental=False)
+
+
+# -- registries ------------------------------------------------------------------------------------------------------------
+
+
+def test_a3_01_a_coordinator_without_groups_does_nothing_until_somebody_registers() -> None:
+    scene = Scene()
+    scene.run(300.0)
+    assert scene.effects == [] and not scene.machine.groups
+    (a,) = scene.join("a")
+    assert a.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_a14_03_04_a_registration_makes_its_group_and_gets_a_ping_task_and_a_rebalance() -> None:
+    scene = Scene()
+    a = scene.consumer("a").register()
+    group = scene.machine.groups["g"]
+    assert list(group.members) == ["a"] and group.generation == 0 and not group.owners
+    assert MemberKey("g", "a") in scene.machine._members.pings
+    scene.run(1.0, lambda: bool(a.owned))
+    assert group.generation == 1 and scene.of(fx.Rebalanced)[0].reason == "join"
+    scene.consumer("b", group="other").register()
+    assert list(group.members) == ["a"], "another group has a registry of its own"
+
+
+def test_a7_02_a19_02_09_the_registry_has_what_was_registered_and_the_stream_that_it_came_by() -> None:
+    scene = Scene()
+    (a,) = scene.join("a", session_timeout_ms=9000, auto_commit=False, auto_offset_reset="largest")
+    member = scene.machine.groups["g"].members["a"]
+    assert member.request == m.RegisterConsumerRequest(**a.request)
+    assert (member.session_s, member.connection, member.host) == (9.0, a.connection, "host")
+    assert member.subscription is not None and dict(member.subscription.streams) == {"t": 1}
+    a.answers.clear()
+    scene.run(8.0, lambda: len(member.pings) == 2)
+    assert [number for number, _ in member.pings] == [1, 2], "outstanding pings"
+    scene.run(3.0)
+    assert member.failed_pings >= 1
+
+
+def test_a19_03_a_group_keeps_the_newest_offset_of_each_partition_from_pings_and_stops() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.positions, b.positions = dict.fromkeys(a.owned, 5), dict.fromkeys(b.owned, 6)
+    a.answer_ping()
+    group = scene.machine.groups["g"]
+    assert group.reported == dict.fromkeys(tps("t", 0, 1), Committed(5))
+    a.positions[TopicPartition("t", 0)] = 8
+    a.answer_ping()
+    assert group.reported[TopicPartition("t", 0)] == Committed(8)
+    scene.join("c")
+    assert group.offsets[TopicPartition("t", 3)] == Committed(6), "b was stopped there"
+    assert group.offsets[TopicPartition("t", 0)] == Committed(8), "stored with the rebalance"
+    assert not group.reported
+
+
+def test_a19_10_a_start_names_the_partitions_and_offsets_of_each_thread() -> None:
+    scene = Scene(topics={"t": 5})
+    (a,) = scene.join("a", topic_count=topic_count("t", streams=2))
+    a.commit(7, TopicPartition("t", 3))
+    a.lose_connection()
+    a.reconnect()
+    start = a.bodies(m.StartFetcherRequest)[-1]
+    threads = {each.consumer_thread_id: each.assigned_parts for each in start.ownership_info}
+    assert start.num_threads == 2
+    assert {name: [part.partition for part in parts] for name, parts in threads.items()} == {
+        "a-0": [0, 1, 2],
+        "a-1": [3, 4],
+    }
+    assert [part.offset for part in threads["a-1"]] == [7, -1]
+
+
+def test_a15_01_a4_06_a_dead_member_has_no_ping_task_no_stream_and_no_registry() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.answers.clear()
+    connection = a.connection
+    scene.run(3 * SESSION_S, lambda: a.closed)
+    assert fx.Close(connection) in scene.effects
+    group = scene.machine.groups["g"]
+    assert list(group.members) == ["b"]
+    assert MemberKey("g", "a") not in scene.machine._members.pings
+    assert not [each for each in scene.machine._desk.purgatory._at if each.member.consumer_id == "a"]
+    heard = len(a.heard)
+    scene.run(2 * SESSION_S)
+    assert len(a.heard) == heard, "nothing is sent to it any more (A20.06)"
+    assert b.owned == tps("t", 0, 1, 2, 3) and scene.of(fx.Rebalanced)[-1].reason == "failure"
+
+
+# -- pings -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a9_04_a_members_pings_begin_with_its_registration_and_end_with_its_leave() -> None:
+    scene = Scene()
+    a = scene.consumer("a").register()
+    scene.run(SESSION_S / 3)
+    assert len(a.bodies(m.PingRequest)) == 1, "the first comes within a third of the session"
+    a.leave()
+    a.closed = False
+    heard = len(a.heard)
+    scene.run(2 * SESSION_S)
+    assert len(a.heard) == heard and MemberKey("g", "a") not in scene.machine._members.pings
+
+
+def test_a9_03_pings_go_by_the_stream_on_which_the_consumer_registered_last() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    old = a.connection
+    a.reconnect()
+    scene.effects.clear()
+    scene.run(2 * SESSION_S)
+    sent = {each.connection for each in scene.of(fx.Send)}
+    assert sent == {a.connection} and a.connection != old
+
+
+# -- the purgatory ---------------------------------------------------------------------------------------------------------
+
+
+def watched(scene: Scene, asked: Asked, consumer: Consumer) -> bool:
+    members = {(each.asked, each.member.consumer_id) for each in scene.machine._desk.purgatory._at}
+    return (asked, consumer.name) in members
+
+
+@pytest.mark.parametrize("asked", ["ping", "stop", "start"])
+def test_a4_02_to_04_a7_08_a10_01_each_request_must_be_answered_within_two_thirds_of_the_session(asked: str) -> None:
+    scene = Scene(limits=replace(LIMITS, failed_pings_max=9))
+    _a, b = scene.join("a", "b")
+    b.answers.discard(asked)
+    if asked == "stop":
+        scene.consumer("c").register()
+    elif asked == "start":
+        b.reconnect()
+    kind = {"ping": m.PingRequest, "stop": m.StopFetcherRequest, "start": m.StartFetcherRequest}[asked]
+    before = len(b.bodies(kind)) - (asked == "start")
+    scene.run(SESSION_S, lambda: len(b.bodies(kind)) > before)
+    sent_at = scene.now
+    assert watched(scene, Asked(asked), b)
+    scene.run(SESSION_S, lambda: fx.Expired(asked) in scene.effects)
+    assert abs(scene.now - sent_at - SESSION_S * 2 / 3) < 1e-6
+
+
+def test_a10_02_a18_07_every_answer_clears_the_watcher_of_its_request() -> None:
+    scene = Scene(limits=EAGER)
+    a, b = scene.join("a", "b")
+    a.answers.clear()
+    scene.run(SESSION_S / 3, lambda: watched(scene, Asked.PING, a))
+    a.answer_ping()
+    assert not watched(scene, Asked.PING, a)
+    scene.change_topics(t=6)
+    assert watched(scene, Asked.STOP, a) and not watched(scene, Asked.STOP, b), "b has answered"
+    a.answer_stop(a.bodies(m.StopFetcherRequest)[-1])
+    assert not watched(scene, Asked.STOP, a) and watched(scene, Asked.START, a)
+    a.answer_start(a.bodies(m.StartFetcherRequest)[-1])
+    assert not watched(scene, Asked.START, a)
+    scene.run(SESSION_S * 0.6)
+    assert not scene.of(fx.Expired)
+
+
+def test_a10_03_a19_07_a20_10_an_attempt_goes_on_when_the_last_member_has_answered_and_not_before() -> None:
+    scene = Scene(limits=EAGER)
+    a, b = scene.join("a", "b")
+    for each in (a, b):
+        each.answers -= {"stop", "start"}
+    scene.change_topics(t=6)
+    stops = [each.bodies(m.StopFetcherRequest)[-1] for each in (a, b)]
+    a.answer_stop(stops[0])
+    scene.run(1.0)
+    assert a.generation == 1 and scene.heads["g"].generation == 1, "b is waited for"
+    b.answer_stop(stops[1])
+    starts = [each.bodies(m.StartFetcherRequest)[-1] for each in (a, b)]
+    assert {each.generation for each in starts} == {2}
+    b.answer_start(starts[1])
+    scene.run(1.0)
+    assert scene.heads["g"].phase.value == "starting" and scene.state() == "CompletingRebalance"
+    a.answer_start(starts[0])
+    assert scene.heads["g"].phase.value == "stable" and scene.state() == "Stable"
+
+
+def test_a10_04_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_its_member() -> None:
+    scene = Scene(limits=replace(LIMITS, failed_pings_max=9))
+    a, b = scene.join("a", "b")
+    a.answers.discard("ping")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(SESSION_S, lambda: fx.Expired("stop") in scene.effects)
+    group = scene.machine.groups["g"]
+    assert group.failures == 1 and group.attempt is None and [each.failed for each in scene.of(fx.Rebalanced)][-1]
+    scene.run(SESSION_S, lambda: fx.Expired("ping") in scene.effects)
+    assert group.members["a"].failed_pings == 1 and group.failures == 1
+
+
+# -- handlers --------------------------------------------------------------------------------------------------------------
+
+
+def test_a7_05_a5_01_a20_02_as_many_groups_are_rebalanced_at_a_time_as_there_are_handlers_in_turn() -> None:
+    scene = Scene(limits=replace(LIMITS, handlers=3))
+    names = [f"g{n}" for n in range(5)]
+    for name in names:
+        consumer = scene.consumer("a", group=name)
+        consumer.answers.discard("start")
+        consumer.register()
+    scene.run(1.0)
+    handlers = scene.machine._rebalancer.handlers
+    assert [each.current for each in handlers] == ["g0", "g1", "g2"]
+    assert [list(each.queue) for each in handlers] == [["g3"], ["g4"], []]
+    assert [scene.machine.groups[name].rebalance_initiated for name in names] == [False, False, False, True, True]
+    first = next(each for each in scene.consumers.values() if each.group_id == "g0")
+    first.answer_start(first.bodies(m.StartFetcherRequest)[0])
+    assert handlers[0].current == "g3" and not handlers[0].queue, "the next of its own queue (A16.01)"
+
+
+def test_a5_02_and_a5_05_limits_are_the_ones_that_were_set() -> None:
+    scene = Scene(limits=replace(LIMITS, session_min_s=6.0, rebalance_retries_max=0))
+    refused = scene.consumer("a").register(session_timeout_ms=6000)
+    assert refused.error is not None
+    a, b = scene.join("a", "b", session_timeout_ms=6001)
+    b.answers.discard("stop")
+    scene.consumer("c").register(session_timeout_ms=6001)
+    scene.run(5.0)
+    assert len(scene.of(fx.Alarm)) == 1, "the first failure is one too many"
+    assert a.owned
+    assert Watcher(Asked.STOP, MemberKey("g", "b")) not in scene.machine._desk.purgatory
