@@ -48,6 +48,14 @@ def validate_consumer_id(consumer_id: str) -> str:
     return _validate("consumer_id", consumer_id, ErrorCode.INVALID_REQUEST)
 
 
+SHOWN_MAX: Final = 60
+
+
+def shown(text: str) -> str:
+    """For a message to whoever sent it: quoted, and no longer than a line."""
+    return ascii(text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}...")
+
+
 def code_of_unknown(name: str) -> ErrorCode:
     """Why there is no topic of this name: it may not have one, or it has none yet."""
     try:

@@ -14,12 +14,13 @@ from tidelog.coordinator.effects import FindEnds, Reply, Write
 from tidelog.coordinator.events import EndsFound, Token, WriteId
 from tidelog.coordinator.group import NEVER_STARTED, Group, Member
 from tidelog.coordinator.model import NO_MEMBER_GENERATION, Committed, GroupHead, Phase
-from tidelog.errors import ErrorCode
-from tidelog.ids import TopicPartition
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_EPOCH, TopicPartition
+from tidelog.names import validate_consumer_id, validate_topic_name
 from tidelog.wire import messages as m
 
 METADATA_MAX: Final = 4096
-"""Characters beside a committed offset (Kafka's offset.metadata.max.bytes)."""
+"""Bytes beside a committed offset (Kafka's offset.metadata.max.bytes)."""
 
 COMMIT: Final = ("commit",)
 """The committer's deadline."""
@@ -64,6 +65,7 @@ class Commits:
         self._writes: dict[WriteId, _Writing] = {}
         self._asked: list[tuple[Offsets, Verified]] | None = None
         """Who waits for the log ends that are being asked for; None: nobody asks."""
+        self._asked_for: frozenset[TopicPartition] = frozenset()
         self._to_ask: list[tuple[Offsets, Verified]] = []
 
     # -- what members report --------------------------------------------------------------------------------------------------
@@ -79,6 +81,8 @@ class Commits:
                 self._desk.refused(what, code)
 
     def _fence(self, group: Group, member: Member, tp: TopicPartition, each: m.OffsetInfo) -> tuple[ErrorCode, str]:
+        if not self._desk.exists(tp):
+            return self._fault_of_offset(tp, each)
         owner = group.owners.get(tp)
         if owner is None or owner.consumer_id != member.consumer_id or tp not in member.assigned:
             return ErrorCode.ILLEGAL_GENERATION, f"{tp} is not owned by {member.consumer_id!r}"
@@ -88,12 +92,17 @@ class Commits:
 
     def _fault_of_offset(self, tp: TopicPartition, each: m.OffsetInfo) -> tuple[ErrorCode, str]:
         if not self._desk.exists(tp):
+            try:
+                validate_topic_name(tp.topic)
+            except TidelogError as error:
+                return error.code, error.message
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}"
         if each.offset < 0:
             return ErrorCode.INVALID_REQUEST, f"offset {each.offset} of {tp} is negative"
-        if len(each.metadata) > METADATA_MAX:
-            text = f"metadata of {tp} has {len(each.metadata)} characters; at most {METADATA_MAX}"
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE, text
+        if each.leader_epoch < NO_EPOCH:
+            return ErrorCode.INVALID_REQUEST, f"leader_epoch {each.leader_epoch} of {tp} is below {NO_EPOCH}"
+        if (size := len(each.metadata.encode())) > METADATA_MAX:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE, f"metadata of {tp} has {size} bytes; at most {METADATA_MAX}"
         return _NONE, ""
 
     def _count(self, group: Group, member: Member, tp: TopicPartition, each: m.OffsetInfo, number: int) -> None:
@@ -132,12 +141,13 @@ class Commits:
     def _ask(self) -> None:
         self._asked, self._to_ask = self._to_ask, []
         partitions = dict.fromkeys(tp for offsets, _ in self._asked for tp in self._beyond(offsets))
+        self._asked_for = frozenset(partitions)
         self._desk.out.append(FindEnds(tuple(partitions)))
 
     def ends_found(self, event: EndsFound) -> None:
         self._desk.ends.update((tp, end) for tp, end in event.ends.items() if end is not None)
-        if self._asked is None:
-            return
+        if self._asked is None or not self._asked_for <= event.ends.keys():
+            return  # the answer to another question: what is not in it is not unknown, and not beyond
         # A leader that cannot be asked hinders nobody: a consumer has read no further than the leader let it.
         unknown = frozenset(tp for tp, end in event.ends.items() if end is None)
         asked, self._asked = self._asked, None
@@ -243,6 +253,11 @@ class Commits:
                 text = f"group {request.group_id!r} has {len(group.members)} members: stop them first"
                 return ErrorCode.NON_EMPTY_GROUP, text
             return _NONE, ""
+        if request.consumer_id:
+            try:
+                validate_consumer_id(request.consumer_id)
+            except TidelogError as error:
+                return error.code, error.message
         if member is None or member.incarnation != request.incarnation:
             return ErrorCode.UNKNOWN_MEMBER_ID, f"{request.consumer_id!r} is no member of group {request.group_id!r}"
         if request.coordinator_epoch != self._desk.epoch:
@@ -255,6 +270,8 @@ class Commits:
             # A Start that is on its way to it may be overtaken by this answer.
             unheard = request.generation < member.generation and self._desk.waits_for_start(request.group_id, member)
             return (ErrorCode.REBALANCE_IN_PROGRESS if unheard else ErrorCode.ILLEGAL_GENERATION), text
+        if request.number < 1:  # older than anything: it would be taken for overtaken
+            return ErrorCode.INVALID_REQUEST, f"number {request.number} is not at least 1"
         return _NONE, ""
 
     def _each(self, request: m.CommitOffsetsRequest, beyond: Offsets) -> tuple[Offsets, tuple[m.CommittedResult, ...]]:

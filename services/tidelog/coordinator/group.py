@@ -110,6 +110,8 @@ class Attempt:
     step: Step = Step.STOPPING
     waiting: set[str] = field(default_factory=set)
     """Who has not answered yet."""
+    finishing: set[str] = field(default_factory=set)
+    """Who has asked for time to finish what it has handed out (OPEN-02)."""
     failed: bool = False
     """rebalanceFailed of D0."""
     write_id: WriteId | None = None

@@ -15,7 +15,7 @@ from tidelog.coordinator.rebalance import JOIN, Rebalancer
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
 from tidelog.coordinator.subscription import Subscription, parse
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.names import validate_consumer_id, validate_group_id
+from tidelog.names import TOPIC_NAME_MAX, shown, validate_consumer_id, validate_group_id
 from tidelog.wire import messages as m
 
 LEASE: Final = "lease"
@@ -31,6 +31,8 @@ HEAD_BYTES_MAX: Final = 480_000
 MEMBER_BYTES: Final = 40
 """Beside its name."""
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
+CLIENT_ID_MAX: Final = TOPIC_NAME_MAX
+"""Characters; it is kept and shown as it is."""
 
 
 class Members:
@@ -74,7 +76,10 @@ class Members:
         elif message.leave is not None:
             self._leave(group, member, message.number, message.leave)
         else:
-            self._refuse(event.connection, ErrorCode.INVALID_REQUEST, "a consumer registers once on a stream")
+            text = (
+                "a consumer registers once on a stream" if message.register is not None else "a message without a body"
+            )
+            self._refuse(event.connection, ErrorCode.INVALID_REQUEST, text)
             self.lost(event.connection)
 
     def _breaks_silence(self, group: Group, member: Member, message: m.ConsumerMessage) -> bool:
@@ -113,6 +118,9 @@ class Members:
 
     def _register(self, event: MessageArrived, request: m.RegisterConsumerRequest) -> None:
         try:
+            if event.message.number < 1:
+                text = f"number {event.message.number} is not at least 1"
+                raise TidelogError(text, ErrorCode.INVALID_REQUEST)
             group = self._desk.groups.get(request.group_id)
             subscription = self._check(request, {} if group is None else group.parsed)
             known = None if group is None else group.members.get(request.consumer_id)
@@ -142,10 +150,13 @@ class Members:
             text = f"max_processing_ms {request.max_processing_ms} is not from 0 to {PROCESSING_MAX_MS}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
         if request.auto_offset_reset not in RESETS:
-            text = f"auto_offset_reset {request.auto_offset_reset!r} is not smallest, largest or empty"
+            text = f"auto_offset_reset {shown(request.auto_offset_reset)} is not smallest, largest or empty"
+            raise TidelogError(text, ErrorCode.INVALID_REQUEST)
+        if len(request.client_id) > CLIENT_ID_MAX:
+            text = f"client_id has {len(request.client_id)} characters; at most {CLIENT_ID_MAX}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
         if request.assignor and request.assignor not in assignors.ASSIGNORS:
-            text = f"assignor {request.assignor!r} is not one of {', '.join(assignors.ASSIGNORS)}"
+            text = f"assignor {shown(request.assignor)} is not one of {', '.join(assignors.ASSIGNORS)}"
             raise TidelogError(text, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if (found := parsed.get(request.topic_count)) is not None:
             return found

@@ -169,6 +169,9 @@ class Rebalancer:
         if attempt.step is not Step.STOPPING:
             return
         if response.finishing:
+            if member.consumer_id in attempt.finishing:
+                return  # once: it could go on saying so
+            attempt.finishing.add(member.consumer_id)
             seconds = 0 if member.request is None else member.request.max_processing_ms / 1000
             self._desk.watch(Asked.STOP, group, member, max(seconds, member.session_s))
             return

@@ -34,7 +34,7 @@ def by_nobody(scene: Scene, *offsets: m.OffsetInfo, group: str = "g") -> Any:
 
 
 def at(tp: TopicPartition, offset: int, **more: Any) -> m.OffsetInfo:
-    return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=-1, **more)
+    return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, **({"leader_epoch": -1} | more))
 
 
 # -- what pings bring ------------------------------------------------------------------------------------------------------
@@ -178,15 +178,19 @@ FENCED = [
     ({"consumer_id": "", "generation": -1}, E.NON_EMPTY_GROUP),
     ({"consumer_id": ""}, E.UNKNOWN_MEMBER_ID),
     ({"offsets": (at(T0, 5), at(T0, 6))}, E.INVALID_REQUEST),
+    ({"consumer_id": "a\n"}, E.INVALID_REQUEST),
+    ({"consumer_id": "x" * 1_000_000}, E.INVALID_REQUEST),
+    ({"number": 0}, E.INVALID_REQUEST),
+    ({"number": -(2**63)}, E.INVALID_REQUEST),
 ]
 
 
-@pytest.mark.parametrize(("change", "code"), FENCED, ids=str)
+@pytest.mark.parametrize(("change", "code"), FENCED, ids=lambda each: str(each)[:60])
 def test_coord_01_a_commit_that_is_not_of_a_member_as_it_is_now_is_refused(change: dict[str, Any], code: E) -> None:
     scene = Scene()
     (a,) = scene.join("a")
     token = a.commit(5, T0, **change)
-    assert answer(scene, token).error_code is code and answer(scene, token).error_message
+    assert answer(scene, token).error_code is code and 0 < len(answer(scene, token).error_message) < 1000
     assert not scene.offsets["g"] and list(scene.machine.groups) == ["g"]
     assert codes(scene, a.commit(5, T0)) == [E.NONE, E.NONE]
 
@@ -195,6 +199,12 @@ EACH = [
     (at(TopicPartition("t", 3), 5), E.ILLEGAL_GENERATION),
     (at(T0, -1), E.INVALID_REQUEST),
     (at(T0, 5, metadata="x" * 4097), E.OFFSET_METADATA_TOO_LARGE),
+    (at(T0, 5, metadata="я" * 2049), E.OFFSET_METADATA_TOO_LARGE),
+    (at(TopicPartition("t", 4), 5), E.UNKNOWN_TOPIC_OR_PARTITION),
+    (at(TopicPartition("t", -1), 5), E.UNKNOWN_TOPIC_OR_PARTITION),
+    (at(TopicPartition("t", 2**31 - 1), 5), E.UNKNOWN_TOPIC_OR_PARTITION),
+    (at(TopicPartition("nowhere", 0), 5), E.UNKNOWN_TOPIC_OR_PARTITION),
+    (at(T0, 5, leader_epoch=-2), E.INVALID_REQUEST),
     (at(T0, 1001), E.OFFSET_OUT_OF_RANGE),
     (at(T0, 2**63 - 1), E.OFFSET_OUT_OF_RANGE),
 ]
@@ -208,6 +218,17 @@ def test_a_commit_for_what_is_not_owned_or_cannot_be_is_refused_by_partition(off
     assert codes(scene, token) == [E.NONE, code, E.NONE]
     assert f"{offset.topic}-{offset.partition}" in answer(scene, token).results[0].error_message
     assert scene.offsets["g"] == {T1: Committed(1000)}
+
+
+@pytest.mark.parametrize("topic", ["", "..", "a/b", "тема", "x" * 1_000_000], ids=lambda each: each[:10])
+def test_a_commit_for_a_topic_that_cannot_be_says_so_and_does_not_echo_it(topic: str) -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    token = a.commit(0, offsets=(at(TopicPartition(topic, 0), 5), at(T1, 5)))
+    assert codes(scene, token) == [E.NONE, E.INVALID_TOPIC_EXCEPTION, E.NONE]
+    assert len(answer(scene, token).results[0].error_message) < 1000
+    token = by_nobody(scene, at(TopicPartition(topic, 0), 5), group="fresh")
+    assert codes(scene, token) == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
 
 
 def test_an_offset_beyond_the_log_in_a_ping_is_dropped() -> None:
@@ -270,6 +291,17 @@ def test_log_ends_are_asked_for_by_one_question_at_a_time_for_everybody_who_wait
     assert len(scene.questions) == 1
     scene.tell(6)
     assert codes(scene, tokens[1]) == [E.NONE, E.NONE] and codes(scene, tokens[2]) == [E.NONE, E.OFFSET_OUT_OF_RANGE]
+
+
+def test_log_ends_that_were_found_for_somebody_else_judge_no_commit() -> None:
+    """A term that finishes asks for those of what was reported; a commit of something else may wait for its own."""
+    scene = Slow()
+    (a,) = scene.join("a")
+    token = a.commit(5, T0)
+    scene.step(ev.EndsFound({T1: 1000}))
+    assert token not in scene.replies
+    scene.tell(1000)
+    assert codes(scene, token) == [E.NONE, E.NONE]
 
 
 def test_coord_11_from_its_stop_to_its_start_a_partition_cannot_be_committed() -> None:

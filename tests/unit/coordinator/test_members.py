@@ -50,6 +50,9 @@ BAD = [
     ({"max_processing_ms": -1}, E.INVALID_REQUEST, "max_processing_ms -1"),
     ({"auto_offset_reset": "middle"}, E.INVALID_REQUEST, "auto_offset_reset 'middle'"),
     ({"assignor": "best"}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'best'"),
+    ({"assignor": "x" * 1_000_000}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'xxx"),
+    ({"auto_offset_reset": "я" * 1_000_000}, E.INVALID_REQUEST, "is not smallest, largest or empty"),
+    ({"client_id": "x" * 250}, E.INVALID_REQUEST, "client_id has 250 characters; at most 249"),
     ({"topic_count": "{"}, E.INVALID_REQUEST, "topic_count"),
     ({"topic_count": topic_count("a/b")}, E.INVALID_TOPIC_EXCEPTION, "a/b"),
     ({"topic_count": pattern("(")}, E.INVALID_REQUEST, "("),
@@ -64,12 +67,38 @@ def test_l11_a14_01_a_bad_registration_gets_its_code_and_the_consumer_closes(
     scene = Scene(topics={"t": 4, "huge": 1001})
     consumer = scene.consumer("a").register(**change)  # type: ignore[arg-type]
     found = refused(consumer)
-    assert found[0] is code and text in found[1]
+    assert found[0] is code and text in found[1] and len(found[1]) < 1000
     assert not scene.of(fx.Close) and not scene.machine.groups, (
         "the coordinator keeps the connection, and no group is made"
     )
     (later,) = scene.join("b")
     assert later.owned == tps("t", 0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("number", [0, -1, -(2**63)])
+def test_a_registration_whose_number_cannot_grow_is_refused(number: int) -> None:
+    scene = Scene()
+    consumer = scene.consumer("a")
+    consumer.number = number - 1
+    code, text = refused(consumer.register())
+    assert (code, text) == (E.INVALID_REQUEST, f"number {number} is not at least 1")
+    assert not scene.machine.groups
+
+
+def test_a_message_without_a_body_and_a_second_registration_end_the_stream_and_not_the_member() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    generation = scene.heads["g"].generation
+    a.send()
+    assert refused(a) == (E.INVALID_REQUEST, "a message without a body")
+    a.error = None
+    a.reconnect()
+    assert a.error is None and a.owned == tps("t", 0, 1)
+    a.register()
+    assert refused(a) == (E.INVALID_REQUEST, "a consumer registers once on a stream")
+    a.reconnect()
+    scene.run(30.0)
+    assert scene.heads["g"].generation == generation and (a.owned, b.owned) == (tps("t", 0, 1), tps("t", 2, 3))
 
 
 def test_l11_a_second_consumer_with_the_id_of_a_live_one_is_refused() -> None:
