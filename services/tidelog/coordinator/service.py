@@ -22,7 +22,7 @@ REGISTER_S: Final = 10.0
 """A stream that says nothing for so long is ended."""
 
 UNREGISTERED_MAX: Final = 1_000
-"""Streams that have said nothing yet."""
+"""Streams that have said nothing yet. One more ends the oldest: whoever means it has registered long since."""
 
 OUTBOX_MAX: Final = 256
 """Messages to one consumer that its transport has not taken: it does not read, so its stream is ended."""
@@ -44,6 +44,8 @@ class ConsumerStream:
         self._news = asyncio.Event()
         self._closed = False
         self._refused = False
+        self.fault: TidelogError | None = None
+        """Why it is ended, if for what its consumer said."""
 
     @property
     def listener(self) -> str:
@@ -88,7 +90,8 @@ class CoordinatorService:
         self._coordinators = coordinators
         self._metrics = metrics
         self._partitions_max = partitions_max
-        self._unregistered = 0
+        self._unregistered: dict[asyncio.Timeout, None] = {}
+        """Their limits, oldest first."""
 
     # streams
 
@@ -118,20 +121,23 @@ class CoordinatorService:
             await consumer.write()
         finally:
             term.disconnect(connection)
+        if consumer.fault is not None:
+            raise consumer.fault
 
     async def _first(self, stream: Session) -> m.ConsumerMessage | None:
-        if self._unregistered >= UNREGISTERED_MAX:
-            raise TidelogError(
-                f"{self._unregistered} streams have not registered yet: try again", ErrorCode.COORDINATOR_NOT_AVAILABLE
-            )
-        self._unregistered += 1
+        if len(self._unregistered) >= UNREGISTERED_MAX:
+            oldest = next(iter(self._unregistered))
+            del self._unregistered[oldest]
+            oldest.reschedule(0.0)
         try:
-            async with asyncio.timeout(REGISTER_S):
-                return await stream.read()
+            async with asyncio.timeout(REGISTER_S) as limit:
+                self._unregistered[limit] = None
+                try:
+                    return await stream.read()
+                finally:
+                    self._unregistered.pop(limit, None)
         except TimeoutError:
             return None
-        finally:
-            self._unregistered -= 1
 
     def _judge(self, first: m.ConsumerMessage) -> tuple[ErrorCode, str, Term | None]:
         """The term that the consumer belongs to; None, and why."""
@@ -168,6 +174,7 @@ class CoordinatorService:
         except TidelogError as error:
             log.warning("consumer at %s: %s; its stream is ended", host, error.message)
             self._metrics.refused("message", error.code)
+            consumer.fault = error
         finally:
             if not leaves:  # the answer to its last words ends the stream
                 consumer.close()
