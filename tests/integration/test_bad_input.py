@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.aio import run
+from helpers.bad_names import BAD_NAMES, ODD_NAMES
 from helpers.batches import batch
 from helpers.cluster import unique_topic
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, Bed, creation, rows, said
@@ -23,25 +24,6 @@ from tidelog.wire.codec import decode, encode
 pytestmark = pytest.mark.integration
 
 E = ErrorCode
-BAD_NAMES = {
-    "empty": ("", "is empty"),
-    "dot": (".", "'.'"),
-    "dots": ("..", "'..'"),
-    "slash": ("a/b", "ASCII"),
-    "parent": ("../x", "ASCII"),
-    "path": ("/etc/passwd", "ASCII"),
-    "nul": ("a\x00b", "ASCII"),
-    "newline": ("a\n", "ASCII"),
-    "250": ("x" * 250, "at most 249"),
-    "megabyte": ("x" * 1_000_000, "1000000 characters; at most 249"),
-    "cyrillic": ("тема", "ASCII"),
-    "bidi": ("a\u202eb", "ASCII"),
-    "percent": ("%2e%2e", "ASCII"),
-    "trailing space": ("a ", "ASCII"),
-    "leading space": (" a", "ASCII"),
-}
-ODD_NAMES = ("...", "CON", "y" * 249, "a.b", "a_b", "__consumer_offsets", "---", "_-.", "t-0", "t-0-delete", "x.log")
-"""Strange and valid: file names, znode names and metric labels are made of them."""
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class CoordinatorService:
             return  # the consumer is gone; it opens another stream when it can
 
     async def _serve(self, stream: Session, context: CallContext, listener: str) -> None:
-        first = await self._first(stream)
+        first = await self._first(stream, context.peer)
         if first is None:
             return
         code, text, term = self._judge(first)
@@ -124,20 +124,27 @@ class CoordinatorService:
         if consumer.fault is not None:
             raise consumer.fault
 
-    async def _first(self, stream: Session) -> m.ConsumerMessage | None:
+    async def _first(self, stream: Session, peer: str) -> m.ConsumerMessage | None:
         if len(self._unregistered) >= UNREGISTERED_MAX:
             oldest = next(iter(self._unregistered))
             del self._unregistered[oldest]
             oldest.reschedule(0.0)
+        found: asyncio.Future[m.ConsumerMessage | None] = asyncio.get_running_loop().create_future()
+        reader = Supervisor(f"new consumer at {peer}", self._metrics.failed)
+        reader.start("first message", _read_first(stream, found))  # not cancelled either
+        limit = asyncio.timeout(REGISTER_S)
         try:
-            async with asyncio.timeout(REGISTER_S) as limit:
+            async with limit:
                 self._unregistered[limit] = None
-                try:
-                    return await stream.read()
-                finally:
-                    self._unregistered.pop(limit, None)
+                return await found
         except TimeoutError:
-            return None
+            if limit in self._unregistered:
+                text = f"nothing was said within {REGISTER_S:.0f} s: register first"
+                raise TidelogError(text, ErrorCode.INVALID_REQUEST) from None
+            text = f"over {UNREGISTERED_MAX} streams have not registered yet, and this is the oldest"
+            raise TidelogError(text, ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
+        finally:
+            self._unregistered.pop(limit, None)
 
     def _judge(self, first: m.ConsumerMessage) -> tuple[ErrorCode, str, Term | None]:
         """The term that the consumer belongs to; None, and why."""
@@ -163,12 +170,12 @@ class CoordinatorService:
         message: m.ConsumerMessage | None = first
         leaves = False
         try:
-            while message is not None and not leaves:
+            while message is not None:
                 self._check_sizes(message)
                 term.arrived(connection, host, message)
-                leaves = message.leave is not None
+                leaves |= message.leave is not None
                 await term.room()
-                message = None if leaves else await stream.read()
+                message = await stream.read()
         except TransportError:
             return
         except TidelogError as error:
@@ -176,7 +183,7 @@ class CoordinatorService:
             self._metrics.refused("message", error.code)
             consumer.fault = error
         finally:
-            if not leaves:  # the answer to its last words ends the stream
+            if not leaves or consumer.fault is not None:  # the answer to its last words ends the stream
                 consumer.close()
 
     def _check_sizes(self, message: m.ConsumerMessage) -> None:
@@ -272,6 +279,17 @@ class CoordinatorService:
         if code is not ErrorCode.NONE:
             raise TidelogError(text, code)
         return term
+
+
+async def _read_first(stream: Session, found: "asyncio.Future[m.ConsumerMessage | None]") -> None:
+    try:
+        message = await stream.read()
+    except (TidelogError, TransportError) as error:
+        if not found.done():
+            found.set_exception(error)
+    else:
+        if not found.done():
+            found.set_result(message)
 
 
 def _check_count(field: str, items: Sequence[object], most: int) -> None:
