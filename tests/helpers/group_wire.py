@@ -1,5 +1,6 @@
 """A consumer group on real processes, spoken to as a foreign client would; and what bad input must not change."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -252,3 +253,26 @@ class GroupBed:
 def same_shard(like: str, prefix: str) -> str:
     """A group id that the coordinator of `like` coordinates too."""
     return next(name for n in count() if shard_of(name := f"{prefix}-{n}", SHARDS) == shard_of(like, SHARDS))
+
+
+async def commit(channel: GrpcChannel, request: m.CommitOffsetsRequest) -> m.CommitOffsetsResponse:
+    return await channel.call(s.COORDINATOR_SERVICE_COMMIT_OFFSETS, request, TIMEOUT_S)
+
+
+async def live_group(groups: GroupBed, channel: GrpcChannel) -> Member:
+    """A member of the victim group, alone in it."""
+    member = await groups.member(channel).join()
+    async with asyncio.timeout(TIMEOUT_S):
+        while (await groups.described(channel)).state != "Stable":  # noqa: ASYNC110 - its answer is being stored
+            await asyncio.sleep(0.01)
+    return member
+
+
+async def goes_on(groups: GroupBed, channel: GrpcChannel, member: Member, offset: int = 0) -> None:
+    """Nothing was done to it, or about it: its commit counts in the same generation."""
+    described = await groups.described(channel)
+    assert (described.state, described.generation) == ("Stable", member.generation), described
+    answer = await commit(channel, member.commit(at(groups.topic, 0, offset)))
+    assert [answer.error_code, *(each.error_code for each in answer.results)] == [ErrorCode.NONE, ErrorCode.NONE], (
+        answer
+    )

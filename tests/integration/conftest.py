@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import MakeCluster, last_words, running_cluster
+from helpers.group_wire import GroupBed
 from helpers.scene import left_as_found
 from helpers.wire import Bed
 from tidelog.cluster.api import bootstrap_servers
@@ -52,6 +53,18 @@ def shared_servers(shared_cluster: LocalCluster) -> str:
 def bed(shared_cluster: LocalCluster) -> Bed:
     """A partition of the shared cluster to send bad requests to."""
     return asyncio.run(Bed.make(shared_cluster))
+
+
+@pytest.fixture(scope="module")
+def group_bed(shared_cluster: LocalCluster) -> Iterator[GroupBed]:
+    with GroupBed.make(shared_cluster) as bed:
+        yield bed
+
+
+@pytest.fixture
+def groups(group_bed: GroupBed) -> GroupBed:
+    """A group to send bad requests about, of which nobody has heard before."""
+    return group_bed.with_group()
 
 
 @pytest.fixture

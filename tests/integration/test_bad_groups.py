@@ -6,23 +6,17 @@ the same coordinator keeps its generation and gets its records, and the next val
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import psutil
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import run
 from helpers.bad_names import BAD_NAMES, ODD_NAMES
-from helpers.group_wire import PARTITIONS, GroupBed, Member, at
+from helpers.group_wire import PARTITIONS, GroupBed, Member, at, commit, goes_on, live_group
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, said
-from tidelog.cluster.api import broker_name
-from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import TopicPartition
-from tidelog.runtime.rpc_channel import GrpcChannel
-from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire.codec import encode
@@ -34,23 +28,8 @@ RESPONSIVE_S = 2.0
 """The longest that a coordinator may be busy with one bad request, on a loaded machine."""
 
 
-@pytest.fixture(scope="module")
-def group_bed(shared_cluster: LocalCluster) -> Iterator[GroupBed]:
-    with GroupBed.make(shared_cluster) as bed:
-        yield bed
-
-
-@pytest.fixture
-def groups(group_bed: GroupBed) -> GroupBed:
-    return group_bed.with_group()
-
-
 def subscribed(streams: object, pattern: object = "static") -> dict[str, str]:
     return {"topic_count": json.dumps({"pattern": pattern, "subscription": streams})}
-
-
-async def commit(channel: GrpcChannel, request: m.CommitOffsetsRequest) -> m.CommitOffsetsResponse:
-    return await channel.call(s.COORDINATOR_SERVICE_COMMIT_OFFSETS, request, TIMEOUT_S)
 
 
 # --- registration ---------------------------------------------------------------------------------------------------
@@ -340,23 +319,6 @@ def test_more_than_a_message_may_hold_ends_the_stream_and_says_so(groups: GroupB
     run(story())
 
 
-async def live_group(groups: GroupBed, channel: GrpcChannel) -> Member:
-    """A member of the victim group, alone in it."""
-    member = await groups.member(channel).join()
-    async with asyncio.timeout(TIMEOUT_S):
-        while (await groups.described(channel)).state != "Stable":  # noqa: ASYNC110 - its answer is being stored
-            await asyncio.sleep(0.01)
-    return member
-
-
-async def goes_on(groups: GroupBed, channel: GrpcChannel, member: Member, offset: int = 0) -> None:
-    """Nothing was done to it, or about it: its commit counts in the same generation."""
-    described = await groups.described(channel)
-    assert (described.state, described.generation) == ("Stable", member.generation), described
-    answer = await commit(channel, member.commit(at(groups.topic, 0, offset)))
-    assert [answer.error_code, *(each.error_code for each in answer.results)] == [E.NONE, E.NONE], answer
-
-
 STRAYS: dict[str, Callable[[Member], Awaitable[None]]] = {
     "ping without a ping": lambda c: c.pong(),
     "ping of an old generation": lambda c: c.pong(generation=c.generation - 1, offset_info=(at(c.topic, 0, 1),)),
@@ -550,123 +512,3 @@ def test_hole_45_an_incarnation_that_is_stolen_is_never_two(groups: GroupBed) ->
             await groups.forget(channel)
 
     run(story())
-
-
-# --- many -----------------------------------------------------------------------------------------------------------
-
-
-def test_requests_of_100_000_entries_are_answered_or_refused_while_others_are_served(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            names = tuple(f"g{n}" for n in range(100_000))
-            describe = m.DescribeGroupsRequest(group_ids=names)
-            answer = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, describe, TIMEOUT_S)
-            said(answer, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
-            delete = m.DeleteGroupsRequest(group_ids=names)
-            refused = await channel.call(s.COORDINATOR_SERVICE_DELETE_GROUPS, delete, TIMEOUT_S)
-            said(refused, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
-            listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(states=names), TIMEOUT_S)
-            assert listed.error_code is E.NONE and not listed.groups
-            parts = tuple(m.PartitionName(topic="t", partition=n) for n in range(100_000))
-            fetch = m.FetchOffsetsRequest(group_id=groups.group, partitions=parts)
-            fetched = await channel.call(s.COORDINATOR_SERVICE_FETCH_OFFSETS, fetch, TIMEOUT_S)
-            assert {each.offset for each in fetched.offsets} == {-1} and len(fetched.offsets) == 100_000
-            request = m.CommitOffsetsRequest(
-                group_id=groups.group,
-                incarnation=0,
-                coordinator_epoch=-1,
-                generation=-1,
-                number=1,
-                offsets=tuple(at("t", n, 1) for n in range(100_000)),
-            )
-            results = (await commit(channel, request)).results
-            assert {each.error_code for each in results} == {E.UNKNOWN_TOPIC_OR_PARTITION} and len(results) == 100_000
-
-    run(story(), timeout_s=90)
-
-
-def test_a_storm_of_cancelled_streams_leaves_one_member_at_most(groups: GroupBed) -> None:
-    """Rapid reset: streams that say nothing, and one consumer that registers again and again and never waits."""
-
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for _ in range(10):
-                streams = [channel.open(s.COORDINATOR_SERVICE_SESSION) for _ in range(200)]
-                await asyncio.sleep(0)
-                for stream in streams:
-                    stream.cancel()
-            member = groups.member(channel)
-            for _ in range(200):
-                member.stream = channel.open(s.COORDINATOR_SERVICE_SESSION)
-                await member.say(register=member.request)
-                member.stream.cancel()
-            assert (await member.reconnect()).error_code is E.NONE
-            await member.started()
-            assert [each.consumer_id for each in (await groups.described(channel)).members] == ["wire"]
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
-
-
-def test_half_open_streams_end(groups: GroupBed) -> None:
-    """Whose writing side is closed: before a word, and after a registration."""
-
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for registered in (False, True):
-                member = groups.member(channel)
-                if registered:
-                    assert (await member.register()).error_code is E.NONE
-                await member.stream._call.done_writing()  # type: ignore[attr-defined]
-                while (message := await member.stream.read()) is not None:
-                    assert message.ping or message.start, message
-            await member.reconnect()
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
-
-
-IDLE = 10_000
-IDLE_MAX = 1_000
-"""That the coordinator waits for at a time."""
-GROWTH_MAX = 500 << 20
-"""Bytes: grpc accepts all of them before Python sees one, at some 25 KB each."""
-
-
-def test_10_000_idle_streams_cost_bounded_memory_and_keep_nobody_out(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            rows = {row.name: row for row in groups.cluster.status()}
-            broker = psutil.Process(rows[broker_name(groups.coordinator)].pid)
-            before = broker.memory_info().rss
-            net = GrpcNet()
-            channels = [net.channel(channel.address, purpose="idle") for _ in range(4)]
-            ended: list[str] = []
-
-            async def idle(number: int) -> None:
-                with pytest.raises(TransportError) as caught:
-                    await channels[number % 4].open(s.COORDINATOR_SERVICE_SESSION).read()
-                ended.append(str(caught.value))
-
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(IDLE):
-                    tasks.create_task(idle(number))
-                await eventually(lambda: len(ended) >= IDLE - IDLE_MAX, "room for the last ones", timeout_s=60.0)
-                member = groups.member(channel)
-                assert (await member.register()).error_code is E.NONE, "whoever registers is served"
-                await member.leave()
-                await groups.forget(channel)
-            counts = Counter(ended)
-            silent = counts.pop("INVALID_ARGUMENT: INVALID_REQUEST: nothing was said within 10 s: register first")
-            crowded = counts.pop(
-                "UNAVAILABLE: COORDINATOR_NOT_AVAILABLE: over 1000 streams have not registered yet, and this is the oldest"
-            )
-            assert not counts and silent + crowded == IDLE and silent >= IDLE_MAX - 1, (silent, crowded, counts)
-            growth = broker.memory_info().rss - before
-            assert growth < GROWTH_MAX, f"{growth:,} bytes"
-            for each in channels:
-                await each.close()
-
-    run(story(), timeout_s=120)
