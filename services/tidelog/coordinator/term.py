@@ -282,7 +282,7 @@ class Term:
         around = self._around
         await self._may_act()
         stored = await self._read()
-        topics = await around.topics.current()
+        await around.topics.current()
         await self._may_act()
         self._damaged = stored.damaged
         self._store = FencedGroupStore(
@@ -294,7 +294,8 @@ class Term:
             self._on_written,
         )
         self._tasks.start("coordinator store", self._store.run())
-        self._step(ev.Loaded(around.broker_id, self.epoch, tuple(stored.groups), topics))
+        # From here to `listen` nothing is awaited, so that no change of a topic comes in between.
+        self._step(ev.Loaded(around.broker_id, self.epoch, tuple(stored.groups), around.topics.known))
         self._acting = True
         around.topics.listen(self._on_topics)
         around.brokers.listen(self._on_brokers)

@@ -39,6 +39,11 @@ class TopicWatcher:
         self._passes = 0
         self._passed = asyncio.Event()
 
+    @property
+    def known(self) -> Mapping[str, TopicInfo]:
+        """All topics as they were read last."""
+        return self._topics
+
     async def current(self) -> Mapping[str, TopicInfo]:
         """All topics that were there when this was called, or later."""
         awaited = self._passes + 2  # the pass that is under way may have begun before

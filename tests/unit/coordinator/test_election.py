@@ -59,6 +59,26 @@ def test_a8_03_each_shard_has_one_coordinator_and_a17_01_another_one_when_its_br
     story(tell)
 
 
+def test_conflict_01_31_without_a_group_the_elected_coordinator_is_named_and_with_one_its_shards() -> None:
+    async def tell(world: World) -> None:
+        hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
+        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
+        owners = serving(world, 8)
+        groups = [f"group-{n}" for n in range(40)]
+        wanted = {group: {owners[shard_of(group, 8)]} for group in groups} | {"": {owners[0]}}
+
+        def named() -> dict[str, set[int]]:
+            return {group: {h.coordinators.coordinator_of(group) for h in hosts} for group in wanted}
+
+        await world.until(lambda: named() == wanted, "everybody knows", 1.0)
+        assert len({broker for brokers in wanted.values() for broker in brokers}) > 1, "several brokers share them"
+        elected = world.zookeeper.find(znodes.COORDINATOR)
+        assert elected is not None, "the documented path (A6.01)"
+        assert znodes.decode_coordinator(elected.data, znodes.COORDINATOR).broker_id == owners[0]
+
+    story(tell)
+
+
 def test_a_broker_that_is_back_to_stay_gets_its_shards() -> None:
     async def tell(world: World) -> None:
         one = await world.host(1, shards=8)

@@ -233,6 +233,26 @@ def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once()
     assert not scene.offsets["g"]
 
 
+def test_coord_17_topics_that_change_during_a_rebalance_are_looked_at_again_when_it_is_over() -> None:
+    scene = Scene(topics={"t": 4, "u": 2})
+    a, b = scene.join("a", "b", topic_count=topic_count("t", "u"))
+    for each in (a, b):
+        each.positions = dict.fromkeys(each.owned, 5)
+    b.answers.discard("stop")
+    c = scene.consumer("c", topic_count=topic_count("t", "u")).register()
+    scene.run(0.2)
+    attempt = scene.machine.groups["g"].attempt
+    assert attempt is not None and attempt.step is Step.STOPPING
+    scene.change_topics(t=6, u=0)
+    b.answers.add("stop")
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[0])
+    scene.run(2.0)
+    everything = tps("t", *range(6))
+    assert [len(each.owned) for each in (a, b, c)] == [2, 2, 2] and a.owned | b.owned | c.owned == everything
+    assert set(scene.owners["g"]) == everything and set(scene.offsets["g"]) <= everything
+    assert scene.state() == "Stable"
+
+
 # -- somebody does not answer ----------------------------------------------------------------------------------------------
 
 

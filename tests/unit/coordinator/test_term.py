@@ -1,5 +1,8 @@
 """A coordinator's term over the twins of its ports: from the election to streams, offsets in the store and the end."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tidelog.errors import ErrorCode
@@ -207,6 +210,74 @@ def test_a8_02_a_damaged_group_is_refused_until_it_is_repaired() -> None:
         assert refused.heard[0].registered is not None
         assert refused.heard[0].registered.error_code is E.COORDINATOR_NOT_AVAILABLE
         assert (await world.member(host, "c1", "others")).starts
+
+    story(tell)
+
+
+class SlowTopics:
+    """A coordinator's look at the topics that takes until `gate` opens: its lease may be in doubt for as long."""
+
+    def __init__(self, host: Host) -> None:
+        self.gate = asyncio.Event()
+        self.waiting = False
+        self._watcher: Any = host.coordinators._topics
+        self._current = self._watcher.current
+        self._watcher.current = self.current
+
+    async def current(self) -> Any:
+        found = await self._current()
+        self.waiting = True
+        await self.gate.wait()
+        return found
+
+
+def test_a8_02_a20_01_until_groups_and_topics_are_read_nobody_is_served() -> None:
+    async def tell(world: World) -> None:
+        await world.topic()
+        host = await world.host(1)
+        slow = SlowTopics(host)
+        await world.until(lambda: slow.waiting, "it is elected and reads")
+        assert world.zookeeper.find(znodes.COORDINATOR) is not None
+        assert await fetched(world, host) is E.COORDINATOR_LOAD_IN_PROGRESS
+        early = Consumer(world, host)
+        await early.register()
+        await world.until(lambda: early.ended, "it is refused")
+        assert early.heard[0].registered is not None
+        assert early.heard[0].registered.error_code is E.COORDINATOR_LOAD_IN_PROGRESS
+        slow.gate.set()
+        await world.until(host.serves, "it coordinates")
+        assert (await world.member(host)).partitions == {0: -1, 1: -1, 2: -1, 3: -1}
+
+    story(tell)
+
+
+def test_a8_02_a_topic_that_grows_between_the_reading_and_the_first_act_is_not_missed() -> None:
+    async def tell(world: World) -> None:
+        await world.topic(partitions=1)
+        host = await world.host(1)
+        slow = SlowTopics(host)
+        await world.until(lambda: slow.waiting, "it is elected and reads")
+        await world.topic(partitions=3)
+        await world.clock.sleep(0.5)  # the watch has fired, and the watcher has read it again
+        slow.gate.set()
+        await world.until(host.serves, "it coordinates")
+        consumer = await world.member(host)
+        await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them", 5.0)
+
+    story(tell)
+
+
+def test_a19_14_the_coordinators_session_is_its_own_and_outlives_the_brokers_other_one() -> None:
+    async def tell(world: World) -> None:
+        await world.topic()
+        host = await world.serving()
+        consumer = await world.member(host)
+        term = host.coordinators.terms[0]
+        assert host.meta.session_id != host.broker_meta.session_id
+        world.zookeeper.expire(host.broker_meta.session_id)
+        await world.clock.sleep(5.0)
+        assert host.coordinators.terms[0] is term and term.acting and consumer.ended is None
+        assert (await consumer.commit(p0=3)).results[0].error_code is E.NONE
 
     story(tell)
 

@@ -241,6 +241,21 @@ def test_every_call_of_the_register_is_a_method_or_a_message(call: str) -> None:
     assert exists(CALLS[call])
 
 
+def test_coord_16_open_02_the_coordinator_speaks_over_the_stream_that_the_consumer_has_opened_and_dials_nobody() -> (
+    None
+):
+    session = services()["CoordinatorService"].methods_by_name["Session"]
+    assert session.client_streaming and session.server_streaming
+    down, up = session.output_type.fields_by_name, session.input_type.fields_by_name
+    asked = {"PingRequest", "StopFetcherRequest", "StartFetcherRequest"}
+    answered = {"PingResponse", "StopFetcherResponse", "StartFetcherResponse"}
+    assert asked <= {field.message_type.name for field in down.values() if field.message_type}
+    assert answered <= {field.message_type.name for field in up.values() if field.message_type}
+    inputs = {method.input_type.name for service in services().values() for method in service.methods}
+    assert not asked & inputs, "no consumer serves these"
+    assert not {"host", "port", "address"} & set(messages()["RegisterConsumerRequest"].fields_by_name)
+
+
 def test_error_numbers_are_the_same_in_code_on_the_wire_and_in_the_register() -> None:
     wire = {v.name: v.number for v in common_pb2.DESCRIPTOR.enum_types_by_name["ErrorCode"].values}
     assert wire == {code.name: code.value for code in ErrorCode}

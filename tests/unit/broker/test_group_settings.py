@@ -1,0 +1,58 @@
+"""What a broker's settings are to its coordinator of groups: each documented one arrives where it counts."""
+
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.broker.groups import coordinators, limits
+from tidelog.config import BrokerSettings
+from tidelog.ids import Address
+
+
+def settings(**changes: Any) -> BrokerSettings:
+    known: dict[str, Any] = {
+        "broker_id": 1,
+        "zookeeper": (Address("zk", 2181),),
+        "listeners": "INTERNAL://127.0.0.1:9092",
+        "data_dir": Path("/data"),
+    }
+    return BrokerSettings(**(known | changes))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "limit", "expected"),
+    [
+        ("coordinator_rebalance_handlers", 9, "handlers", 9),  # A5.01
+        ("group_min_session_timeout_ms", 2500, "session_min_s", 2.5),  # A5.02
+        ("group_max_session_timeout_ms", 7500, "session_max_s", 7.5),
+        ("group_failed_pings_max", 5, "failed_pings_max", 5),  # A5.03
+        ("offset_commit_interval_ms", 300, "commit_interval_s", 0.3),  # A5.04
+        ("rebalance_retries_max", 8, "rebalance_retries_max", 8),  # A5.05
+        ("rebalance_backoff_ms", 70, "backoff_s", 0.07),  # A5.06
+        ("rebalance_backoff_max_ms", 20_000, "backoff_max_s", 20.0),
+        ("group_join_delay_ms", 30, "join_delay_s", 0.03),
+        ("group_join_delay_max_ms", 600, "join_delay_max_s", 0.6),
+        ("group_initial_rebalance_delay_ms", 40, "initial_delay_s", 0.04),
+        ("group_rebalance", "eager", "incremental", False),
+        ("group_max_size", 17, "members_max", 17),
+        ("group_max_partitions", 1700, "partitions_max", 1700),
+        ("group_assignor", "range", "default_assignor", "range"),
+        ("offsets_retention_minutes", 3, "retention_s", 180),
+    ],
+)
+def test_a5_01_to_06_each_setting_is_a_limit_of_the_coordinator(
+    key: str, value: Any, limit: str, expected: Any
+) -> None:
+    before, after = asdict(limits(settings())), asdict(limits(settings(**{key: value})))
+    assert after[limit] == expected
+    assert {name for name in before if before[name] != after[name]} == {limit}, "and nothing else"
+
+
+@pytest.mark.parametrize(("mode", "shards"), [("single", 1), ("sharded", 5)])
+def test_conflict_01_open_08_one_coordinator_is_elected_or_several_share_the_groups(mode: str, shards: int) -> None:
+    chosen = settings(coordinator_mode=mode, coordinator_shards=5)
+    unused: Any = SimpleNamespace(clock=None, net=None, rand=None, leader_of=None, address_of=None)
+    assert coordinators(chosen, unused, unused, unused, unused)._settings.shards == shards

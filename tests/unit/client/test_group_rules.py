@@ -1,0 +1,147 @@
+"""How a consumer begins (A12), what it tells of itself, and how much a rebalance or a crash repeats (COORD-2)."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+from helpers.virtual_time import run_virtual
+from tidelog.client.consumer import Consumer
+from tidelog.client.records import ConsumerRecord
+from tidelog.ids import Address, TopicPartition
+from tidelog.wire import messages as m
+from unit.client.test_group_consumer import Bed, every, offsets_of
+
+T = [TopicPartition("t", p) for p in range(4)]
+
+LOOK = """
+import importlib, pkgutil, sys
+import tidelog.agent, tidelog.client
+for package in (tidelog.client, tidelog.agent):
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+print(sorted(name for name in sys.modules if name.startswith(("kazoo", "tidelog.runtime.zk"))))
+"""
+
+
+def test_a1_01_05_consumers_hold_no_zookeeper_client() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+# -- the beginning -------------------------------------------------------------------------------------------------------------
+
+
+def test_a12_02_to_04_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.coordinator.elect(2)
+        async with bed.consumer("a") as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            asked = [call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id]
+            assert [call.request.group_id for call in asked] == ["g"]
+            (session,) = bed.coordinator.sessions
+            assert session.broker == 2
+            said = [next(filter(None, (e.registered, e.start))) for e in session.received if not e.ping]
+            assert [type(each) for each in said] == [m.RegisterConsumerResponse, m.StartFetcherRequest]
+            session.break_off()
+            await bed.until(lambda: len(bed.coordinator.sessions) == 2, a)
+            assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
+
+    run_virtual(story())
+
+
+def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registration() -> None:
+    options: dict[str, Any] = {
+        "session_timeout_ms": 4321,
+        "auto_commit": False,
+        "auto_offset_reset": "latest",
+        "max_processing_ms": 9876,
+        "assignor": "roundrobin",
+        "static": True,
+        "client_id": "me",
+    }
+
+    async def story() -> None:
+        bed = Bed(default_assignor="roundrobin")
+        async with bed.consumer("a", **options) as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            register = bed.coordinator.session_of("a").sent[0].register
+            assert register is not None and register.incarnation > 0
+            assert register == m.RegisterConsumerRequest(
+                group_id="g",
+                consumer_id="a",
+                topic_count='{"pattern": "static", "subscription": {"t": 1}}',
+                auto_commit=False,
+                auto_offset_reset="largest",
+                session_timeout_ms=4321,
+                incarnation=register.incarnation,
+                static_member=True,
+                max_processing_ms=9876,
+                assignor="roundrobin",
+                rejoin=False,
+                client_id="me",
+            )
+
+    run_virtual(story())
+
+
+def test_a5_07_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
+    async def story() -> None:
+        bed = Bed()
+        servers = [Address("nobody", 1), bed.cluster.addresses[2], bed.cluster.addresses[3]]
+        async with Consumer(servers, ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
+            await bed.until(lambda: len(a.assignment) == 4, a)
+
+    run_virtual(story())
+
+
+# -- what is read twice --------------------------------------------------------------------------------------------------------
+
+
+def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(count=50)
+        records: list[ConsumerRecord] = []
+        others = 0
+        async with bed.consumer("a") as a:
+            for round_ in range(4):
+                bed.fill(count=10)
+                async with bed.consumer(f"b{round_}") as b:
+                    records += await bed.until(lambda b=b: len(b.assignment) == 2, a, b)  # type: ignore[misc]
+                    bed.fill(count=10)
+                    more = await b.poll(timeout_s=1)
+                    while more:  # the last poll says that all of it is processed; the leave tells that, before any ping
+                        records += more
+                        more = await b.poll(timeout_s=0.01)
+                    others += b.stats.handed_out
+                records += await bed.until(lambda: len(a.assignment) == 4, a)
+            records += await bed.until(lambda: a.stats.handed_out + others == 520, a)
+            records += await a.poll(timeout_s=1)
+        assert others > 0
+        assert offsets_of(records) == every(130)
+
+    run_virtual(story())
+
+
+def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_no_more() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(count=20)
+        crashed = bed.consumer("a", auto_commit=False)
+        await crashed.start()
+        first = await bed.until(lambda: crashed.stats.handed_out == 80, crashed)
+        await crashed.commit({T[0]: 20, T[1]: 13})
+        bed.coordinator.cut_up.add("a")
+        bed.coordinator.cut_down.add("a")  # nothing that it says arrives any more: a kill
+        async with bed.consumer("b") as b:
+            again = await bed.until(lambda: b.stats.handed_out >= 47, b)
+            again += await b.poll(timeout_s=1)
+        await crashed.stop()
+        assert offsets_of(first) == every(20)
+        repeated = [(1, o) for o in range(13, 20)] + [(p, o) for p in (2, 3) for o in range(20)]
+        assert offsets_of(again) == repeated
+
+    run_virtual(story())
