@@ -148,6 +148,8 @@ class Coordinators:
                 if not vacant or self._stopping:
                     continue
                 await self._clock.sleep(self._delay(shard))
+                if self._stopping:
+                    return
                 if self._settings.broker_id not in self._brokers.ids:
                     await self._clock.sleep(READ_AGAIN_S)  # nobody could find it
                     continue

@@ -118,7 +118,7 @@ def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -
                         more = await b.poll(timeout_s=0.01)
                     others += b.stats.handed_out
                 records += await bed.until(lambda: len(a.assignment) == 4, a)
-            records += await bed.until(lambda: a.stats.handed_out + others == 520, a)
+            records += await bed.until(lambda: a.stats.handed_out + others >= 520, a)
             records += await a.poll(timeout_s=1)
         assert others > 0
         assert offsets_of(records) == every(130)

@@ -1,6 +1,8 @@
 """Who coordinates which shard: spread, moved when a broker goes, and given back when it has returned to stay."""
 
+import asyncio
 from collections import Counter
+from typing import Any
 
 from tidelog.coordinator.election import rank, shard_of
 from tidelog.ports.meta import Create, SetData
@@ -147,6 +149,34 @@ def test_a8_01_a_vacancy_is_noticed_by_the_watch() -> None:
             return await world.until(lambda: other.serves() and not host.serves(), "the other one has it", 3.0)
 
         assert await deposed(one, two) < 1.0
+
+    story(tell)
+
+
+def test_a8_04_a_broker_that_stops_takes_no_further_shard() -> None:
+    """Its elector is closed first, however long the last offsets of its other shards take."""
+
+    async def tell(world: World) -> None:
+        await world.host(1, shards=8)
+        two = await world.host(2, shards=8)
+        await world.until(lambda: len(serving(world, 8)) == 8 and len(two.coordinators.terms) > 0, "both serve", 20.0)
+        mine = set(two.coordinators.terms)
+        other = next(shard for shard in range(8) if shard not in mine and first(shard, [1, 2]) == 1)
+        gate = asyncio.Event()
+
+        async def find(_: Any) -> dict[Any, int | None]:
+            await gate.wait()
+            return {}
+
+        two.coordinators._ends.find = find  # type: ignore[method-assign]
+        world.zookeeper.remove(znodes.coordinator_path(other))
+        await world.clock.sleep(0.05)  # it has noticed, and lets the broker go first that comes first
+        stopping = two.process.start("stop", two.coordinators.stop())
+        await world.clock.sleep(0.3)
+        assert set(two.coordinators.terms) == mine
+        gate.set()
+        await stopping
+        assert not two.coordinators.terms
 
     story(tell)
 

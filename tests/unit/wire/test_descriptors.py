@@ -241,7 +241,7 @@ def test_every_call_of_the_register_is_a_method_or_a_message(call: str) -> None:
     assert exists(CALLS[call])
 
 
-def test_coord_16_open_02_the_coordinator_speaks_over_the_stream_that_the_consumer_has_opened_and_dials_nobody() -> (
+def test_coord_16_open_03_the_coordinator_speaks_over_the_stream_that_the_consumer_has_opened_and_dials_nobody() -> (
     None
 ):
     session = services()["CoordinatorService"].methods_by_name["Session"]
