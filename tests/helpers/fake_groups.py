@@ -51,7 +51,7 @@ class FakeGroups:
             m.DescribedMember(
                 consumer_id=consumer_id,
                 client_id=f"client-{consumer_id}",
-                host="10.0.0.7",
+                host="/10.0.0.7",
                 topic_count="{}",
                 session_timeout_ms=6000,
                 partitions=tuple(m.PartitionName(topic=t, partition=p) for t, p in owned),

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 from tidelog.coordinator.events import CommitRequested, ConnectionId, DeleteRequested
 from tidelog.coordinator.shards import Coordinators
@@ -32,6 +33,17 @@ NAMES_MAX: Final = 10_000
 """Groups or partitions in one request."""
 
 Session = Stream[m.ConsumerMessage, m.CoordinatorMessage]
+
+
+def host_of(peer: str) -> str:
+    """The address in gRPC's name of a peer, as Kafka's HOST column has it; a peer without one (a Unix socket) by its name.
+
+    gRPC: ipv4:127.0.0.1:33698, ipv6:%5B::1%5D:33698, unix:/run/socket.
+    """
+    family, _, where = peer.partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return peer
+    return f"/{unquote(where.rpartition(':')[0]).strip('[]')}"
 
 
 class ConsumerStream:
@@ -163,11 +175,12 @@ class CoordinatorService:
         stream: Session,
         term: Term,
         connection: ConnectionId,
-        host: str,
+        peer: str,
         first: m.ConsumerMessage,
         consumer: ConsumerStream,
     ) -> None:
         message: m.ConsumerMessage | None = first
+        host = host_of(peer)
         leaves = False
         try:
             while message is not None:
@@ -179,7 +192,7 @@ class CoordinatorService:
         except TransportError:
             return
         except TidelogError as error:
-            log.warning("consumer at %s: %s; its stream is ended", host, error.message)
+            log.warning("consumer at %s: %s; its stream is ended", peer, error.message)
             self._metrics.refused("message", error.code)
             consumer.fault = error
         finally:

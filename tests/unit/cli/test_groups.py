@@ -61,9 +61,9 @@ def test_list(tidelog: Tidelog, busy: FakeCluster) -> None:
 def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: FakeCluster) -> None:
     assert table(tidelog("groups", "describe", "busy")) == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
-        ["busy", "t", "0", "3", "10", "7", "a", "10.0.0.7", "client-a"],
-        ["busy", "t", "1", "-", "0", "-", "a", "10.0.0.7", "client-a"],
-        ["busy", "t", "2", "-", "0", "-", "b", "10.0.0.7", "client-b"],
+        ["busy", "t", "0", "3", "10", "7", "a", "/10.0.0.7", "client-a"],
+        ["busy", "t", "1", "-", "0", "-", "a", "/10.0.0.7", "client-a"],
+        ["busy", "t", "2", "-", "0", "-", "b", "/10.0.0.7", "client-b"],
     ]
     idle = tidelog("groups", "describe", "--group", "idle")
     assert idle.err == "Consumer group 'idle' has no active members.\n"
@@ -77,7 +77,7 @@ def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: FakeCluster) -> 
     assert (described["group"], described["state"], described["generation"]) == ("busy", "Stable", 1)
     first, second, _ = described["partitions"]
     assert (first["currentOffset"], first["logEndOffset"], first["lag"], first["consumerId"]) == (3, 10, 7, "a")
-    assert (second["currentOffset"], second["lag"], second["host"]) == (None, None, "10.0.0.7")
+    assert (second["currentOffset"], second["lag"], second["host"]) == (None, None, "/10.0.0.7")
 
 
 def test_describe_does_not_wait_for_a_partition_without_a_leader(tidelog: Tidelog, busy: FakeCluster) -> None:
@@ -101,8 +101,8 @@ def test_describe_state_and_members(tidelog: Tidelog, busy: FakeCluster) -> None
     assert (told["coordinatorEpoch"], told["assignor"], told["members"]) == (5, "range", 2)
     wanted = [
         ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"],
-        ["busy", "a", "10.0.0.7", "client-a", "2", "t(0,1)"],
-        ["busy", "b", "10.0.0.7", "client-b", "1", "t(2)"],
+        ["busy", "a", "/10.0.0.7", "client-a", "2", "t(0,1)"],
+        ["busy", "b", "/10.0.0.7", "client-b", "1", "t(2)"],
     ]
     assert table(tidelog("groups", "describe", "busy", "--members")) == wanted
     assert table(tidelog("groups", "members", "busy")) == wanted

@@ -234,3 +234,19 @@ def test_ends_are_asked_once_from_each_leader_and_unknown_where_nobody_answers()
         assert codes == [E.OFFSET_OUT_OF_RANGE, E.NONE], "who cannot be asked hinders nobody"
 
     story(tell)
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:127.0.0.1:33698", "/127.0.0.1"),
+        ("ipv6:%5B::1%5D:33698", "/::1"),
+        ("ipv6:[2001:db8::7]:33698", "/2001:db8::7"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:33698", "/fe80::1%eth0"),
+        ("unix:/run/tidelog.sock", "unix:/run/tidelog.sock"),
+        ("unix:", "unix:"),
+        ("", ""),
+    ],
+)
+def test_the_host_of_a_member_is_its_address_without_what_grpc_adds(peer: str, host: str) -> None:
+    assert service.host_of(peer) == host
