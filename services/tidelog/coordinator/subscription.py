@@ -16,7 +16,9 @@ from tidelog.names import validate_topic_name
 
 TEXT_MAX: Final = 256 * 1024
 TOPICS_MAX: Final = 10_000
-STREAMS_MAX: Final = 1_000
+STREAMS_MAX: Final = 100
+"""Of one consumer for one topic: threads of one process. An assignor names each of them, also those that get nothing, so with
+5,000 members a thousand of each would hold the coordinator up for seconds."""
 PATTERN_MAX: Final = 1_024
 PATTERN_MEMORY: Final = 256 * 1024
 """Bytes that one compiled pattern may take, with what it remembers while it matches."""
