@@ -137,6 +137,10 @@ class FakeCoordinator:
         if self._timer is not None:
             self._timer.cancel()
 
+    def learn_topics(self) -> None:
+        """What its watch on the topics tells."""
+        self._step(ev.TopicsChanged(self._topics()))
+
     def name_brokers(self, *brokers: int) -> None:
         """What a Start says of who is alive."""
         known = self.cluster.addresses

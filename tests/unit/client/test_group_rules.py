@@ -145,3 +145,22 @@ def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_n
         assert offsets_of(again) == repeated
 
     run_virtual(story())
+
+
+def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill(count=20)
+        async with bed.consumer("a") as a:
+            await bed.until(lambda: a.stats.handed_out == 80, a)
+            await a.commit()
+            bed.cluster.create("t", partitions=4)
+            bed.coordinator.learn_topics()
+            assert bed.coordinator.offsets() == {}
+            bed.fill(count=5)
+            records = await bed.until(lambda: a.stats.handed_out >= 100, a)
+            assert offsets_of(records) == every(5)
+            await a.commit()
+            assert bed.coordinator.offsets() == dict.fromkeys(T, 5)
+
+    run_virtual(story())

@@ -250,6 +250,20 @@ def test_a4_05_one_lost_answer_costs_nothing() -> None:
     assert a.owned == tps("t", 0, 1) and not a.closed
 
 
+def test_a4_05_pings_that_failed_before_an_answer_count_no_more() -> None:
+    scene = Scene(limits=replace(LIMITS, failed_pings_max=3))
+    (a,) = scene.join("a")
+    member = scene.machine.groups["g"].members["a"]
+    for _ in range(4):
+        a.answers.discard("ping")
+        scene.run(1.2 * SESSION_S)
+        assert 1 <= member.failed_pings <= 3
+        a.answers.add("ping")
+        scene.run(SESSION_S / 2)
+        assert member.failed_pings == 0
+    assert not a.closed
+
+
 def test_conflict_06_a_ping_is_sent_whether_or_not_the_one_before_was_answered_and_says_how_many_failed() -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=2))
     (a,) = scene.join("a")
@@ -269,8 +283,10 @@ def test_l01_a4_09_a_silent_consumer_is_dead_within_the_budget_and_not_before_it
     silent_since = scene.now
     last_answer = scene.machine.groups["g"].members["a"].answered_at
     scene.run(10 * SESSION_S, lambda: len(b.owned) == 4)
-    budget_s = (allowed / 3 + 2 / 3) * SESSION_S + SESSION_S / 3
-    assert last_answer + LEASE_S <= scene.now <= max(silent_since + budget_s, last_answer + LEASE_S) + 0.5
+    least_s = (allowed / 3 + 2 / 3) * SESSION_S
+    budget_s = least_s + SESSION_S / 3
+    assert max(silent_since + least_s, last_answer + LEASE_S) - 1e-6 <= scene.now
+    assert scene.now <= max(silent_since + budget_s, last_answer + LEASE_S) + 0.5
 
 
 def test_hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out() -> None:

@@ -95,6 +95,23 @@ def test_a16_04_when_nothing_would_change_nobody_is_told_anything() -> None:
     assert (scene.heads["g"], len(a.heard)) == before
 
 
+def test_a16_04_a20_10_a_rebalance_that_finds_everything_as_it_should_be_is_skipped() -> None:
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    generation, rebalances = scene.heads["g"].generation, len(scene.of(fx.Rebalanced))
+    for each in (a, b):
+        each.heard.clear()
+    b.reconnect(topic_count=topic_count("t", "missing"))
+    scene.run(1.0)
+    assert (scene.heads["g"].generation, len(scene.of(fx.Rebalanced))) == (generation, rebalances)
+    assert told(a) == [] and told(b) == ["start"], "it was told what it owns when it came back, and nothing since"
+    group = scene.machine.groups["g"]
+    assert group.current_rebalancer is None and not group.rebalance_initiated
+    scene.change_topics(missing=1)
+    scene.run(1.0)
+    assert b.owned == tps("t", 2, 3) | tps("missing", 0), "then it is necessary"
+
+
 def test_a20_05_a_member_that_comes_during_an_attempt_waits_for_the_next_one() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
@@ -436,6 +453,7 @@ def test_what_is_stored_counts_although_its_attempt_has_failed_meanwhile() -> No
     scene.holds_writes = False
     scene.carry_out()
     assert scene.owners["g"][TopicPartition("t", 3)].consumer_id == "c"
+    assert scene.of(fx.Rebalanced)[-1].failed and scene.machine.groups["g"].attempt is None
     c.reconnect()
     scene.run(3.0)
     assert c.owned == tps("t", 3) and b.owned == tps("t", 2)
