@@ -18,6 +18,7 @@ from tidelog.client.member_events import (
     Effect,
     Fail,
     Join,
+    Key,
     Leave,
     Left,
     Lose,
@@ -259,7 +260,7 @@ class GroupMember:
     async def _commit(self, offsets: tuple[m.OffsetInfo, ...]) -> None:
         clock, rand = self._ports.clock, self._ports.rand
         give_up_at = clock.now() + self._limit_s
-        failures = 0
+        failures, tenures = 0, self._tenures(offsets)
         while True:
             request = self.membership.commit_request(offsets, clock.now())
             error = await self._try_commit(request)
@@ -272,6 +273,11 @@ class GroupMember:
             if not self._worth_repeating(request, error) or clock.now() + pause >= give_up_at:
                 raise error
             await clock.sleep(pause)
+            if self._tenures(offsets) != tenures:
+                raise error  # they have been somebody else's meanwhile, who may have got further
+
+    def _tenures(self, offsets: Iterable[m.OffsetInfo]) -> list[Key | None]:
+        return [self.membership.held.get(TopicPartition(o.topic, o.partition)) for o in offsets]
 
     async def _try_commit(self, request: m.CommitOffsetsRequest) -> TidelogError | TransportError | None:
         group_id = request.group_id
@@ -305,7 +311,7 @@ class GroupMember:
         if sent_in == self.membership.started and self.membership.standing is Standing.STABLE:
             self._session.feed(CommitFenced(sent_in))
             return False
-        return all(TopicPartition(o.topic, o.partition) in self.membership.held for o in request.offsets)
+        return True
 
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         names = [TopicPartition(*tp) for tp in tps]

@@ -122,8 +122,8 @@ class Membership:
         self.lease = Lease(self.session_s)
         self.progress = Progress()
         self.counters = Counters()
-        self.held: dict[TopicPartition, None] = {}
-        """What it owns and may fetch."""
+        self.held: dict[TopicPartition, Key] = {}
+        """What it owns and may fetch, and the Start that gave it."""
         self.heard: Key = _NEVER
         self.started: Key | None = None
         """The last Start that it is bound by."""
@@ -448,19 +448,19 @@ class Membership:
     def _start(self, request: m.StartFetcherRequest, key: Key, now: float) -> None:
         if key != self.started:
             self.counters.starts += 1
-            self._take(request)
+            self._take(request, key)
             self.started, self._rejoin = key, False
         started = m.StartFetcherResponse(
             consumer_id=self.member.consumer_id, coordinator_epoch=key[0], generation=key[1]
         )
         self._send(now, started=started)
 
-    def _take(self, request: m.StartFetcherRequest) -> None:
+    def _take(self, request: m.StartFetcherRequest, key: Key) -> None:
         given = {TopicPartition(p.topic, p.partition): p for o in request.ownership_info for p in o.assigned_parts}
         anew = [tp for tp in given if tp not in self.held]
         dropped = [tp for tp in self.held if tp not in given]
         self.progress.drop((*anew, *dropped, *(self._release.partitions if self._release else ())))
-        self.held = dict.fromkeys(given)
+        self.held = {tp: self.held.get(tp, key) for tp in given}
         self._release = None
         self._out.append(Assign(tuple(given[tp] for tp in anew), tuple(dropped), request.brokers_info))
 

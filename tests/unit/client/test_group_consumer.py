@@ -13,6 +13,7 @@ from tidelog.client.consumer import Consumer
 from tidelog.client.records import ConsumerRecord, Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
 from tidelog.wire.batch import Codec
 
 SESSION_S = 3.0
@@ -286,6 +287,36 @@ def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
             stored = await a.committed([T[0]])
             assert stored == {T[0]: (10, 0, "")}
         assert bed.coordinator.offsets()[T[0]] == 10
+
+    run_virtual(story())
+
+
+def test_coord_12_a_commit_is_not_repeated_once_its_partition_has_been_another_members() -> None:
+    """It is a member's again, which has not processed what the other one has: the offset would go back."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        commit_offsets = bed.coordinator.commit_offsets
+
+        async def unheard(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
+            if request.consumer_id == "a":
+                return m.CommitOffsetsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return await commit_offsets(broker_id, request)
+
+        async with bed.consumer("a", auto_commit=False) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            bed.coordinator.commit_offsets = unheard  # type: ignore[method-assign]
+            late = asyncio.create_task(a.commit({T[3]: 4}))
+            async with bed.consumer("b", auto_commit=False) as b:
+                await bed.until(lambda: T[3] in b.assignment and b.stats.handed_out == 20, a, b)
+                await b.commit()
+            await bed.until(lambda: T[3] in a.assignment, a)
+            assert not late.done()
+            bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
+            with pytest.raises(TidelogError):
+                await late
+            assert bed.coordinator.offsets()[T[3]] == 10
 
     run_virtual(story())
 
