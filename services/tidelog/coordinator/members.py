@@ -393,7 +393,10 @@ class Members:
         )  # where a request waits, the next attempt begins here, without it
         if group.members:
             if group.owned_by(member.consumer_id):
-                self._rebalancer.request(group, reason)
+                if reason == "leave":
+                    self._rebalancer.request(group, reason)
+                else:
+                    self._rebalancer.request_together(group, reason)
             self._rebalancer.returned(group)
             self.settle(group)
         else:

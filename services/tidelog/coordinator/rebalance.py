@@ -62,6 +62,12 @@ class Rebalancer:
             group.reason, group.asked_at = reason, desk.now
         desk.deadlines.set(key, min(desk.now + delay_s, group.asked_at + desk.limits.join_delay_max_s))
 
+    def request_together(self, group: Group, reason: str) -> None:
+        """At the end of this step, without delay: thousands may die in one step, and it is one rebalance that follows."""
+        if not group.rebalance_initiated:
+            group.reason = reason
+            self._desk.deadlines.set((REBALANCE, group.group_id), self._desk.now)
+
     def due(self, group: Group) -> None:
         if group.rebalance_initiated:
             return

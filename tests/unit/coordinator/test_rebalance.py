@@ -371,6 +371,19 @@ def test_a15_02_the_death_of_a_member_fails_the_attempt_and_the_next_one_is_made
     assert c.owned == T, "no back-off was waited for"
 
 
+def test_k01_members_that_die_at_one_time_are_one_rebalance() -> None:
+    """Each look for what is to be done asks every member: thousands of looks at thousands are seconds in one step."""
+    scene = Scene()
+    a, *others = scene.join("a", "b", "c", "d")
+    scene.run(4.0)
+    scene.effects.clear()
+    for each in others:
+        each.lose_connection()
+    scene.run(30.0)
+    assert a.owned == T
+    assert [(each.reason, each.failed) for each in scene.of(fx.Rebalanced)] == [("failure", False)]
+
+
 def test_a16_07_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_same() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
