@@ -441,7 +441,7 @@ MUTANTS: Final = (
         43,
         "offsets count whichever generation they are of",
         "coordinator/test_commits.py",
-        "mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only",
+        "find_10_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only",
         Patch(
             _MEMBERS,
             "        if (response.coordinator_epoch, response.generation) == (self._desk.epoch, member.generation):\n",

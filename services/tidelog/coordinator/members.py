@@ -388,9 +388,8 @@ class Members:
             if reason != "leave":
                 self._desk.close(connection)
         del group.members[member.consumer_id]
-        self._rebalancer.fail(
-            group, member.consumer_id
-        )  # where a request waits, the next attempt begins here, without it
+        # Where a request waits, the next attempt begins here, without it.
+        self._rebalancer.fail(group, member.consumer_id)
         if group.members:
             if group.owned_by(member.consumer_id):
                 if reason == "leave":

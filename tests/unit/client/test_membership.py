@@ -125,7 +125,7 @@ def offsets_in(answer: Any) -> dict[int, int]:
 # -- order ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_coord_04_mut_19_a_late_start_after_a_newer_stop_changes_nothing() -> None:
+def test_find_10_coord_04_mut_19_a_late_start_after_a_newer_stop_changes_nothing() -> None:
     scene = joined()
     (revoke, *_) = scene.stop(3)
     assert isinstance(revoke, Revoke)
@@ -230,7 +230,7 @@ def test_a_coordinator_that_does_not_answer_a_registration_is_left_while_the_lea
 # -- stop ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_mut_18_a_stop_states_what_was_processed_not_what_was_handed_out() -> None:
+def test_find_10_mut_18_a_stop_states_what_was_processed_not_what_was_handed_out() -> None:
     scene = joined()
     scene.process(0, 10, 11)
     scene.hand_out(0, 12, 13)

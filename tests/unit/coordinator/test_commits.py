@@ -61,7 +61,7 @@ def test_a19_04_a_group_without_news_is_not_written_again() -> None:
     assert len(a.bodies(m.PingRequest)) > 8 and len(scene.writes) == count
 
 
-def test_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only() -> None:
+def test_find_10_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only() -> None:
     scene = Scene()
     a, _b = scene.join("a", "b")
     a.positions = dict.fromkeys(tps("t", 0, 1, 2, 3), 9)

@@ -163,7 +163,7 @@ def test_hole_46_offsets_are_stored_before_owners_and_owners_before_the_head() -
     story(tell)
 
 
-def test_coord_10_every_multi_checks_the_epoch_first_and_keeps_the_limits() -> None:
+def test_find_10_coord_10_every_multi_checks_the_epoch_first_and_keeps_the_limits() -> None:
     async def tell(bench: Bench) -> None:
         bench.write("g", {tp(n): Committed(n, metadata="x" * 4096) for n in range(1000)})
         bench.write("h", {tp(n): Committed(n) for n in range(1000)})

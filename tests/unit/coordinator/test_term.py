@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.groups import detection_s, group_snapshots
 from tidelog.errors import ErrorCode
 from tidelog.ports.meta import SetData
 from tidelog.wire import messages as m
@@ -74,6 +75,18 @@ def test_l01_a_silent_consumer_loses_its_partitions_to_the_others() -> None:
         took_s = await world.until(lambda: len(second.partitions) == 4, "one has all", 3.0)
         assert 0.6 <= took_s < 1.0
         assert host.sample("tidelog_coordinator_watcher_expirations_total", request="ping") >= 1
+
+    story(tell)
+
+
+def test_a4_09_the_budget_is_that_of_the_longest_session_in_the_group() -> None:
+    async def tell(world: World) -> None:
+        await world.topic()
+        host = await world.serving(failed_pings_max=2)
+        await world.member(host, "c1", session_timeout_ms=900)
+        await world.member(host, "c2", session_timeout_ms=3000)
+        (group,) = group_snapshots(host.coordinators, 2)
+        assert (group.members, group.detection_s) == (2, detection_s(3.0, 2))
 
     story(tell)
 
