@@ -235,8 +235,11 @@ class Members:
         self._desk.start(group, member, generation)
 
     def settle(self, group: Group) -> None:
-        """After a failover in the middle of a rebalance: once all have returned or are dead it is finished (A3.02)."""
-        if group.incomplete and not any(group.absent()):
+        """After a failover, once all have returned or are dead: a rebalance that was cut off is finished (A3.02), and
+        partitions that came meanwhile are given to somebody."""
+        if any(group.absent()):
+            return
+        if group.incomplete or self._rebalancer.is_outdated(group):
             self._rebalancer.request(group, "failover")
 
     def _joined(

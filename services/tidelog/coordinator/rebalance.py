@@ -136,6 +136,18 @@ class Rebalancer:
                 topics[topic] = self._desk.partitions(topic)
         return topics
 
+    def is_outdated(self, group: Group) -> bool:
+        """After a failover without a rebalance: topics have grown or gone while nobody coordinated the group, so that no news of
+        it comes any more."""
+        if group.seen or not group.generation:
+            return False
+        interest = self.interest(group)
+        everything = {TopicPartition(topic, p) for topic, count in interest.items() for p in range(count)}
+        if everything != group.owners.keys():
+            return True
+        group.seen = interest
+        return False
+
     def _plan(self, group: Group, reason: str) -> Attempt | None:
         """isRebalanceNecessary (A16.02, A16.04): None when everything is as it should be, or nobody is there to be told."""
         desk = self._desk
@@ -155,7 +167,7 @@ class Rebalancer:
             tp not in target and tp not in held for tp in group.owners
         )
         untold = [each for each in present.values() if _is_untold(each, frozen[each.consumer_id])]
-        if not changed and not untold and not group.incomplete:
+        if not (changed or untold or group.incomplete or group.phase is Phase.STARTING):
             return None
         revoked = {}
         for name, each in present.items():

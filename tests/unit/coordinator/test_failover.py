@@ -1,12 +1,14 @@
 """A new coordinator: what it reads, whom it awaits, and that nobody is rebalanced when the same members return (COORD-9)."""
 
+import pytest
+
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator.events import Outcome
 from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed, Phase
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
-from unit.coordinator.scene import Scene, tps
+from unit.coordinator.scene import Scene, topic_count, tps
 
 LEASE_S = 10.0 * (1 + DRIFT) + DRIFT_MIN_S
 
@@ -167,3 +169,31 @@ def test_partitions_of_topics_that_are_gone_are_not_loaded() -> None:
     new.run(1.0)
     assert a.owned == tps("t", 0, 1)
     assert {Committed(3)} == {each for tp, each in new.machine.groups["g"].offsets.items() if tp.topic == "t"}
+
+
+@pytest.mark.parametrize("now", [{"t": 6}, {"t": 4, "u": 1}, {"t": 3}])
+def test_a11_04_what_topics_gained_or_lost_while_nobody_coordinated_is_given_out(now: dict[str, int]) -> None:
+    scene = Scene(topics={"t": 4})
+    members = scene.join("a", "b", topic_count=topic_count("t", "u"))
+    other = scene.failover(topics=now)
+    for each in members:
+        other.move(each)
+    other.run(5.0, lambda: other.state() == "Stable")
+    owned = [tp for each in members for tp in each.owned]
+    assert len(owned) == len(set(owned)) and set(owned) == {tp for t, n in now.items() for tp in tps(t, *range(n))}
+
+
+def test_a3_02_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too() -> None:
+    """Its attempt has failed, and all that it wanted is done: still the store must say so, or the next coordinator repeats it."""
+    scene = Scene()
+    (a,) = scene.join("a")
+    b = scene.consumer("b").register()
+    b.answers.discard("start")
+    scene.run(5.0, lambda: b.bodies(m.StartFetcherRequest) != [])
+    assert scene.heads["g"].phase is Phase.STARTING
+    b.lose_connection()
+    b.answers.add("start")
+    b.reconnect()
+    scene.run(5.0)
+    assert scene.heads["g"].phase is Phase.STABLE and scene.state() == "Stable"
+    assert a.owned | b.owned == tps("t", 0, 1, 2, 3)
