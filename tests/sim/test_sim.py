@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from tidelog.testing import goals, sim
+from tidelog.testing.sim_groups import GROUPS, GroupRun
+from tidelog.testing.sim_groups import run_seed as run_groups
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_traced
 from tidelog.testing.sim_suspicion import FalseSuspicions
 
@@ -37,6 +39,19 @@ def test_a_broker_that_was_suspected_and_lives_costs_nothing() -> None:
     """Design 3, Failure detection: a wrong suspicion is harmless. Every invariant is checked in this run."""
     result = next(run_traced(seed)[1] for seed in range(100) if FalseSuspicions.drawn(seed))
     assert set(result.faults) == {"false suspicion"} and result.reached[goals.MISLED] > 0
+
+
+def test_every_kind_of_fault_of_groups_is_drawn() -> None:
+    drawn = Counter(name for seed in range(50) for name in GroupRun(seed).faults.kinds)
+    assert len(drawn) == 26 and min(drawn.values()) > 10, drawn
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_i16_groups_hold_every_invariant_and_process_every_record() -> None:
+    """N11 to N13, X5 and LIVE-5; again, and nothing of it differs."""
+    first = run_groups(0)
+    assert first.acked > 100 and first.processed >= len(GROUPS) * first.acked
+    assert run_groups(0) == first
 
 
 @pytest.mark.filterwarnings("ignore")  # a killed process leaves coroutines that never ended: that is what a kill is

@@ -12,8 +12,30 @@ UNKNOWN_LOST: Final = "an unknown outcome turned out not applied"
 FROZEN: Final = "a high watermark was frozen below min ISR"
 FAILOVER: Final = "a controller failed over inside a multi"
 MISLED: Final = "a broker that lives was suspected"
+QUIET_FAILOVER: Final = "a coordinator failed over without a rebalance"
+ZOMBIE_COMMIT: Final = "a zombie consumer's commit was fenced"
+LEASE_OUT: Final = "a consumer's lease ran out before its eviction"
+RETRIED: Final = "a rebalance attempt failed and was retried"
+RETURNED: Final = "a member returned over a new stream"
+STALE: Final = "a consumer ignored a message of an older generation"
 
-GOALS: Final = (TRUNCATION, REFUSED, ZOMBIE, VETO, UNKNOWN_APPLIED, UNKNOWN_LOST, FROZEN, FAILOVER, MISLED)
+GOALS: Final = (
+    TRUNCATION,
+    REFUSED,
+    ZOMBIE,
+    VETO,
+    UNKNOWN_APPLIED,
+    UNKNOWN_LOST,
+    FROZEN,
+    FAILOVER,
+    MISLED,
+    QUIET_FAILOVER,
+    ZOMBIE_COMMIT,
+    LEASE_OUT,
+    RETRIED,
+    RETURNED,
+    STALE,
+)
 
 JUDGED_SEEDS: Final = 50
 """A set smaller than this may miss one by chance, so it is not judged."""

@@ -118,6 +118,8 @@ class SimZooKeeper:
         """Requests that reached a server, and answers and watches that reached a client."""
         self.on_commit: Callable[[Sequence[Change]], None] | None = None
         """Called with every change that is made, in the order of the writes."""
+        self.writer = 0
+        """Session of the write whose changes are being reported; 0: nobody's."""
         self.on_expired: Callable[[int], None] | None = None
         """Called with a session that has ended because its time was up, not because a test wanted it."""
         self.on_unanswered: Callable[[SimMeta, tuple[Op, ...], bool], None] | None = None
@@ -226,7 +228,9 @@ class SimZooKeeper:
             raise SessionExpired(ops[0].path)
         self._zxid += 1
         stats, changes = self._leader.execute(ops, self._zxid, session_id)
+        self.writer = session_id
         self._publish(changes)
+        self.writer = 0
         server.catch_up()  # a write is answered when the client's own server has it
         return stats
 

@@ -19,6 +19,8 @@ import structlog
 from tidelog.errors import TidelogError, TransportError
 from tidelog.testing import goals
 from tidelog.testing.loop import Deadlock, Livelock
+from tidelog.testing.sim_groups import EVERY
+from tidelog.testing.sim_groups import run_seed as run_groups
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, run_seed
 
 SEEDS_BEFORE_A_NEW_PROCESS: Final = 40
@@ -37,13 +39,16 @@ def attempt(seed: int) -> Outcome:
     began = time.process_time()
     result, failure = None, ""
     try:
-        result = run_seed(seed)
+        stories = [run_seed(seed)]
+        if seed % EVERY == 0:
+            stories.append(run_groups(seed))
     except (AssertionError, Deadlock, Livelock, TidelogError, TransportError, BaseExceptionGroup) as error:
         failure = describe(error)
         logging.getLogger(__name__).info("seed %d failed", seed, exc_info=error)
     else:
-        if result.delivered < DELIVERED_MIN:
-            failure = f"only {result.delivered} events were delivered"
+        if (least := min(story.delivered for story in stories)) < DELIVERED_MIN:
+            failure = f"only {least} events were delivered"
+        result = stories[0].with_groups(stories[-1]) if len(stories) > 1 else stories[0]
     return Outcome(seed, result, failure, time.process_time() - began)
 
 
@@ -98,6 +103,7 @@ def main() -> int:
         elif (result := outcome.result) is not None:
             totals += result.faults
             totals.update(acked=result.acked, read=result.read, vetoed=result.vetoed, delivered=result.delivered)
+            totals.update({"processed by groups": result.processed})
             reached += result.reached
             seeds_reached.update(goal for goal, count in result.reached.items() if count)
     sys.stdout.write(", ".join(f"{name} {count:,}" for name, count in sorted(totals.items())) + "\n")

@@ -111,6 +111,11 @@ class SimCluster:
                     found[broker_id] = b"".join(_batches_below(host, host.replica.high_watermark))
         return found
 
+    def end(self, tp: TopicPartition) -> int:
+        """The highest high watermark of its replicas."""
+        hosts = (host for _, _, hosts in self._living() for host in hosts)
+        return max((host.replica.high_watermark for host in hosts if host.tp == tp), default=0)
+
     def leader(self, tp: TopicPartition) -> int:
         state = stored_states(self.zookeeper.dump()).get(tp)
         return -1 if state is None else state.leader

@@ -43,7 +43,14 @@ class Faults(Breaking):
         super().__init__(cluster, cluster.world.rand)
         self._power_losses = 0
         self._elections_until = 0.0
-        breaking: dict[str, Callable[[], bool]] = {
+        breaking = self._breaking()
+        names = self._drawn(list(breaking))
+        self.kinds = {kind: breaking[kind] for kind in breaking if kind in names}
+        self._mending = (self._start, self._heal_links)
+
+    def _breaking(self) -> dict[str, Callable[[], bool]]:
+        """All kinds."""
+        return {
             "kill": self._kill,
             "bounce": self._bounce,
             "terminate": self._terminate,
@@ -70,9 +77,6 @@ class Faults(Breaking):
             "disk full": self._disk_full,
             "wall clock": self._wall_clock,
         }
-        names = self._drawn(list(breaking))
-        self.kinds = {kind: breaking[kind] for kind in breaking if kind in names}
-        self._mending = (self._start, self._heal_links)
 
     def _drawn(self, kinds: Sequence[str]) -> Sequence[str]:
         """Half of all, or in a third of the runs a few: what one kind leads to over several steps is not disturbed there."""

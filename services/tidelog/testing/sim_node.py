@@ -5,7 +5,7 @@ import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -28,6 +28,13 @@ from tidelog.testing.rand import seeded
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+
+
+class Application(Protocol):
+    """A process that can be asked to stop."""
+
+    async def stop(self) -> None: ...
+
 
 Image = Mapping[str, bytes | None]
 """Every path of a disk with its content; None for a directory."""
@@ -114,9 +121,14 @@ class SimNode:
         self.stopper = Supervisor("stop")
 
     @property
+    def application(self) -> Application | None:
+        """What its process runs."""
+        return self.broker or self.controller
+
+    @property
     def dead(self) -> bool:
         """Killed, or never started: nothing of its last process is left."""
-        return self.broker is None and self.controller is None
+        return self.application is None
 
     @property
     def running(self) -> bool:
@@ -130,8 +142,11 @@ class SimNode:
         assert not self.running and self.dead, f"{self.name} runs already"
         self.starts += 1
         self.excused, self.terminating = self.disk.failing, False
+        self.process = SimProcess(self.name)
+        self._launch(self.process)
+
+    def _launch(self, process: SimProcess) -> None:
         world = self.world
-        process = self.process = SimProcess(self.name)
         is_broker = self.name.startswith("broker")
         self.meta = self._session()
         self.coordinator_meta = self._session() if is_broker else None
@@ -203,7 +218,7 @@ class SimNode:
 
     def kill(self, crash: Crash = Crash.PROCESS) -> None:
         """SIGKILL, or a loss of power of the host (`Crash.KEEP_SOME`, `DROP_UNSYNCED`)."""
-        assert self.process is not None and self.meta is not None
+        assert self.process is not None
         self.process.kill()
         self.world.network.kill(self.name)
         for meta in self._sessions:
@@ -212,6 +227,10 @@ class SimNode:
         self.disk.crash(crash, self.world.rand)
         self.lost_records = before is not None and lost_records(before, self.disk.image())
         self.world.on_gone(self)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing of the process is left."""
         self.broker = self.controller = None
 
     def cut_power_soon(self, writes: int, crash: Crash) -> None:
@@ -224,7 +243,7 @@ class SimNode:
             process.alive = False  # what follows in this very step finds a dead disk; no other step of it will run
 
             def die() -> None:
-                if self.process is process and self.meta is not None and not self.dead:
+                if self.process is process and not self.dead:
                     self.kill(crash)
 
             asyncio.get_running_loop().call_soon(die, context=contextvars.Context())
@@ -234,7 +253,7 @@ class SimNode:
 
     def terminate(self) -> None:
         """SIGTERM: the process stops in its own time; what is left of it is gone then."""
-        process, stopping = self.process, self.broker or self.controller
+        process, stopping = self.process, self.application
         assert process is not None and stopping is not None
         self.terminating = True
 
@@ -251,14 +270,14 @@ class SimNode:
         self.stopper.start("stop", stop(), context=process.context)
 
     def pause(self) -> None:
-        assert self.process is not None and self.meta is not None
+        assert self.process is not None
         self.process.pause()
         self.world.network.pause(self.name)
         for meta in self._sessions:
             meta.pause()
 
     def resume(self) -> None:
-        assert self.process is not None and self.meta is not None
+        assert self.process is not None
         self.process.resume()
         self.world.network.resume(self.name)
         for meta in self._sessions:

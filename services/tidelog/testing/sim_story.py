@@ -51,30 +51,50 @@ class Result:
     reached: Counter[str]
     vetoed: int
     """Partitions that rightly stayed offline: their last in-sync replica lost power (reliability 3.6 rule D)."""
+    processed: int = 0
+    """Records by groups."""
+
+    def with_groups(self, other: "Result") -> "Result":
+        """Together with what the groups of the same seed came to."""
+        return Result(
+            self.acked + other.acked,
+            self.read,
+            self.delivered + other.delivered,
+            self.faults + other.faults,
+            self.reached + other.reached,
+            self.vetoed,
+            other.processed,
+        )
 
 
 class Run:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.cluster = SimCluster(seed)
-        self.faults = FalseSuspicions(self.cluster) if FalseSuspicions.drawn(seed) else Faults(self.cluster)
+        self.faults: FalseSuspicions | Faults = self._faults()
         self._partitions = [TopicPartition(topic, i) for topic in TOPICS for i in range(PARTITIONS)]
         self._idle = asyncio.Event()
         """Set when the load is to end."""
         self._stop = asyncio.Event()
 
+    def _faults(self) -> FalseSuspicions | Faults:
+        return FalseSuspicions(self.cluster) if FalseSuspicions.drawn(self.seed) else Faults(self.cluster)
+
     async def story(self) -> Result:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, sim_loop.SimLoop)
         with self.cluster.observer.watching():
-            loop.after_step = self.cluster.observer.after_step
+            loop.after_step = self._checks()
             try:
                 return await self._story()
             finally:
                 loop.after_step = None
 
+    def _checks(self) -> Callable[[], None]:
+        """Called after each step."""
+        return self.cluster.observer.after_step
+
     async def _story(self) -> Result:
-        now = asyncio.get_running_loop().time
         self.cluster.start()
         await self._until_created()
         async with asyncio.TaskGroup() as group:
@@ -84,20 +104,11 @@ class Run:
                 group.create_task(load)
                 for load in (self._produce("producer", "all"), self._produce("hasty", 1), self._churn())
             ]
-            begun = now()
-            await self.faults.run(
-                lambda: (
-                    now() - begun > FAULT_S and (self.cluster.delivered >= DELIVERED_MIN or now() - begun > FAULT_MAX_S)
-                )
-            )
-            self.faults.heal()
-            self._idle.set()
-            async with _within(HEAL_S, "a request was not answered"):
-                await asyncio.wait(loads)
+            await self._break_and_heal(loads)
             vetoed = await self._until_converged()
             self._stop.set()
         self._compare_replicas(vetoed)
-        async with _within(HEAL_S, "the last read did not end"):
+        async with within(HEAL_S, "the last read did not end"):
             read = await self._final_read(vetoed)
         return Result(
             self.cluster.checker.acked_count,
@@ -108,9 +119,20 @@ class Run:
             len(vetoed),
         )
 
+    async def _break_and_heal(self, loads: "list[asyncio.Task[None]]") -> None:
+        now = asyncio.get_running_loop().time
+        begun = now()
+        await self.faults.run(
+            lambda: now() - begun > FAULT_S and (self.cluster.delivered >= DELIVERED_MIN or now() - begun > FAULT_MAX_S)
+        )
+        self.faults.heal()
+        self._idle.set()
+        async with within(HEAL_S, "a request was not answered"):
+            await asyncio.wait(loads)
+
     async def _until_created(self) -> None:
         admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
-        async with admin, _within(HEAL_S, "no topic was created"):
+        async with admin, within(HEAL_S, "no topic was created"):
             for topic, min_isr in TOPICS.items():
                 while True:
                     try:
@@ -245,7 +267,7 @@ class Run:
 
 
 @asynccontextmanager
-async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
+async def within(seconds: float, otherwise: str) -> AsyncIterator[None]:
     """LIVE-3: what is asked of a whole cluster is answered in bounded time."""
     try:
         async with asyncio.timeout(seconds):
@@ -256,19 +278,19 @@ async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
 
 def run_seed(seed: int) -> Result:
     """Raises whatever broke: a Violation, or a bug of the code under test."""
-    return _run(seed, None)
+    return run_story(Run, seed)
 
 
 def run_traced(seed: int) -> tuple[str, Result]:
     """The result, and a digest of everything that crossed the network, and when."""
     digest = hashlib.sha256()
-    result = _run(seed, digest.update)
+    result = run_story(Run, seed, digest.update)
     return digest.hexdigest(), result
 
 
-def _run(seed: int, trace: Callable[[bytes], None] | None) -> Result:
+def run_story(kind: type[Run], seed: int, trace: Callable[[bytes], None] | None = None) -> Result:
     async def story() -> Result:
-        run = Run(seed)
+        run = kind(seed)
         if trace is not None:
             run.cluster.network.trace = lambda line: trace(line.encode())
         return await run.story()

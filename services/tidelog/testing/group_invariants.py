@@ -1,0 +1,138 @@
+"""What holds of consumer groups after every step (I16, N11 to N13, X5), judged by what consumers do and what is stored of them.
+
+Pure: it is told of each act in the order in which they happen. What a consumer believes to own is of no interest here.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.ids import TopicPartition
+from tidelog.testing.invariants import Violation
+
+Key = tuple[int, int]
+"""Coordinator epoch, generation."""
+
+
+class Seat(NamedTuple):
+    """A consumer of a group."""
+
+    group: str
+    consumer: str
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a consumer is in a partition that it was given."""
+
+    since: int
+    next: int
+
+
+@dataclass(slots=True)
+class _Share:
+    """One partition in one group."""
+
+    owner: str = ""
+    """As stored."""
+    committed: int = 0
+    """As stored."""
+    done: int = 0
+    """The first offset that nobody has processed."""
+    actor: str = ""
+    """Who acted last."""
+    acted: int = 0
+    places: dict[str, _Place] = field(default_factory=dict)
+    given_in: dict[Key, str] = field(default_factory=dict)
+
+
+class GroupChecker:
+    """Each method raises Violation."""
+
+    def __init__(self) -> None:
+        self._acts = 0
+        self._shares: dict[tuple[str, TopicPartition], _Share] = {}
+        self._generations: dict[str, int] = {}
+        self._obeyed: dict[Seat, Key] = {}
+        self.again = 0
+        """Records that were processed before."""
+
+    def _share(self, group: str, tp: TopicPartition) -> _Share:
+        return self._shares.setdefault((group, tp), _Share())
+
+    # -- what is stored ----------------------------------------------------------------------------------------------
+
+    def owner_stored(self, group: str, tp: TopicPartition, consumer: str) -> None:
+        self._share(group, tp).owner = consumer
+
+    def offset_stored(self, group: str, tp: TopicPartition, offset: int) -> None:
+        """Nobody resets or seeks in a simulated run."""
+        share = self._share(group, tp)
+        _require(offset >= share.committed, "N12", group, tp, "offset fell from", share.committed, "to", offset)
+        _require(offset <= share.done, "X5", group, tp, "offset", offset, "is stored; processed is up to", share.done)
+        share.committed = offset
+
+    def generation_stored(self, group: str, generation: int) -> None:
+        before = self._generations.get(group, 0)
+        _require(generation >= before, "I16", group, "generation fell from", before, "to", generation)
+        self._generations[group] = generation
+
+    # -- what consumers are told and do ------------------------------------------------------------------------------
+
+    def obeyed(self, seat: Seat, key: Key) -> None:
+        """It has done what a Stop or a Start with this number says."""
+        before = self._obeyed.get(seat, key)
+        _require(key >= before, "I16", *seat, "obeys", key, "after", before)
+        self._obeyed[seat] = key
+
+    def given(self, seat: Seat, tp: TopicPartition, offset: int, key: Key) -> None:
+        """It begins with a partition; -1: nothing is committed, and it reads from the start.
+
+        What is processed again is what its last owner had not committed: it begins where that ends (X5).
+        """
+        share, start = self._share(seat.group, tp), max(offset, 0)
+        owner = share.given_in.setdefault(key, seat.consumer)
+        _require(owner == seat.consumer, "I16", *seat, "and", owner, "are both given", tp, "in", key)
+        _require(start == share.committed, "N12", *seat, "begins", tp, "at", start, "stored is", share.committed)
+        self._acts += 1
+        share.places[seat.consumer] = _Place(self._acts, start)
+
+    def handed_out(self, seat: Seat, tp: TopicPartition, offset: int) -> None:
+        """The application gets a record: each one in turn."""
+        share = self._share(seat.group, tp)
+        place = self._act(seat, tp, share, "hands out", offset)
+        _require(place.next == offset, "X5", *seat, tp, "hands out", offset, "after", place.next - 1)
+        place.next = offset + 1
+
+    def processed(self, seat: Seat, tp: TopicPartition, offset: int, *, asked: bool) -> None:
+        """`asked`: whether it still owns the partition. Who does not ask may still be at work when its lease is over."""
+        share = self._share(seat.group, tp)
+        if asked:
+            self._act(seat, tp, share, "processes", offset)
+        _require(offset <= share.done, "X5", *seat, "processes", tp, offset, "before", share.done)
+        self.again += offset < share.done
+        share.done = max(share.done, offset + 1)
+
+    def _act(self, seat: Seat, tp: TopicPartition, share: _Share, what: str, offset: int) -> _Place:
+        place = share.places.get(seat.consumer)
+        if place is None:
+            raise Violation(f"N11: {seat} {what} {tp} {offset}, which it was not given")
+        _require(share.owner == seat.consumer, "N11", *seat, what, tp, offset, "owner is", share.owner)
+        if share.actor != seat.consumer:
+            _require(
+                place.since > share.acted, "N11", *seat, what, tp, offset, "and so does", share.actor, "since it has it"
+            )
+        self._acts += 1
+        share.actor, share.acted = seat.consumer, self._acts
+        return place
+
+    # -- at the end --------------------------------------------------------------------------------------------------
+
+    def stage(self, group: str, tp: TopicPartition) -> tuple[str, int, int]:
+        """Stored owner, committed offset, and the first offset that nobody has processed."""
+        share = self._share(group, tp)
+        return share.owner, share.committed, share.done
+
+
+def _require(holds: bool, number: str, *what: object) -> None:
+    if not holds:
+        raise Violation(f"{number}: " + " ".join(map(str, what)))
