@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes deploy/grafana/dashboards/*.json from the boards described below, or checks that they are up to date.
+"""Writes deploy/grafana/dashboards/*.json from the boards described here and in dashboards, or checks that they are up to date.
 
 A board is data: rows of panels, a panel is its queries and how to show them. Grafana's own builders turn it into JSON, so a
 field that Grafana does not know cannot be written.
@@ -10,10 +10,11 @@ import json
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final
+
+from dashboards.groups import AGENTS, GROUPS
+from dashboards.panels import GREEN, ORANGE, RATE, RED, TOPIC, Kind, Panel, alarm_above, at_least, exactly, quantile
 
 with warnings.catch_warnings():
     # The classic schema is the one that every Grafana provisions from files; the SDK would rather have the newer one.
@@ -26,47 +27,6 @@ with warnings.catch_warnings():
 ROOT: Final = Path(__file__).resolve().parent.parent
 OUT: Final = ROOT / "deploy" / "grafana" / "dashboards"
 SOURCE: Final = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
-RATE: Final = "[$__rate_interval]"
-TOPIC: Final = 'topic=~"$topic"'
-GREEN, ORANGE, RED = "green", "orange", "red"
-
-
-class Kind(Enum):
-    STAT = "stat"
-    GRAPH = "timeseries"
-    TIMELINE = "state-timeline"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """`queries`: PromQL -> legend. `colors`: the value from which a colour holds; the first has none."""
-
-    title: str
-    queries: Mapping[str, str]
-    what: str
-    kind: Kind = Kind.GRAPH
-    unit: str = "short"
-    width: int = 8
-    colors: tuple[tuple[float | None, str], ...] = ()
-    names: Mapping[str, str] | None = None
-    """Value -> what a state timeline calls it."""
-
-
-def alarm_above(value: float) -> tuple[tuple[float | None, str], ...]:
-    return (None, GREEN), (value, RED)
-
-
-def exactly(value: float) -> tuple[tuple[float | None, str], ...]:
-    return (None, RED), (value, GREEN), (value + 1, RED)
-
-
-def at_least(value: float) -> tuple[tuple[float | None, str], ...]:
-    return (None, RED), (value, GREEN)
-
-
-def quantile(q: float, family: str, labels: str = "", by: str = "") -> str:
-    groups = f"le, {by}" if by else "le"
-    return f"histogram_quantile({q}, sum by ({groups}) (rate({family}_bucket{{{labels}}}{RATE})))"
 
 
 def health(title: str, query: str, what: str, colors: tuple[tuple[float | None, str], ...]) -> Panel:
@@ -119,7 +79,7 @@ HEALTH: Final = (
 TIMELINES: Final = (
     Panel(
         "Processes",
-        {'up{job=~"broker|controller"}': "{{instance}}"},
+        {'up{job=~"broker|controller|agent"}': "{{instance}}"},
         "Answers a scrape; a process whose event loop hangs does not.",
         Kind.TIMELINE,
         width=12,
@@ -381,6 +341,8 @@ ROWS: Final[Mapping[str, tuple[Panel, ...]]] = {
     "Replication": REPLICATION,
     "Produce and fetch": TRAFFIC,
     "Controller": CONTROLLER,
+    "Consumer groups": GROUPS,
+    "Agents": AGENTS,
     "ZooKeeper": ZOOKEEPER,
     "Processes": PROCESS,
 }
@@ -416,6 +378,21 @@ def drawn(panel: Panel, height: int) -> Any:
     return builder
 
 
+def selection(label: str, family: str) -> Any:
+    """A variable that narrows the panels: the values of a label, all of them at first."""
+    return (
+        dashboard.QueryVariable(label)
+        .label(label.capitalize())
+        .datasource(SOURCE)
+        .query(f"label_values({family}, {label})")
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")
+        .current(model.VariableOption(selected=True, text="All", value="$__all"))
+    )
+
+
 def board() -> Any:
     made = (
         dashboard.Dashboard("Cluster and replication")
@@ -427,17 +404,8 @@ def board() -> Any:
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
         .readonly()
         .with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Data source"))
-        .with_variable(
-            dashboard.QueryVariable("topic")
-            .label("Topic")
-            .datasource(SOURCE)
-            .query("label_values(tidelog_partition_high_watermark, topic)")
-            .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
-            .multi(True)
-            .include_all(True)
-            .all_value(".*")
-            .current(model.VariableOption(selected=True, text="All", value="$__all"))
-        )
+        .with_variable(selection("topic", "tidelog_partition_high_watermark"))
+        .with_variable(selection("group", "tidelog_group_members"))
     )
     for title, panels in ROWS.items():
         made.with_row(dashboard.Row(title))

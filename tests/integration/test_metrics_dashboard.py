@@ -18,7 +18,7 @@ from helpers.scripts import ROOT
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
-from tidelog.cluster.api import BROKER, CONTROLLER, ZOOKEEPER, bootstrap_servers, broker_name
+from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, ZOOKEEPER, bootstrap_servers, broker_name
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import Address, TopicPartition
@@ -26,10 +26,15 @@ from tidelog.ids import Address, TopicPartition
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 BOARD = ROOT / "deploy" / "grafana" / "dashboards" / "tidelog.json"
-TOPIC = "events"
+TOPIC = "events"  # which the agents of a local cluster read, as members of the group
+GROUP = "agents"
 PARTITIONS = 6
+TARGETS = 7
+# So often that seconds of traffic show it.
+SETTINGS = {BROKER: {"group_lag_interval_ms": "500"}, AGENT: {"commit_interval_ms": "500"}}
+COMMITTED = f'sum(max by (partition) (tidelog_group_committed_offset{{group="{GROUP}"}}))'
 # What Grafana puts in the place of its variables.
-VARIABLES = {"$__rate_interval": "5s", "$topic": ".*"}
+VARIABLES = {"$__rate_interval": "5s", "$topic": ".*", "$group": ".*"}
 
 
 def metrics_addresses(cluster: LocalCluster, kind: str) -> list[Address]:
@@ -107,21 +112,26 @@ def wait_all_up(prometheus: Prometheus, count: int) -> None:
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_every_panel_of_the_board_shows_data_of_a_live_cluster(tmp_path: Path, make_cluster: MakeCluster) -> None:
-    cluster = make_cluster()
+    cluster = make_cluster(agents=1, settings=SETTINGS)
     with zookeeper_exporter(cluster) as exporter:
-        jobs = {kind: metrics_addresses(cluster, kind) for kind in (BROKER, CONTROLLER)} | {"zookeeper": [exporter]}
+        jobs = {kind: metrics_addresses(cluster, kind) for kind in (BROKER, CONTROLLER, AGENT)}
+        jobs["zookeeper"] = [exporter]
         with prometheus_server(tmp_path, jobs) as prometheus:
-            wait_all_up(prometheus, 6)
+            wait_all_up(prometheus, TARGETS)
             begin = time.time()
             asyncio.run(traffic(cluster))
-            wait_all_up(prometheus, 6)
+            wait_all_up(prometheus, TARGETS)
             wait_for(prometheus, "min(tidelog_partition_isr_size)", 3)
+            wait_for(prometheus, f'sum(tidelog_group_lag_records{{group="{GROUP}"}})', 0)
+            # At least: what was handled and not committed yet is handled again by a new owner.
+            wait_for(prometheus, f"sum(tidelog_agent_records_total) >= bool {COMMITTED}", 1)
             end = (
                 time.time() + 1.0
             )  # the steps of a range query begin at `begin`: the last one may lie before this instant
             shown = {pair: numbers(prometheus.values(pair[1], begin, end)) for pair in queries()}
             assert [pair for pair, values in shown.items() if not values] == []
             assert prometheus.label_values("topic", "tidelog_partition_high_watermark") == [TOPIC]
+            assert prometheus.label_values("group", "tidelog_group_members") == [GROUP]
             check_the_story(prometheus, begin, end)
 
 
@@ -138,3 +148,5 @@ def check_the_story(prometheus: Prometheus, begin: float, end: float) -> None:
     assert last('sum(tidelog_zk_session_state{state="connected"})') == 5
     produced = last(f'sum(increase(tidelog_records_in_total{{topic="{TOPIC}"}}[{int(end - begin) + 5}s]))')
     assert produced > 100
+    assert last(COMMITTED) > 100
+    assert last("sum(tidelog_agent_owned_partitions)") == PARTITIONS

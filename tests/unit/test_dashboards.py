@@ -9,6 +9,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from helpers.scripts import ROOT, load_script
+from tidelog.runtime.agent_metrics import NOT_STARTED, AgentMetrics
+from tidelog.runtime.group_metrics import GroupCollector
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 
 generator = load_script("gen_dashboards")
@@ -30,9 +32,12 @@ def panels(path: Any) -> Iterator[dict[str, Any]]:
 def families() -> set[str]:
     registry = CollectorRegistry()
     BrokerMetrics(registry).watch_partitions(lambda: [], 1)
+    registry.register(GroupCollector(lambda: [], 1, 1))
     controllers = CollectorRegistry()
     ControllerMetrics(controllers)
-    return {family.name for each in (registry, controllers) for family in each.collect()}
+    agents = CollectorRegistry()
+    AgentMetrics(agents).watch(lambda: NOT_STARTED, (), loop=None)
+    return {family.name for each in (registry, controllers, agents) for family in each.collect()}
 
 
 def names_in(query: str) -> set[str]:
