@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Kills a leader in the middle of a load and shows that nothing acknowledged is lost.
+"""Kills a leader and an agent in the middle of a load and shows that nothing acknowledged is lost, and all of it processed.
 
-Starts a cluster of real processes, streams records with acks=all, kills the leader of partition 0 half way with SIGKILL,
-goes on, restarts it, waits until every ISR is full, reads everything back through Spark and compares record by record.
+Starts a cluster of real processes with two agents of one group, which process what is sent. Streams records with acks=all,
+kills the leader of partition 0 and one agent half way with SIGKILL, goes on, restarts the leader, waits until every ISR is
+full and the other agent has processed everything, reads everything back through Spark and compares record by record, also
+with what the agents have written.
 
-Ends with 0 if nothing acknowledged is missing or out of order, 1 if something is, 2 if records were not accepted (a line
-over the record limit), 3 if the run itself failed, 130 after Ctrl-C.
+Ends with 0 if nothing acknowledged is missing, out of order or not processed, 1 if something is, 2 if records were not
+accepted (a line over the record limit), 3 if the run itself failed, 130 after Ctrl-C.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from rich.table import Table
 from tidelog.chaos.ledger import Findings, Ledger
 from tidelog.cluster.api import ClusterError, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
+from tidelog.demo import agents
 from tidelog.demo.readback import read_back
 from tidelog.demo.records import Outgoing, lines, order_events
 from tidelog.demo.run import PARTITIONS, TOPIC, Verdict, stream
@@ -105,20 +108,43 @@ class Screen:
         for row in rows:
             table.add_row(*row)
         self._console.print(table)
+        self._console.print(group_table(verdict))
 
     def verdict(self, verdict: Verdict) -> None:
         streamed, found = verdict.streamed, verdict.found
         match verdict.exit_code:
             case 0:
-                self._console.print("[bold green]Nothing acknowledged was lost, duplicated or reordered.[/]")
+                self._console.print(
+                    "[bold green]Nothing acknowledged was lost, duplicated or reordered, and all of it was processed.[/]"
+                )
             case 1:
                 broken = [f"{getattr(found, name):,} {name.replace('_', ' ')}" for name in (*_PROMISED, *_RARE)]
+                broken.append(f"{verdict.processed.found.lost:,} not processed")
                 self._console.print(f"[bold red]The promise was broken: {', '.join(broken)}.[/]")
             case _:
                 rest = f"{streamed.refused:,} were refused, {streamed.unknown:,} not answered"
                 self._console.print(
-                    f"[bold yellow]Nothing acknowledged was lost, duplicated or reordered; but {rest}.[/]"
+                    f"[bold yellow]Nothing acknowledged was lost, duplicated or reordered, and all of it was processed; "
+                    f"but {rest}.[/]"
                 )
+
+
+def group_table(verdict: Verdict) -> Table:
+    takeover, processed = verdict.streamed.takeover, verdict.processed
+    title = f"group {agents.GROUP}: {agents.VICTIM} killed, taken over by {agents.HEIR} after {takeover.seconds:.2f} s"
+    table = Table("what", *agents.AGENTS, "both", title=title)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for what, owned in (("partitions before", takeover.before), ("partitions after", takeover.after)):
+        table.add_row(what, *(agents.listed(owned[name]) for name in agents.AGENTS), "")
+    counts = [f"{processed.by_agent[name]:,}" for name in agents.AGENTS]
+    table.add_row("records processed", *counts, f"{sum(processed.by_agent.values()):,}")
+    table.add_row("processed again", "", "", f"{processed.again:,}")
+    table.add_row("acked and not processed", "", "", f"{processed.found.lost:,}")
+    for name in _RARE:
+        if number := getattr(processed.found, name):
+            table.add_row(f"processed {name}", "", "", f"{number:,}")
+    return table
 
 
 _PROMISED = ("lost", "duplicated", "out_of_order")
@@ -133,7 +159,7 @@ def main() -> int:
     cluster = LocalCluster(base / "cluster")
     keep_running = keep_files = False
     try:
-        verdict = run(options, cluster, base / "ledger", screen)
+        verdict = run(options, cluster, base, screen)
         screen.table(verdict)
         screen.verdict(verdict)
         keep_running = options.keep
@@ -160,10 +186,13 @@ def main() -> int:
                 shutil.rmtree(base, ignore_errors=True)
 
 
-def run(options: argparse.Namespace, cluster: LocalCluster, ledger_path: Path, screen: Screen) -> Verdict:
+def run(options: argparse.Namespace, cluster: LocalCluster, base: Path, screen: Screen) -> Verdict:
+    """`base` is where the files of this run are."""
     records, total, what = source(options)
-    screen.say("starting ZooKeeper, 2 controllers and 3 brokers")
-    cluster.up()
+    ledger_path, processed_by = base / "ledger", base / "processed"
+    processed_by.mkdir()
+    screen.say(f"starting ZooKeeper, 2 controllers, 3 brokers and {len(agents.AGENTS)} agents")
+    cluster.up(agents=len(agents.AGENTS), settings=agents.settings(TOPIC, processed_by))
     screen.say(f"the cluster serves at {bootstrap_servers(cluster)}")
     ledger = Ledger(ledger_path, writable=True)
     screen.begin(f"sending {what}", total)
@@ -171,8 +200,8 @@ def run(options: argparse.Namespace, cluster: LocalCluster, ledger_path: Path, s
     screen.end()
     screen.say(f"{streamed.acked:,} of {streamed.sent:,} records acknowledged; reading them back through Spark")
     found = read_with_spark(bootstrap_servers(cluster), ledger_path)
-    screen.say(f"read and compared {found.read:,} records")
-    return Verdict(streamed, found)
+    screen.say(f"read and compared {found.read:,} records; comparing what the agents have written")
+    return Verdict(streamed, found, agents.compare(processed_by, PARTITIONS, ledger_path))
 
 
 def source(options: argparse.Namespace) -> tuple[Iterable[Outgoing], int, str]:
@@ -221,6 +250,7 @@ def say_how_to_look(cluster: LocalCluster) -> None:
 The cluster goes on (KEEP=1). To look at it:
   .venv/bin/tidelog topics describe {TOPIC} --bootstrap-server {servers}
   .venv/bin/tidelog consume {TOPIC} --from-beginning --max-messages 5 --bootstrap-server {servers}
+  .venv/bin/tidelog groups describe {agents.GROUP} --bootstrap-server {servers}
   .venv/bin/tidelog local status --dir {cluster.base}
   .venv/bin/tidelog local down --dir {cluster.base}        # and rm -r {cluster.base.parent}""")
 

@@ -1,4 +1,5 @@
-"""The run: stream, kill the leader of partition 0 half way, restart it, wait until every ISR is full, read back, compare."""
+"""The run: stream, kill the leader of partition 0 and an agent half way, restart the leader, wait until every ISR is full and
+everything is processed, read back, compare."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ from tidelog.chaos.load import VerifiedSender
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import Cluster, bootstrap_servers, broker_name
+from tidelog.demo.agents import Agents, Processed, Takeover
 from tidelog.demo.records import Outgoing
 from tidelog.ids import NO_EPOCH
 from tidelog.ports.clock import Clock
@@ -51,18 +53,20 @@ class Streamed:
     """From the restart of the killed broker until every ISR was full."""
     seconds: float
     """From the first send to the last answer."""
+    takeover: Takeover
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     streamed: Streamed
     found: Findings
+    processed: Processed
 
     @property
     def exit_code(self) -> int:
-        """0: nothing acked is missing, doubled or out of order and nothing was refused. 1: the log broke its promise. 2: some
-        records were not accepted."""
-        if not self.found.sound:
+        """0: nothing acked is missing, doubled or out of order, all of it was processed, and nothing was refused. 1: the log or
+        the group broke its promise. 2: some records were not accepted."""
+        if not self.found.sound or not self.processed.found.sound:
             return 1
         return 2 if self.streamed.refused or self.streamed.unknown else 0
 
@@ -135,6 +139,8 @@ async def stream(
         before = await admin.wait_until_led(TOPIC, in_sync=True, timeout_s=LED_WITHIN_S)
         watcher.say(f"created topic {TOPIC}: {PARTITIONS} partitions, {REPLICATION_FACTOR} replicas, min ISR {MIN_ISR}")
         fault = Fault(cluster, admin, clock, watcher.say)
+        agents = Agents(cluster, admin, TOPIC, PARTITIONS, clock, watcher.say)
+        await agents.until_shared()
         started = clock.now()
         try:
             async with Producer(servers, acks="all", linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES) as producer:
@@ -145,13 +151,19 @@ async def stream(
                     else:
                         await sender.send(record.key, record.value)
                     watcher.progress(record.done)
+                    await agents.at(record.done / total, len(ledger))
                     await fault.at(record.done / total, len(ledger))
+                await agents.at(1.0, len(ledger))
                 await fault.at(1.0, len(ledger))
                 await producer.flush()
                 seconds = clock.now() - started
             full_isr_s = await fault.full_isr_s()
+            takeover = await agents.takeover()
+            await agents.until_all_processed()
+            watcher.say("everything is processed")
         finally:
             await fault.close()
+            await agents.close()
         ledger.close()
         after = await admin.describe_topic(TOPIC)
     return Streamed(
@@ -163,6 +175,7 @@ async def stream(
         longest_without_ack_s=sender.stalls.worst_s(),
         full_isr_s=full_isr_s,
         seconds=seconds,
+        takeover=takeover,
     )
 
 
