@@ -322,6 +322,34 @@ def test_coord_08_after_a_pause_of_its_own_the_coordinator_gives_everybody_a_new
     assert a.owned == tps("t", 0, 1) and b.owned == tps("t", 2, 3) and not scene.of(fx.Close)
 
 
+def test_coord_08_who_was_between_two_streams_during_the_pause_has_a_lease_from_its_end() -> None:
+    """Its registration may be among what waits to be read."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.lose_connection()
+    scene.run(5.0)
+    scene.now += 60.0
+    scene.step(ev.Paused(60.0))
+    scene.run(LEASE_S - 0.1)
+    assert b.owned == tps("t", 2, 3)
+    scene.run(0.2)
+    assert b.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_coord_08_a_stop_that_is_unanswered_gets_the_time_that_the_pause_took() -> None:
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    c = scene.consumer("c").register()
+    scene.run(SESSION_S / 2)
+    scene.now += 60.0
+    scene.step(ev.Paused(60.0))
+    assert fx.Expired("stop") not in scene.effects
+    b.answer_stop(b.bodies(m.StopFetcherRequest)[0])
+    scene.run(1.0)
+    assert c.owned and b.owned and not b.closed
+
+
 def test_coord_08_without_the_notice_of_a_pause_everybody_would_be_dead() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
