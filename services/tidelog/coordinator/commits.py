@@ -199,6 +199,18 @@ class Commits:
         self._writes[write_id] = _Writing(group.group_id, offsets, commits)
         self._desk.out.append(Write(write_id, group.group_id, offsets, {}, head))
 
+    def newest(self, group: Group) -> Offsets:
+        """What is stored, or is on its way there: what a member that begins anew in the middle of a term goes on with. What it
+        said itself before its lease ended would else be stored behind its back, and its offsets would fall (N12)."""
+        found = dict(group.offsets)
+        for writing in self._writes.values():
+            if writing.group_id == group.group_id:
+                found.update(writing.offsets)
+        found.update(group.reported)
+        for commit in self._book(group).next:
+            found.update(commit.offsets)
+        return found
+
     def flush_all(self) -> None:
         """At an orderly end, without a question to anybody: what is not verified is not stored."""
         for group_id in [*self._dirty]:

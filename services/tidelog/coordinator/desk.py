@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tidelog.coordinator.effects import Close, Effect, Refused, Send
 from tidelog.coordinator.events import ConnectionId, WriteId
 from tidelog.coordinator.group import Group, Member
-from tidelog.coordinator.model import GroupLimits, TopicInfo
+from tidelog.coordinator.model import Committed, GroupLimits, TopicInfo
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
 from tidelog.coordinator.subscription import Subscription
 from tidelog.errors import ErrorCode
@@ -87,15 +87,17 @@ class Desk:
         self.out.append(Send(member.connection, m.CoordinatorMessage(last_number=member.last_number, stop=request)))
         self.watch(Asked.STOP, group, member)
 
-    def start(self, group: Group, member: Member, generation: int) -> None:
-        """Gives it what is stored as its own."""
+    def start(
+        self, group: Group, member: Member, generation: int, offsets: Mapping[TopicPartition, Committed] | None = None
+    ) -> None:
+        """Gives it what is stored as its own. `offsets`: others than the stored ones."""
         assert member.connection is not None
         member.told = member.generation = generation
         member.assigned = group.owned_by(member.consumer_id)
         member.stopped.clear()
         threads: dict[str, list[m.AssignedPartition]] = {}
         for tp in sorted(member.assigned):
-            committed = group.offsets.get(tp)
+            committed = (group.offsets if offsets is None else offsets).get(tp)
             threads.setdefault(group.owners[tp].thread_id, []).append(
                 m.AssignedPartition(
                     topic=tp.topic,

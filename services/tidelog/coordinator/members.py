@@ -232,7 +232,7 @@ class Members:
         # A generation that it has heard of would be a repeat to it; what is stored names one that it may have heard of only
         # from an earlier coordinator, whose epoch was lower.
         generation = group.generation if member.told < group.generation else group.next_generation()
-        self._desk.start(group, member, generation)
+        self._desk.start(group, member, generation, self._commits.newest(group))
 
     def settle(self, group: Group) -> None:
         """After a failover, once all have returned or are dead: a rebalance that was cut off is finished (A3.02), and

@@ -361,3 +361,23 @@ def test_a8_04_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
     a.answer_ping()
     (write,) = scene.machine.shutdown()
     assert isinstance(write, fx.Write) and set(write.offsets.values()) == {Committed(500)}
+
+
+@pytest.mark.parametrize("how", ["reported", "on its way to the store", "committed actively"])
+def test_n12_a_member_that_returns_is_given_what_it_said_last_although_that_is_not_stored_yet(how: str) -> None:
+    """Its lease may end before this Start arrives: it would begin at the stored offset, and then report less than is stored."""
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.positions = dict.fromkeys(a.owned, 5)
+    scene.run(5.0)
+    a.positions, scene.holds_writes = dict.fromkeys(a.owned, 9), True
+    if how == "committed actively":
+        a.commit(9)
+    else:
+        a.answer_ping()
+        if how != "reported":
+            scene.run(2.0, lambda: bool(scene.held))
+    assert {each.offset for each in scene.offsets["g"].values()} == {5}
+    a.reconnect()
+    (start,) = a.bodies(m.StartFetcherRequest)[-1:]
+    assert {part.offset for each in start.ownership_info for part in each.assigned_parts} == {9}
