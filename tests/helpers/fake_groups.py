@@ -29,6 +29,8 @@ class FakeGroups:
         self.groups: dict[str, FakeGroup] = {}
         self.homes: dict[str, int] = {}
         self.believed: dict[str, int] = {}
+        self.shards: list[int | None] = [default_coordinator]
+        """Who coordinates each shard, as a list of groups tells it."""
         self._default = default_coordinator
 
     def create(
@@ -81,7 +83,9 @@ class FakeGroups:
                 m.ListedGroup(group_id=group_id, state=group.state)
                 for group_id, group in self.groups.items()
                 if self._home(group_id) == broker_id and (not request.states or group.state in request.states)
-            )
+            ),
+            shards=tuple(shard for shard, home in enumerate(self.shards) if home == broker_id),
+            shard_count=len(self.shards),
         )
 
     async def describe_groups(self, broker_id: int, request: m.DescribeGroupsRequest) -> m.DescribeGroupsResponse:

@@ -62,7 +62,7 @@ def list_(
     else:
         for g in listing.groups:
             print(g.group_id)
-    _refuse_incomplete(listing.unheard)
+    _refuse_incomplete(listing)
 
 
 @app.command()
@@ -159,7 +159,7 @@ async def resolve(admin: "AdminClient", wanted: list[str] | None) -> list[str]:
     if wanted is not None:
         return wanted
     listing = await admin.groups.listing()
-    _refuse_incomplete(listing.unheard)
+    _refuse_incomplete(listing)
     return [g.group_id for g in listing.groups]
 
 
@@ -169,14 +169,15 @@ def complain(errors: Sequence[TidelogError]) -> None:
         raise CommandError("\n".join(error.message for error in errors))
 
 
-def _refuse_incomplete(unheard: Mapping[Any, str]) -> None:
-    if unheard:
-        raise CommandError(
-            "\n".join(
-                f"broker {broker} did not answer ({why}): groups that it coordinates are missing"
-                for broker, why in unheard.items()
-            )
-        )
+def _refuse_incomplete(listing: "GroupListing") -> None:
+    missing = [
+        f"broker {broker} did not answer ({why}): groups that it coordinates are missing"
+        for broker, why in listing.unheard.items()
+    ]
+    if listing.vacant:
+        missing.append(f"{listing.vacant} shards of the groups have no coordinator now: their groups are missing")
+    if missing:
+        raise CommandError("\n".join(missing))
 
 
 def _states(text: str | None) -> list[str]:

@@ -33,6 +33,8 @@ class GroupListing:
     """By id."""
     unheard: Mapping[BrokerId, str] = field(default_factory=dict)
     """Brokers that did not say what they coordinate, and why: their groups are missing above."""
+    vacant: int = 0
+    """Shards of the groups that no broker coordinates, if all were heard: their groups are missing above."""
 
 
 class GroupAdmin:
@@ -46,20 +48,42 @@ class GroupAdmin:
         self._coordinators = Coordinators(ports, connections, metadata, limit_s)
 
     async def listing(self, states: Sequence[str] = ()) -> GroupListing:
-        """Groups in these states, or all: every live broker is asked for those that it coordinates."""
+        """Groups in these states, or all: every live broker is asked for those that it coordinates.
+
+        While a coordinator is elected they are asked again.
+        """
+        listing = GroupListing()
+        try:
+            async for attempt in COORDINATOR.retrying(self._ports.clock, self._ports.rand, self._limit_s):
+                with attempt:
+                    listing = await self._ask_everybody(states)
+                    if listing.vacant:
+                        raise TidelogError("a shard is vacant", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except TidelogError:
+            if not listing.vacant:
+                raise
+        return listing
+
+    async def _ask_everybody(self, states: Sequence[str]) -> GroupListing:
         await self._metadata.refresh(self._metadata.version)
         found: dict[str, m.ListedGroup] = {}
         unheard: dict[BrokerId, str] = {}
+        shards: set[int] = set()
+        served: set[int] = set()
         for broker, address in sorted(self._metadata.snapshot.brokers.items()):
             try:
-                listed = await self._list_at(address, m.ListGroupsRequest(states=tuple(states)))
+                answer = await self._list_at(address, m.ListGroupsRequest(states=tuple(states)))
             except (TransportError, TidelogError) as error:
                 unheard[broker] = str(error)
                 continue
-            for group in listed:
+            shards.update(range(answer.shard_count))
+            served.update(answer.shards)
+            for group in answer.groups:
                 self._coordinators.learn(group.group_id, address)
                 found[group.group_id] = group
-        return GroupListing(tuple(found[group_id] for group_id in sorted(found)), unheard)
+        groups = tuple(found[group_id] for group_id in sorted(found))
+        # Who was not heard may serve what nobody else does.
+        return GroupListing(groups, unheard, 0 if unheard else len(shards - served))
 
     async def describe(self, group_ids: Iterable[str]) -> list[m.DescribedGroup]:
         """One answer a group, in order. An unknown one comes back with GROUP_ID_NOT_FOUND."""
@@ -136,7 +160,7 @@ class GroupAdmin:
         (group,) = answer.groups
         return group
 
-    async def _list_at(self, address: Address, request: m.ListGroupsRequest) -> Sequence[m.ListedGroup]:
+    async def _list_at(self, address: Address, request: m.ListGroupsRequest) -> m.ListGroupsResponse:
         """A broker that still reads its groups is waited for; one that says nothing is asked once more at most."""
         patience_s = min(_ONE_BROKER_S, self._limit_s)
         channel = self._connections.to(address, "coordinator")
@@ -146,7 +170,7 @@ class GroupAdmin:
                 raise_if_elsewhere(answer)
         if answer.error_code is not ErrorCode.NONE:
             raise TidelogError(answer.error_message or answer.error_code.name, answer.error_code)
-        return answer.groups
+        return answer
 
 
 def _raise_for(group_id: str, code: ErrorCode, message: str) -> None:

@@ -232,14 +232,27 @@ class CoordinatorService:
     async def list_groups(self, request: m.ListGroupsRequest, _: CallContext) -> m.ListGroupsResponse:
         """Of the shards that this broker coordinates; while it reads one of them the list would have a hole."""
         code, text = ErrorCode.NONE, ""
+        if not self._coordinators.shards:
+            code, text = (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                "the broker does not know yet how many shards there are",
+            )
         groups: list[m.ListedGroup] = []
-        for _shard, term in sorted(self._coordinators.terms.items()):
+        shards: list[int] = []
+        for shard, term in sorted(self._coordinators.terms.items()):
             if term.acting:
                 groups += term.machine.list_groups(request.states)
+                shards.append(shard)
             else:
                 code, text = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator still reads its groups"
         groups.sort(key=lambda each: each.group_id)
-        return m.ListGroupsResponse(error_code=code, error_message=text, groups=tuple(groups))
+        return m.ListGroupsResponse(
+            error_code=code,
+            error_message=text,
+            groups=tuple(groups),
+            shards=tuple(shards),
+            shard_count=self._coordinators.shards,
+        )
 
     async def describe_groups(self, request: m.DescribeGroupsRequest, _: CallContext) -> m.DescribeGroupsResponse:
         try:

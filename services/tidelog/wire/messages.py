@@ -688,6 +688,8 @@ class ListGroupsResponse:
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     groups: tuple[ListedGroup, ...] = ()
+    shards: tuple[int, ...] = ()
+    shard_count: int
 
 
 @value(kw_only=True)

@@ -58,6 +58,13 @@ def test_list(tidelog: Tidelog, busy: FakeCluster) -> None:
     assert found.error.endswith("groups that it coordinates are missing")
 
 
+def test_a_list_says_that_shards_have_no_coordinator(tidelog: Tidelog, busy: FakeCluster) -> None:
+    busy.groups.shards = [1, None, 3, None]
+    found = tidelog("groups", "list", "--command-property", "request.timeout.ms=500")
+    assert (found.exit_code, found.text) == (1, "busy\nidle\n"), "what is known is shown"
+    assert found.error == "tidelog: 2 shards of the groups have no coordinator now: their groups are missing"
+
+
 def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: FakeCluster) -> None:
     assert table(tidelog("groups", "describe", "busy")) == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],

@@ -64,17 +64,44 @@ def test_a_broker_that_still_reads_its_groups_is_waited_for() -> None:
         async with admin(cluster) as a:
 
             async def loading(call: FakeCall) -> Any:
-                return m.ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                return m.ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, shard_count=1)
 
             cluster.once("ListGroups", loading)
             cluster.once("ListGroups", loading)
             assert len((await a.groups.listing()).groups) == 3
 
             async def refusing(call: FakeCall) -> Any:
-                return m.ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="not you")
+                return m.ListGroupsResponse(
+                    error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="not you", shard_count=1
+                )
 
             cluster.once("ListGroups", refusing)
             assert dict((await a.groups.listing()).unheard) == {1: "not you"}
+
+    run_virtual(story())
+
+
+def test_a_shard_without_coordinator_is_waited_for_and_then_told_of() -> None:
+    async def story() -> None:
+        cluster = three_groups()
+        cluster.groups.shards = [1, 2, None, None]
+        async with no_tasks_left(), admin(cluster, request_timeout_ms=3000) as a:
+            began = cluster.clock.now()
+            listing = await a.groups.listing()
+            assert (len(listing.groups), listing.vacant, listing.unheard) == (3, 2, {})
+            assert 1.0 < cluster.clock.now() - began < 4.0
+
+            async def elected(call: FakeCall) -> Any:
+                cluster.groups.shards = [1, 2, 2, 3]
+                return await cluster.groups.list_groups(1, call.request)
+
+            cluster.once("ListGroups", elected)
+            assert (await a.groups.listing()).vacant == 0
+            cluster.groups.shards = [1, 2, 2, None]
+            cluster.down.add(3)
+            cluster.deaths_are_known = False
+            listing = await a.groups.listing()
+            assert (listing.vacant, list(listing.unheard)) == (0, [3]), "who was not heard may have it"
 
     run_virtual(story())
 

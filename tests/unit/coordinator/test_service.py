@@ -72,7 +72,8 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so_everywhere() -> Non
         delete = m.DeleteGroupsRequest(group_ids=(GROUP, "shards"))
         results = (await world.call(other, s.COORDINATOR_SERVICE_DELETE_GROUPS, delete)).results
         assert [each.error_code for each in results] == [E.NOT_COORDINATOR, E.INVALID_GROUP_ID]
-        assert (await world.call(other, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest())).groups == ()
+        listed = await world.call(other, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest())
+        assert (listed.groups, listed.shards, listed.shard_count) == ((), (), 1)
 
     story(tell)
 
@@ -86,6 +87,7 @@ def test_groups_are_listed_described_and_deleted_over_all_shards() -> None:
         members = [await world.member(host, "c1", name) for name in names]
         listed = await world.call(host, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest())
         assert [each.group_id for each in listed.groups] == names
+        assert (listed.shards, listed.shard_count) == ((0, 1, 2, 3), 4)
         empty = await world.call(host, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(states=("Empty",)))
         assert empty.groups == ()
         request = m.DescribeGroupsRequest(group_ids=("g3", "g3", "none"))
