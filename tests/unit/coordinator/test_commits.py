@@ -119,6 +119,19 @@ def test_n12_an_overtaken_report_does_not_take_an_offset_back() -> None:
     assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(9)
 
 
+def test_n12_a_ping_that_a_newer_commit_has_overtaken_does_not_take_an_offset_back() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    ping_number = a.number
+    a.number += 1
+    a.commit(9, T0)
+    a.positions = dict.fromkeys(a.owned, 4)
+    a.number = ping_number
+    a.answer_ping()
+    scene.run(1.1)
+    assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(9), Committed(4))
+
+
 def test_n12_a_commit_that_is_newer_than_a_report_on_its_way_to_the_store_wins() -> None:
     scene = Scene()
     (a,) = scene.join("a")

@@ -372,6 +372,7 @@ def test_l03_hole_49_a_leave_is_answered_when_the_last_offsets_are_stored() -> N
     scene.holds_writes = True
     a.leave()
     assert not a.bodies(m.LeaveGroupResponse)
+    assert scene.held[0].offsets == dict.fromkeys(tps("t", 0, 1), Committed(5)), "what the answer waits for"  # type: ignore[union-attr]
     scene.carry_out()
     assert a.bodies(m.LeaveGroupResponse) and a.closed
     assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1), Committed(5))
