@@ -7,5 +7,6 @@ When the old text is not there any more the patch is stale and everything stops:
 
 What must fail is either the simulator (`BySimulator`: seeds from 0 upwards until one fails; the seed that did is kept in
 found_seeds.json) or a test, by its pytest id (`ByTest`). `simulator.py` has the mutants of the fault model,
+`groups.py` those of coordinators and consumers,
 `holes.py` those of the known holes. To add a table, write a module with a tuple MUTANTS and name it in `__main__.TABLES`.
 """
