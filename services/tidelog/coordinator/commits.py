@@ -252,8 +252,11 @@ class Commits:
         if code is not _NONE:
             self._refuse(token, code, text)
             return
-        accepted, _ = self._each(request, {})
-        self.verify(accepted, lambda _, beyond: self._commit(token, request, beyond))
+        accepted, results = self._each(request, {})
+        if accepted:
+            self.verify(accepted, lambda _, beyond: self._commit(token, request, beyond))
+        else:
+            self._answer(token, results)
 
     def _fault_of(self, request: m.CommitOffsetsRequest) -> tuple[ErrorCode, str]:
         group = self._desk.groups.get(request.group_id)
@@ -313,12 +316,10 @@ class Commits:
             self._refuse(token, code, text)
             return
         accepted, results = self._each(request, beyond)
-        for each in results:
-            if each.error_code is not _NONE:
-                self._desk.refused("commit", each.error_code)
         if not accepted:
-            self._desk.out.append(Reply(token, m.CommitOffsetsResponse(results=results)))
+            self._answer(token, results)
             return
+        self._count_refused(results)
         group = self._desk.groups.get(request.group_id)
         if group is None:
             group = self._desk.groups[request.group_id] = Group(request.group_id)
@@ -342,6 +343,16 @@ class Commits:
             for commit in self._book(group).next:
                 commit.offsets.pop(tp, None)
         return newest
+
+    def _answer(self, token: Token, results: tuple[m.CommittedResult, ...]) -> None:
+        """Nothing of it is to be stored."""
+        self._count_refused(results)
+        self._desk.out.append(Reply(token, m.CommitOffsetsResponse(results=results)))
+
+    def _count_refused(self, results: tuple[m.CommittedResult, ...]) -> None:
+        for each in results:
+            if each.error_code is not _NONE:
+                self._desk.refused("commit", each.error_code)
 
     def _refuse(self, token: Token, code: ErrorCode, text: str) -> None:
         self._desk.refused("commit", code)
