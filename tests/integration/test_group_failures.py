@@ -1,0 +1,265 @@
+"""Members of a group that die, leave, come in vain or get more topics, on real processes: L01, L03, L04, L09, L11, row 23.
+
+What holds in each of them: every acknowledged record is processed, no committed offset goes back, no partition has two owners
+at one time, and whoever did nothing wrong is left alone.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.aio import run
+from helpers.cluster import unique_topic
+from helpers.groups import (
+    COMMIT_INTERVAL_S,
+    DRIFT_S,
+    POLL_S,
+    WITHIN_S,
+    WorkingGroup,
+    working_group,
+)
+from helpers.raw_member import ALL, RawMember
+from tidelog.client.admin import AdminClient
+from tidelog.client.consumer import Consumer
+from tidelog.client.producer import Producer
+from tidelog.client.records import ConsumerRecord
+from tidelog.cluster.api import broker_name
+from tidelog.cluster.local import LocalCluster
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+
+SESSION_S = 5.0
+LEASE_S = SESSION_S + DRIFT_S
+MOVE_S = 1.0
+"""From the end of a lease until the partition is worked on again."""
+LIMIT_S = 150.0
+KEPT_S = 2.0
+"""How long a refused stream is watched; a broker that is in order ends it some seconds later."""
+
+
+def owned_by(group: m.DescribedGroup, name: str) -> set[TopicPartition]:
+    members = [each for each in group.members if each.client_id == name]
+    return {TopicPartition(each.topic, each.partition) for member in members for each in member.partitions}
+
+
+def check_moved(
+    group: WorkingGroup, lost: set[TopicPartition], name: str, since: float, committed: dict[TopicPartition, int]
+) -> None:
+    """Since `since` nothing was heard of `name`, which had committed so much by then."""
+    begun = group.first_after(since, *(each for each in group.agents if each != name))
+    # Its last answer came up to a third of the session before, and its lease counts from then. One rebalance moves all.
+    moved_s = min(begun[tp].at for tp in lost) - since
+    assert SESSION_S / 2 < moved_s < LEASE_S + MOVE_S, f"moved in {moved_s:.2f} s"
+    for tp in lost:
+        before = [each for each in group.handled(name) if each.tp == tp and each.at <= since]
+        assert committed[tp] <= begun[tp].offset <= before[-1].offset + 1
+        repeated = [each for each in before if each.offset >= begun[tp].offset]
+        assert all(each.at > since - COMMIT_INTERVAL_S - MOVE_S for each in repeated), "it was committed long ago"
+    assert set(group.duplicates()) <= lost
+
+
+def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with working_group(shared_cluster, tmp_path, "a", "b", "c", session_s=SESSION_S) as group:
+            await group.all_commit()
+            before = await group.described()
+            lost = owned_by(before, "c")
+            committed, began_at = await group.offsets(), time.monotonic()
+            group.agents["c"].kill()
+            killed_at = time.monotonic()
+            after = await group.settled("a", "b")
+            assert after.generation == before.generation + 1, "one rebalance"
+            assert all(owned_by(before, name) < owned_by(after, name) for name in "ab")
+            await group.all_work(killed_at, "a", "b")
+        check_moved(group, lost, "c", killed_at, committed)
+        for tp, owners in group.owners(began_at).items():
+            assert owners in (["a"], ["b"]) or (tp in lost and owners in (["c", "a"], ["c", "b"]))
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l03_hole_49_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_waits(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
+            before = await group.described()
+            lost = owned_by(before, "a")
+            ended_at = time.monotonic()
+            group.agents["a"].terminate()
+            await group.do(group.agents["a"].wait_gone, SESSION_S)
+            after = await group.settled("b")
+            await group.all_work(ended_at, "b")
+            assert after.generation == before.generation + 1
+        last = max(each.at for each in group.handled("a"))
+        begun = group.first_after(ended_at, "b")
+        assert all(last < begun[tp].at < last + MOVE_S for tp in lost)
+        assert not group.duplicates()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+async def filled_topic(servers: str, records: int) -> TopicPartition:
+    """One partition."""
+    topic = unique_topic("filled")
+    async with AdminClient(servers) as admin:
+        await admin.create_topic(topic, 1, 3)
+        await admin.wait_until_led(topic, in_sync=True)
+    async with Producer(servers, acks=-1) as producer:
+        await asyncio.gather(*[await producer.send(topic, b"%d" % each, partition=0) for each in range(records)])
+    return TopicPartition(topic, 0)
+
+
+def group_of(tp: TopicPartition) -> str:
+    return f"group-of-{tp.topic}"
+
+
+def member(servers: str, tp: TopicPartition, **options: Any) -> Consumer:
+    return Consumer(servers, group=group_of(tp), topics=[tp.topic], **options)
+
+
+async def eventually_coordinated(admin: AdminClient, group_id: str) -> None:
+    async with asyncio.timeout(LIMIT_S / 2):
+        while True:
+            try:
+                await admin.groups.describe([group_id])
+            except TidelogError:
+                await asyncio.sleep(POLL_S)
+            else:
+                return
+
+
+async def read(consumer: Consumer, records: int) -> list[ConsumerRecord]:
+    """So many, and only those."""
+    found: list[ConsumerRecord] = []
+    async with asyncio.timeout(LIMIT_S / 2):
+        while len(found) < records:
+            found += await consumer.poll(max_records=records - len(found))
+    return found
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and_nothing_otherwise(
+    shared_servers: str, auto_commit: bool
+) -> None:
+    async def story() -> None:
+        tp = await filled_topic(shared_servers, 20)
+        async with member(shared_servers, tp, auto_commit=auto_commit) as first:
+            await read(first, 8)
+            await read(first, 4)  # still in its hands when it leaves
+        kept = 8 if auto_commit else 0
+        async with AdminClient(shared_servers) as admin:
+            stored = await admin.groups.committed(group_of(tp))
+            assert {each: info.offset for each, info in stored.items()} == ({tp: kept} if auto_commit else {})
+        async with member(shared_servers, tp, auto_commit=auto_commit) as second:
+            assert [each.offset for each in await read(second, 20 - kept)] == [*range(kept, 20)]
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
+    shared_cluster: LocalCluster, shared_servers: str
+) -> None:
+    """The coordinator's half; what a consumer does when the log has moved away from it is a test with a log of our own."""
+
+    async def story() -> None:
+        tp = await filled_topic(shared_servers, 20)
+        async with AdminClient(shared_servers) as admin:
+            await eventually_coordinated(admin, group_of(tp))
+            address = await admin.groups.coordinator(group_of(tp))
+            raw = RawMember(group_of(tp), tp.topic, "a", session_ms=10_000, answers=ALL)
+            await raw.connect(address)
+            await raw.until("a start", lambda: raw.starts)
+            assert (await raw.commit(0, 5)).results[0].error_code is ErrorCode.NONE
+            before = await admin.groups.describe_one(group_of(tp))
+            await raw.close()
+            await raw.connect(address, rejoin=True)
+            await raw.until("another start", lambda: len(raw.starts) == 2)
+            (again,) = raw.starts[1].ownership_info
+            assert raw.starts[1].generation == before.generation + 1
+            assert [(each.partition, each.offset) for each in again.assigned_parts] == [(0, 5)]
+            await raw.close()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l09_a_topic_that_matches_and_new_partitions_cost_one_rebalance_each(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        prefix = unique_topic("wild")
+        async with working_group(shared_cluster, tmp_path, session_s=SESSION_S) as group:
+            pattern = f"{prefix}-.*|{group.load.topic}"
+            group.start("a", "b", pattern=pattern)
+            before = await group.settled("a", "b")
+            topic = f"{prefix}-1"
+
+            async def grown(partitions: int, generation: int) -> None:
+                group.partitions[topic] = partitions
+                found = await group.settled("a", "b")
+                async with Producer(group.servers, acks=-1) as producer:
+                    for partition in range(partitions):
+                        await (await producer.send(topic, b"x", partition=partition))
+                await group.all_work(0.0)
+                assert (await group.described()).generation == found.generation == generation
+
+            await group.admin.create_topic(f"other-{prefix}", 2, 3)
+            await group.admin.create_topic(topic, 2, 3)
+            await grown(2, before.generation + 1)
+            await group.admin.create_partitions(topic, 4)
+            await grown(4, before.generation + 2)
+        assert not group.duplicates()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l11_who_registers_with_a_taken_id_or_too_short_a_session_is_told_and_the_group_does_not_notice(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
+            before = await group.described()
+            (taken, _) = (each.consumer_id for each in before.members)
+            address = shared_cluster.endpoints()[broker_name(before.coordinator_id)]
+            twin = RawMember(group.group_id, group.load.topic, taken, session_ms=3_000, answers=ALL)
+            hasty = RawMember(group.group_id, group.load.topic, "c", session_ms=10, answers=ALL)
+            refusals = [(twin, ErrorCode.DUPLICATE_CONSUMER_ID), (hasty, ErrorCode.INVALID_SESSION_TIMEOUT)]
+            for raw, code in refusals:
+                await raw.connect(address)
+                await raw.until("an answer", lambda raw=raw: raw.registered)  # type: ignore[misc]
+                assert [each.error_code for each in raw.registered] == [code]
+            await asyncio.sleep(KEPT_S)
+            for raw, _ in refusals:
+                assert raw.ended_at is None and len(raw.heard) == 1, "the coordinator keeps the stream"
+                await raw.close()
+            group.start("impatient", session_timeout_ms="10")  # a consumer closes its stream, and an agent ends
+            await group.do(group.agents["impatient"].wait_gone, WITHIN_S)
+            assert "session_timeout_ms 10 " in group.agents["impatient"].log_file.read_text()
+            after = await group.described()
+            assert (after.generation, after.members) == (before.generation, before.members)
+        assert not group.handled("impatient") and not group.duplicates()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l11_a_consumer_raises_what_it_was_refused_for(shared_servers: str) -> None:
+    async def story() -> None:
+        tp = await filled_topic(shared_servers, 1)
+        one, other = (member(shared_servers, tp, consumer_id="a") for _ in range(2))
+        async with one as first:
+            await read(first, 1)
+            async with other as second:
+                with pytest.raises(TidelogError) as refused:
+                    await read(second, 1)
+            assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+            assert first.assignment == [tp]
+
+    run(story(), timeout_s=LIMIT_S)
