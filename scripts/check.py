@@ -60,7 +60,7 @@ SHELL_ROW = "config ports runtime"
 SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
-    *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics")),
+    *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "metadata", "offsets")),
     *(f"client.{name}" for name in ("produce_link", "producer", "range_reader", "sync")),

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from tidelog.coordinator.events import CommitRequested, ConnectionId, DeleteRequested
 from tidelog.coordinator.shards import Coordinators
 from tidelog.coordinator.term import Term
+from tidelog.coordinator.turns import Turns
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.names import validate_group_id
 from tidelog.ports.net import CallContext, Stream
@@ -27,6 +28,12 @@ UNREGISTERED_MAX: Final = 1_000
 
 OUTBOX_MAX: Final = 256
 """Messages to one consumer that its transport has not taken: it does not read, so its stream is ended."""
+
+WRITES_MAX: Final = 64
+"""Messages at a time on their way to the transport; a rebalance has one for each of thousands."""
+
+WRITE_S: Final = 0.1
+"""A write that takes longer counts no more: the consumer does not read, and its window is full."""
 
 TOPIC_COUNT_MAX: Final = 64 << 10
 NAMES_MAX: Final = 10_000
@@ -49,9 +56,10 @@ def host_of(peer: str) -> str:
 class ConsumerStream:
     """The sending side of one consumer's stream: a queue in front of the transport."""
 
-    def __init__(self, stream: Session, listener: str) -> None:
+    def __init__(self, stream: Session, listener: str, turns: Turns) -> None:
         self._stream = stream
         self._listener = listener
+        self._turns = turns
         self._outbox: deque[m.CoordinatorMessage] = deque()
         self._news = asyncio.Event()
         self._closed = False
@@ -86,7 +94,11 @@ class ConsumerStream:
         try:
             while True:
                 while self._outbox:
-                    await self._stream.write(self._outbox.popleft())
+                    turn = await self._turns.take()
+                    try:
+                        await self._stream.write(self._outbox.popleft())
+                    finally:
+                        self._turns.give_back(turn)
                 if self._closed:
                     return
                 self._news.clear()
@@ -104,6 +116,7 @@ class CoordinatorService:
         self._partitions_max = partitions_max
         self._unregistered: dict[asyncio.Timeout, None] = {}
         """Their limits, oldest first."""
+        self._turns = Turns(WRITES_MAX, WRITE_S)
 
     # streams
 
@@ -124,7 +137,7 @@ class CoordinatorService:
             refusal = m.RegisterConsumerResponse(error_code=code, error_message=text, coordinator_epoch=-1)
             await stream.write(m.CoordinatorMessage(last_number=0, registered=refusal))
             return
-        consumer = ConsumerStream(stream, listener)
+        consumer = ConsumerStream(stream, listener, self._turns)
         connection = term.connect(consumer)
         # The reader is not cancelled when the stream is to end: that would break it, and drop what was said last.
         reader = Supervisor(f"consumer at {context.peer}", self._metrics.failed)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tidelog.coordinator import service
+from tidelog.coordinator.turns import Turns
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -163,7 +164,7 @@ def test_a_stream_whose_consumer_does_not_read_is_ended_alone() -> None:
         deaf = Consumer(world, host, "deaf", "deaf")
         deaf.number = 1
         other = await world.member(host)
-        stream = service.ConsumerStream(deaf.stream, "EXTERNAL")  # type: ignore[arg-type]
+        stream = service.ConsumerStream(deaf.stream, "EXTERNAL", Turns(1, 1.0))  # type: ignore[arg-type]
         for _ in range(service.OUTBOX_MAX + 1):
             stream.send(m.CoordinatorMessage(last_number=0))
         with pytest.raises(TransportError):
