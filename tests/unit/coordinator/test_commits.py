@@ -295,6 +295,21 @@ def test_coord_11_a_commit_that_waits_for_a_log_end_is_fenced_again() -> None:
     assert tp not in scene.offsets["g"]
 
 
+def test_n12_a_commit_wins_over_an_older_report_that_waits_for_a_log_end() -> None:
+    scene = Slow()
+    (a,) = scene.join("a")
+    a.commit(9, T0)
+    scene.tell(1000)
+    a.positions = dict.fromkeys(tps("t", 0, 1, 2, 3), 1500)
+    a.answer_ping()
+    a.answers.clear()
+    scene.run(1.1)
+    assert scene.questions, "nobody knows yet whether the logs reach so far"
+    a.commit(20, T0)
+    scene.tell(2000)
+    assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(20), Committed(1500))
+
+
 def test_log_ends_are_asked_for_by_one_question_at_a_time_for_everybody_who_waits() -> None:
     scene = Slow()
     (a,) = scene.join("a")
