@@ -65,13 +65,14 @@ class Desk:
 
     # -- to a member: what is sent names the newest message that has arrived, which renews its lease --------------------------
 
-    def ping(self, member: Member) -> None:
+    def ping(self, group: Group, member: Member) -> None:
+        """Of who was told nothing yet: it may have been a member before, and answers nothing that is older than it knows."""
         assert member.connection is not None
         request = m.PingRequest(
             consumer_id=member.consumer_id,
             num_retries=member.failed_pings,
             coordinator_epoch=self.epoch,
-            generation=member.told,
+            generation=member.told or group.generation,
         )
         self.out.append(Send(member.connection, m.CoordinatorMessage(last_number=member.last_number, ping=request)))
 

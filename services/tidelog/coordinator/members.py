@@ -332,7 +332,7 @@ class Members:
         member = group.members[key.consumer_id]
         member.ping_number += 1
         member.pings.append((member.ping_number, self._desk.now))
-        self._desk.ping(member)
+        self._desk.ping(group, member)
         self._desk.watch(Asked.PING, group, member, number=member.ping_number)
         self.pings.set(key, self._desk.now + PING_SHARE * member.session_s)
 

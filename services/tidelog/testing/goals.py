@@ -17,7 +17,6 @@ ZOMBIE_COMMIT: Final = "a zombie consumer's commit was fenced"
 LEASE_OUT: Final = "a consumer's lease ran out before its eviction"
 RETRIED: Final = "a rebalance attempt failed and was retried"
 RETURNED: Final = "a member returned over a new stream"
-STALE: Final = "a consumer ignored a message of an older generation"
 
 GOALS: Final = (
     TRUNCATION,
@@ -34,7 +33,6 @@ GOALS: Final = (
     LEASE_OUT,
     RETRIED,
     RETURNED,
-    STALE,
 )
 
 JUDGED_SEEDS: Final = 50

@@ -75,9 +75,7 @@ class GroupWatch:
         member_step, coordinator_step = Membership.step, CoordinatorMachine.step
 
         def step(membership: Membership, event: Event, now: float) -> list[Effect]:
-            stale = membership.counters.stale
             effects = member_step(membership, event, now)
-            self._reached[goals.STALE] += membership.counters.stale - stale
             self._on_member(membership, effects)
             return effects
 

@@ -438,3 +438,18 @@ def test_deletion_needs_a_group_without_members() -> None:
     a.leave()
     assert [each.error_code for each in scene.delete("g").results] == [E.NONE]
     assert not scene.heads and scene.machine.describe("g").state == "Dead"
+
+
+def test_coord_04_a_ping_is_not_older_than_what_a_consumer_heard_that_was_a_member_before() -> None:
+    """It would not answer such a ping, and lose its place again before its rebalance has begun."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.lose_connection()
+    scene.run(30.0, lambda: len(b.owned) == 4)
+    generation = scene.heads["g"].generation
+    a.heard.clear()
+    a.answers.clear()
+    scene.holds_writes = True
+    a.reconnect()
+    scene.run(9.0, lambda: bool(a.bodies(m.PingRequest)))
+    assert a.bodies(m.PingRequest)[0].generation == generation > 1
