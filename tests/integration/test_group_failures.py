@@ -1,17 +1,18 @@
-"""Members of a group that die, leave, come in vain or get more topics, on real processes: L01, L03, L04, L09, L11, row 23.
+"""Members of a group that die, stand still, leave, come in vain or get more topics, on real processes: L01 to L04, L09, L11.
 
 What holds in each of them: every acknowledged record is processed, no committed offset goes back, no partition has two owners
 at one time, and whoever did nothing wrong is left alone.
 """
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers.aio import run
+from helpers.aio import eventually, run
 from helpers.cluster import unique_topic
 from helpers.groups import (
     COMMIT_INTERVAL_S,
@@ -26,7 +27,7 @@ from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.records import ConsumerRecord
-from tidelog.cluster.api import broker_name
+from tidelog.cluster.api import State, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -41,11 +42,33 @@ MOVE_S = 1.0
 LIMIT_S = 150.0
 KEPT_S = 2.0
 """How long a refused stream is watched; a broker that is in order ends it some seconds later."""
+SLOW_S = 0.05
+"""For one record: long enough to stop an agent in the middle of it."""
+SLOW: Any = {"takes_s": SLOW_S, "records_per_s": 30}
+"""Two such agents can do this."""
 
 
 def owned_by(group: m.DescribedGroup, name: str) -> set[TopicPartition]:
     members = [each for each in group.members if each.client_id == name]
     return {TopicPartition(each.topic, each.partition) for member in members for each in member.partitions}
+
+
+async def stop_at_work(group: WorkingGroup, name: str) -> float:
+    """SIGSTOP in the middle of a record, which alone is in its hands then. Returns when."""
+    process = group.agents[name]
+    while True:
+        seen = len(group.handled(name))
+        await eventually(lambda seen=seen: len(group.handled(name)) > seen, "work")  # type: ignore[misc]
+        process.signal(signal.SIGSTOP)
+        process.wait_state(State.PAUSED)
+        stopped_at = time.monotonic()
+        if stopped_at - group.handled(name)[-1].at < SLOW_S:
+            return stopped_at
+        go_on(group, name)
+
+
+def go_on(group: WorkingGroup, name: str) -> None:
+    group.agents[name].signal(signal.SIGCONT)
 
 
 def check_moved(
@@ -62,6 +85,13 @@ def check_moved(
         repeated = [each for each in before if each.offset >= begun[tp].offset]
         assert all(each.at > since - COMMIT_INTERVAL_S - MOVE_S for each in repeated), "it was committed long ago"
     assert set(group.duplicates()) <= lost
+
+
+def check_owners(group: WorkingGroup, since: float, lost: set[TopicPartition], name: str, other: str) -> None:
+    """`name` lost these to `other`, and may have got partitions again later: each time one after the other."""
+    for tp, owners in group.owners(since).items():
+        had = owners[1:] if tp in lost and owners[0] == name else owners
+        assert had in ([other], [other, name]), f"{tp}: {owners}"
 
 
 def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
@@ -82,6 +112,28 @@ def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody
         check_moved(group, lost, "c", killed_at, committed)
         for tp, owners in group.owners(began_at).items():
             assert owners in (["a"], ["b"]) or (tp in lost and owners in (["c", "a"], ["c", "b"]))
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
+            await group.all_commit()
+            before, began_at = await group.described(), time.monotonic()
+            lost, committed = owned_by(before, "a"), await group.offsets()
+            stopped_at = await stop_at_work(group, "a")
+            await group.settled("b")
+            await group.all_work(stopped_at, "b")
+            go_on(group, "a")
+            after = await group.settled("a", "b")
+            came_back_at = time.monotonic()
+            await group.all_work(came_back_at)
+            assert owned_by(after, "a"), "it registered again"
+        check_moved(group, lost, "a", stopped_at, committed)
+        check_owners(group, began_at, lost, "a", "b")
 
     run(story(), timeout_s=LIMIT_S)
 
