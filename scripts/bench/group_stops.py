@@ -103,12 +103,18 @@ async def fill(bench: Bench, cluster: BenchCluster) -> str:
 
 async def run(bench: Bench) -> list[Line]:
     async with AsyncExitStack() as stack:
-        groups: dict[str, Group] = {}
-        for kind in KINDS:
-            settings = {BROKER: {"group_rebalance": kind}}
-            cluster = BenchCluster(bench.directory / kind, brokers=1, settings=settings)
+        clusters = {
+            kind: BenchCluster(bench.directory / kind, brokers=1, settings={BROKER: {"group_rebalance": kind}})
+            for kind in KINDS
+        }
+        for (
+            cluster
+        ) in clusters.values():  # both before anything is asked: a start has an event loop of its own beside ours
             await stack.enter_async_context(cluster)
-            groups[kind] = Group(cluster, await fill(bench, cluster), await cluster.new_topic(2, replicas=1))
+        groups = {
+            kind: Group(cluster, await fill(bench, cluster), await cluster.new_topic(2, replicas=1))
+            for kind, cluster in clusters.items()
+        }
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         running = [
             tasks.create_task(coroutine)
