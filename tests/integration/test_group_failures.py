@@ -116,6 +116,26 @@ def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody
     run(story(), timeout_s=LIMIT_S)
 
 
+def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_it_has(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
+            before, began_at = await group.described(), time.monotonic()
+            await stop_at_work(group, "a")
+            await asyncio.sleep(SESSION_S * 0.4)
+            assert group.agents["a"].state() is State.PAUSED
+            go_on(group, "a")
+            await asyncio.sleep(SESSION_S)  # by now it would have been given up, were it so
+            await group.all_work(time.monotonic())
+            after = await group.described()
+        assert (after.generation, after.members) == (before.generation, before.members)
+        assert all(len(owners) == 1 for owners in group.owners(began_at).values()), group.owners(began_at)
+        assert not group.duplicates()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
 def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
