@@ -247,10 +247,19 @@ class GroupMember:
             wanted = self.membership.progress.untold()
         else:
             wanted = tuple(self._explicit(TopicPartition(*tp), given) for tp, given in offsets.items())
+            self._refuse_lost(wanted)
             self.membership.progress.finish_up_to(wanted)
             self._hands_free.set()
         if wanted:
             await self._commit(wanted)
+
+    def _refuse_lost(self, offsets: Iterable[m.OffsetInfo]) -> None:
+        """What the application has not heard of yet: it may have come back, from another member that got further (N12)."""
+        calls = (call for call in self._calls if call.listener is not None and call.listener == self._listeners.on_lost)
+        lost = {tp for call in calls for tp in call.partitions}
+        for tp in (TopicPartition(o.topic, o.partition) for o in offsets):
+            if tp in lost:
+                raise TidelogError(f"{tp} was lost, and on_lost is still to be called", ErrorCode.ILLEGAL_GENERATION)
 
     def _explicit(self, tp: TopicPartition, given: int | tuple[int, str]) -> m.OffsetInfo:
         offset, text = given if isinstance(given, tuple) else (given, "")

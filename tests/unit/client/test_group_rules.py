@@ -1,13 +1,18 @@
 """How a consumer begins (A12), what it tells of itself, and how much a rebalance or a crash repeats (COORD-2)."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
+from tidelog.client.member_events import Lose
 from tidelog.client.records import ConsumerRecord
+from tidelog.errors import TidelogError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
 from unit.client.test_group_consumer import Bed, every, offsets_of
@@ -162,5 +167,30 @@ def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_sta
             assert offsets_of(records) == every(5)
             await a.commit()
             assert bed.coordinator.offsets() == dict.fromkeys(T, 5)
+
+    run_virtual(story())
+
+
+def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
+    """It may be this member's again already, from one that got further: the application cannot know before the callback."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        may_end = asyncio.Event()
+
+        async def lost(_: object) -> None:
+            await may_end.wait()
+
+        async with bed.consumer("a", auto_commit=False, on_lost=lost) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            await a.commit({T[3]: 9})
+            assert a._group is not None
+            a._group._effect(Lose((T[3],), "as when its lease ends"))
+            with pytest.raises(TidelogError, match="on_lost"):
+                await a.commit({T[3]: 4})
+            await a.commit({T[2]: 4})
+            may_end.set()
+            assert bed.coordinator.offsets()[T[3]] == 9
 
     run_virtual(story())
