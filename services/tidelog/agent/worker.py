@@ -58,6 +58,10 @@ class Observer(Protocol):
         ...
 
 
+COMMIT_WAIT_S: Final = 0.5
+"""Work goes on while there is no coordinator to commit with (OPEN-07)."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     on_error: str = STOP
@@ -101,7 +105,7 @@ class Worker:
                 await self._handle(chunk)
                 await self._make_room()
             if self._clock.now() >= commit_at:
-                await self._commit()
+                await self._commit(COMMIT_WAIT_S)
                 commit_at = self._clock.now() + self._options.commit_interval_s
         await self._commit()
 
@@ -173,17 +177,18 @@ class Worker:
         """Nothing more is handled while the handler cannot get rid of what it holds."""
         failures = 0
         while self._handler.full and not self._stopping.is_set():
-            await self._commit()
+            await self._commit(COMMIT_WAIT_S)
             if self._handler.full:
                 await self._pause(failures)
                 failures += 1
 
-    async def _commit(self) -> None:
+    async def _commit(self, wait_s: float | None = None) -> None:
         async with self._turn:
-            await self._flush_and_commit(list(self._done))
+            await self._flush_and_commit(list(self._done), wait_s)
 
-    async def _flush_and_commit(self, partitions: Collection[TopicPartition]) -> None:
-        """A commit that fails is tried again with the next one; a flush that fails is an error of the handler."""
+    async def _flush_and_commit(self, partitions: Collection[TopicPartition], wait_s: float | None = None) -> None:
+        """A commit that fails is tried again with the next one, as is one that takes longer than `wait_s`; a flush that fails
+        is an error of the handler."""
         if not any(tp in self._done for tp in partitions):
             return
         try:
@@ -201,7 +206,11 @@ class Worker:
         if not offsets:
             return
         try:
-            await self._reader.commit(offsets)
+            async with asyncio.timeout(wait_s):
+                await self._reader.commit(offsets)
+        except TimeoutError:
+            log.warning("offsets are not committed yet; again with the next ones")
+            return
         except (TidelogError, TransportError) as error:
             log.warning("offsets are not committed; again with the next ones", error=str(error))
             return

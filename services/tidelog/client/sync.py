@@ -32,6 +32,12 @@ Acked = concurrent.futures.Future[RecordMetadata]
 _UNSENT_MAX = 10_000
 
 
+def _say_what_matters(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """All event loops of a process share gRPC's wake-up socket: one that finds it read already has lost nothing."""
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)
+
+
 class _LoopThread:
     """An event loop in a daemon thread; `call` runs a coroutine there and waits."""
 
@@ -43,6 +49,7 @@ class _LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.set_exception_handler(_say_what_matters)
         try:
             self.loop.run_forever()
         finally:

@@ -275,15 +275,18 @@ class Commits:
                 return error.code, error.message
         if member is None or member.incarnation != request.incarnation:
             return ErrorCode.UNKNOWN_MEMBER_ID, f"{request.consumer_id!r} is no member of group {request.group_id!r}"
+        waits = member.generation == NEVER_STARTED or self._desk.waits_for_start(request.group_id, member)
         if request.coordinator_epoch != self._desk.epoch:
             text = f"coordinator epoch {request.coordinator_epoch} is not {self._desk.epoch}: register anew"
-            return ErrorCode.ILLEGAL_GENERATION, text
+            # After a failover its commit may come before itself, and it keeps what it has (COORD-9): again after the Start.
+            unheard = request.coordinator_epoch < self._desk.epoch and waits
+            return (ErrorCode.REBALANCE_IN_PROGRESS if unheard else ErrorCode.ILLEGAL_GENERATION), text
         if member.generation == NEVER_STARTED or request.generation != member.generation:
             text = (
                 f"generation {request.generation} is not {member.generation}, in which {member.consumer_id!r} started"
             )
             # A Start that is on its way to it may be overtaken by this answer.
-            unheard = request.generation < member.generation and self._desk.waits_for_start(request.group_id, member)
+            unheard = request.generation < member.generation and waits
             return (ErrorCode.REBALANCE_IN_PROGRESS if unheard else ErrorCode.ILLEGAL_GENERATION), text
         if request.number < 1:  # older than anything: it would be taken for overtaken
             return ErrorCode.INVALID_REQUEST, f"number {request.number} is not at least 1"

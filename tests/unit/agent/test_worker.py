@@ -1,12 +1,14 @@
 """What an agent promises: nothing is committed before it is safe, and nothing is handled that may be another's."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
 from helpers.virtual_time import run_virtual
 from tidelog.agent.handler import Records
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import TopicPartition
 from tidelog.runtime.tasks import Supervisor
 from unit.agent.scene import T0, T1, Scene, record, records
 
@@ -32,6 +34,32 @@ def test_commits_come_at_their_interval_and_only_of_what_is_new() -> None:
         scene.handler.before = slow
         await scene.run()
         assert scene.reader.commits == [{T0: 2}, {T0: 4}]
+
+    run_virtual(story())
+
+
+def test_open_07_work_goes_on_while_there_is_nobody_to_commit_with() -> None:
+    async def story() -> None:
+        scene = Scene(*([record(T0, i)] for i in range(8)), commit_interval_s=1.0)
+        commit, away = scene.reader.commit, True
+
+        async def slow(chunk: Records) -> None:
+            nonlocal away
+            await asyncio.sleep(0.6)
+            away = chunk[0].offset < 6
+
+        async def nobody(offsets: Mapping[TopicPartition, int]) -> None:
+            if away:
+                await asyncio.sleep(3600)
+            await commit(offsets)
+
+        scene.handler.before = slow
+        scene.reader.commit = nobody  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await scene.run()
+        assert scene.handler.handled == [(T0, i) for i in range(8)] and loop.time() - began < 10
+        assert scene.reader.commits[-1] == {T0: 8}
 
     run_virtual(story())
 

@@ -1,5 +1,6 @@
 """The blocking facades, over real gRPC to brokers in memory."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 
@@ -95,3 +96,17 @@ def test_groups_are_administered(cluster: FakeCluster) -> None:
         admin.delete_group("g")
         with pytest.raises(TidelogError, match="group 'g' does not exist"):
             admin.describe_group("g")
+
+
+def test_a_wake_up_that_another_loop_took_is_no_error_and_others_are(caplog: pytest.LogCaptureFixture) -> None:
+    """gRPC's completion queue raises it in a callback of the loop; the caller could do nothing about it."""
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    thread = _LoopThread()
+    for error in (BlockingIOError(11, "Resource temporarily unavailable"), ValueError("a real one")):
+        thread.loop.call_soon_threadsafe(fail, error)
+    thread.call(asyncio.sleep(0))
+    thread.close()
+    assert "a real one" in caplog.text and "temporarily" not in caplog.text

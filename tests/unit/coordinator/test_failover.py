@@ -197,3 +197,21 @@ def test_a3_02_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too
     scene.run(5.0)
     assert scene.heads["g"].phase is Phase.STABLE and scene.state() == "Stable"
     assert a.owned | b.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_coord_09_a_commit_that_comes_before_its_member_is_asked_for_again_and_drops_nothing() -> None:
+    old = Scene()
+    (a,) = old.join("a")
+    new = old.failover()
+    a.scene = new
+    early = a.commit(5, TopicPartition("t", 0))
+    assert new.replies[early].error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    a.answers.discard("start")
+    new.move(a)
+    crossing = a.commit(5, TopicPartition("t", 0))
+    assert new.replies[crossing].error_code is ErrorCode.REBALANCE_IN_PROGRESS, "its start is on its way"
+    a.answer_start(a.bodies(m.StartFetcherRequest)[-1])
+    assert new.replies[a.commit(5, TopicPartition("t", 0))].error_code is ErrorCode.NONE
+    late = a.commit(9, TopicPartition("t", 0), coordinator_epoch=old.epoch)
+    assert new.replies[late].error_code is ErrorCode.ILLEGAL_GENERATION
+    assert new.offsets["g"][TopicPartition("t", 0)] == Committed(5)
