@@ -8,7 +8,7 @@ from zlib import crc32
 
 from tidelog.ids import BrokerId
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta
+from tidelog.ports.meta import Meta, SessionClosed
 from tidelog.runtime import zk_patterns
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -76,6 +76,13 @@ class LiveBrokers:
         self._listeners.pop(listener, None)
 
     async def run(self) -> None:
+        """Until cancelled, or the session is closed: the process is ending."""
+        try:
+            await self._follow()
+        except SessionClosed:
+            return
+
+    async def _follow(self) -> None:
         async for nodes in zk_patterns.watch_children(self._meta, znodes.BROKER_IDS, reconcile_s=RECONCILE_S):
             now, found = self._clock.now(), {}
             for name, (data, stat) in nodes.items():

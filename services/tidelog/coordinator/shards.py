@@ -112,11 +112,14 @@ class Coordinators:
         return self.terms.get(shard_of(group_id, self.shards)) if self._holders else None
 
     async def run(self, spawn: Callable[[str, Coroutine[Any, Any, None]], object]) -> None:
-        """Until cancelled. TaskFailed: a bug."""
-        await self._meta.start()
-        await zk_patterns.ensure_path(self._meta, znodes.CONSUMERS)
-        await zk_patterns.ensure_path(self._meta, znodes.TOPICS)
-        self._holders = [NOBODY] * await self._number_of_shards()
+        """Until cancelled or stopped. TaskFailed: a bug."""
+        try:
+            await self._meta.start()
+            await zk_patterns.ensure_path(self._meta, znodes.CONSUMERS)
+            await zk_patterns.ensure_path(self._meta, znodes.TOPICS)
+            self._holders = [NOBODY] * await self._number_of_shards()
+        except SessionClosed:
+            return  # stopped before it had begun
         self._meta.on_session(self._on_session)
         spawn("coordinator brokers", self._brokers.run())
         spawn("coordinator topics", self._topics.run())
@@ -251,6 +254,8 @@ class Coordinators:
             except znodes.BadZnode as error:
                 log.error("groups are not coordinated: %s; repair or delete this znode", error)
                 await self._clock.sleep(ALARM_S)
+            except SessionClosed:
+                raise
             except MetaError as error:
                 log.info("reading the number of shards: %r; again", error)
                 await self._clock.sleep(READ_AGAIN_S)

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidelog.coordinator.model import TopicInfo
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta, MetaError
+from tidelog.ports.meta import Meta, MetaError, SessionClosed
 from tidelog.runtime import zk_patterns
 from tidelog.wire import znodes
 
@@ -67,6 +67,8 @@ class TopicWatcher:
             self._news.clear()
             try:
                 await self._read()
+            except SessionClosed:
+                return  # the process is ending
             except MetaError as error:
                 log.info("cannot read the topics: %r; again", error)
                 await self._clock.sleep(READ_AGAIN_S)

@@ -4,8 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from tidelog.coordinator.election import rank, shard_of
-from tidelog.ports.meta import Create, SetData
+from helpers.aio import run
+from tidelog.coordinator.election import LiveBrokers, rank, shard_of
+from tidelog.coordinator.topics import TopicWatcher
+from tidelog.ports.meta import Create, SessionClosed, SetData
+from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.zk_patterns import ensure_path
 from tidelog.wire import znodes
 from unit.coordinator.shell import GROUP, Host, World, story
@@ -191,3 +194,24 @@ def test_a_broker_that_is_not_registered_does_not_stand() -> None:
         assert not host.serves(), "no client could find it"
 
     story(tell)
+
+
+class Closed:
+    """A session that was closed in order."""
+
+    async def children(self, path: str, watch: Any = None) -> list[str]:
+        raise SessionClosed(path)
+
+    async def sync(self, path: str) -> None:
+        raise SessionClosed(path)
+
+
+def test_a8_04_what_follows_znodes_ends_in_order_when_the_broker_closes_its_session() -> None:
+    async def tell() -> None:
+        closed: Any = Closed()
+        await LiveBrokers(closed, SystemClock()).run()
+        topics = TopicWatcher(closed, SystemClock())
+        topics._news.set()
+        await topics.run()
+
+    run(tell(), timeout_s=5.0)
