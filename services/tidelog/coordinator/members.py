@@ -43,6 +43,8 @@ class Members:
         self.pings: Timers[MemberKey] = Timers()
         """The ping scheduler (A9.01)."""
         self._connected: dict[ConnectionId, MemberKey] = {}
+        self._departed: set[ConnectionId] = set()
+        """Streams of those who have left: what comes after the leave, an answer to a ping that crossed it, means nothing."""
         self._leaving: dict[WriteId, tuple[str, ConnectionId, int, Offsets]] = {}
         """Group, stream, number of the request and last offsets of those who leave."""
 
@@ -51,6 +53,8 @@ class Members:
     def arrived(self, event: MessageArrived) -> None:
         key = self._connected.get(event.connection)
         message = event.message
+        if event.connection in self._departed:
+            return
         if key is None:
             if message.register is None:
                 self._refuse(event.connection, ErrorCode.INVALID_REQUEST, "the first message of a stream is register")
@@ -96,6 +100,7 @@ class Members:
 
     def lost(self, connection: ConnectionId) -> None:
         """The stream is gone; its consumer may come back on another one (A17.03)."""
+        self._departed.discard(connection)
         key = self._connected.pop(connection, None)
         if key is None:
             return
@@ -432,6 +437,7 @@ class Members:
             self.lost(connection)
         else:
             self.remove(group, member, "leave")
+        self._departed.add(connection)
 
     def _store_last(self, group: Group, connection: ConnectionId, number: int, ok: Offsets, beyond: Offsets) -> None:
         self._commits.drop(group, beyond)

@@ -381,6 +381,21 @@ def test_l03_hole_49_a_leave_is_answered_when_the_last_offsets_are_stored() -> N
     assert b.owned == tps("t", 0, 1, 2, 3) and {b.positions[tp] for tp in tps("t", 0, 1)} == {5}
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_a18_01_an_answer_to_a_ping_that_crosses_a_leave_is_no_fault(static: bool) -> None:
+    scene = Scene()
+    (a,) = scene.join("a", static_member=static)
+    scene.holds_writes = True
+    a.leave()
+    a.answer_ping()
+    assert a.error is None and not a.bodies(m.LeaveGroupResponse)
+    scene.carry_out()
+    assert a.bodies(m.LeaveGroupResponse) and a.closed
+    scene.holds_writes = False
+    (again,) = scene.join("b")
+    assert not again.closed
+
+
 def test_a_leave_moves_ownership_without_any_wait() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
