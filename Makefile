@@ -1,9 +1,11 @@
-# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES.
+# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES ON TIMES.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 SEEDS ?= 50
+ON ?= local
+TIMES ?= 1
 
-.PHONY: help setup demo test check model sim mutants bench proto dashboards lock up down logs ps images
+.PHONY: help setup demo test check model sim chaos mutants bench proto dashboards lock up down logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -26,6 +28,9 @@ model: setup ## search the abstract protocol breadth first, and find its mutants
 sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))
 
+chaos: setup ## the twelve first rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10)
+	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON)
+
 mutants: setup ## planted mistakes: each must be noticed (SEARCH=1 forgets the kept seeds, ONLY=MUT-4)
 	@PYTHONPATH=scripts $(PY) -m mutants $(if $(SEARCH),--search) $(if $(ONLY),--only $(ONLY))
 
@@ -35,7 +40,7 @@ bench: setup ## one line a figure (ONLY=B2,B5)
 proto: setup ## regenerate tidelog.wire from proto/
 	@$(PY) scripts/gen_proto.py
 
-dashboards: setup ## regenerate the Grafana boards
+dashboards: setup ## regenerate the boards of Grafana, the alerts and recorded queries of Prometheus
 	@$(PY) scripts/gen_dashboards.py
 
 lock: setup ## write the lock files anew from pyproject.toml

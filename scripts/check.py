@@ -50,9 +50,11 @@ MAY_IMPORT: Mapping[str, str] = {
     "pipeline": f"{_EDGES} client",
     "cluster": f"{_EDGES} client",
     "exporter": "ids",
-    "chaos": f"{_EDGES} client cluster",
+    "chaos": f"{_EDGES} storage client cluster",
+    "chaos.checker": "ids chaos.history",
+    "chaos.history": "errors ids",
     "demo": f"{_EDGES} client cluster chaos pipeline",
-    "cli": f"{_EDGES} storage client cluster broker controller agent",
+    "cli": f"{_EDGES} storage client cluster broker controller agent chaos",
     "testing": f"{_EDGES} storage replica controller coordinator client broker",
 }
 
@@ -62,7 +64,7 @@ SHELLS = (
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
     *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session")),
-    *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "metadata", "offsets")),
+    *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "metadata", "observer", "offsets")),
     *(f"client.{name}" for name in ("produce_link", "producer", "range_reader", "sync")),
     *(f"model.{name}" for name in ("runner", "__main__")),
 )
@@ -80,6 +82,8 @@ PURE = (
     "coordinator",
     "client",
     "model",
+    "chaos.checker",
+    "chaos.outcomes",
 )
 NOT_IN_PURE = (
     *("asyncio", "concurrent", "grpc", "kazoo", "logging", "multiprocessing", "os", "random", "select", "selectors"),
@@ -99,11 +103,14 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "grpc_reflection": ("runtime.rpc_",),
     "kazoo": ("runtime.zk",),
     "prometheus_client": (
+        "chaos.metrics",
+        "chaos.observe",
         "exporter",
         "runtime.metrics",
         "runtime.agent_metrics",
         "runtime.group_metrics",
         "runtime.partition_metrics",
+        "runtime.traffic_metrics",
         *REGISTRIES,
     ),
     "pyspark": ("pipeline",),

@@ -19,20 +19,25 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tidelog.chaos.launch import RUNS_DIR, next_directory
 from tidelog.chaos.ledger import Findings, Ledger
 from tidelog.cluster.api import ClusterError, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.demo import agents
+from tidelog.demo.page import Recording
 from tidelog.demo.readback import read_back
 from tidelog.demo.records import Outgoing, lines, order_events
-from tidelog.demo.run import PARTITIONS, TOPIC, Verdict, stream
+from tidelog.demo.run import PARTITIONS, TOPIC, stream
+from tidelog.demo.verdict import Verdict
 from tidelog.errors import TidelogError
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import TaskFailed
@@ -157,9 +162,12 @@ def main() -> int:
     (ROOT / "data").mkdir(exist_ok=True)
     base = Path(tempfile.mkdtemp(prefix="demo-", dir=ROOT / "data"))
     cluster = LocalCluster(base / "cluster")
+    directory = next_directory("demo", ROOT / RUNS_DIR)
     keep_running = keep_files = False
+    page: Path | None = None
     try:
-        verdict = run(options, cluster, base, screen)
+        verdict, recording = run(options, cluster, base, directory, screen)
+        page = recording.write(verdict, TOPIC)
         screen.table(verdict)
         screen.verdict(verdict)
         keep_running = options.keep
@@ -184,10 +192,16 @@ def main() -> int:
                 screen.say(f"the files of this run are in {base}")
             else:
                 shutil.rmtree(base, ignore_errors=True)
+                if page is None:
+                    shutil.rmtree(directory, ignore_errors=True)
+        if page is not None:
+            print(f"the whole run on one page: {page}")
 
 
-def run(options: argparse.Namespace, cluster: LocalCluster, base: Path, screen: Screen) -> Verdict:
-    """`base` is where the files of this run are."""
+def run(
+    options: argparse.Namespace, cluster: LocalCluster, base: Path, directory: Path, screen: Screen
+) -> tuple[Verdict, Recording]:
+    """`base` is where the files of this run are; `directory` gets what its page is made from."""
     records, total, what = source(options)
     ledger_path, processed_by = base / "ledger", base / "processed"
     processed_by.mkdir()
@@ -195,13 +209,27 @@ def run(options: argparse.Namespace, cluster: LocalCluster, base: Path, screen: 
     cluster.up(agents=len(agents.AGENTS), settings=agents.settings(TOPIC, processed_by))
     screen.say(f"the cluster serves at {bootstrap_servers(cluster)}")
     ledger = Ledger(ledger_path, writable=True)
+    recording = Recording(directory, SystemClock(), about(options, what))
     screen.begin(f"sending {what}", total)
-    streamed = asyncio.run(stream(cluster, records, total, ledger, SystemClock(), screen))
+    streamed = asyncio.run(stream(cluster, records, total, ledger, SystemClock(), screen, recording))
     screen.end()
     screen.say(f"{streamed.acked:,} of {streamed.sent:,} records acknowledged; reading them back through Spark")
     found = read_with_spark(bootstrap_servers(cluster), ledger_path)
     screen.say(f"read and compared {found.read:,} records; comparing what the agents have written")
-    return Verdict(streamed, found, agents.compare(processed_by, PARTITIONS, ledger_path))
+    return Verdict(streamed, found, agents.compare(processed_by, PARTITIONS, ledger_path)), recording
+
+
+def about(options: argparse.Namespace, what: str) -> dict[str, Any]:
+    """Of the run, for its page."""
+    given = {"INPUT": options.input, "RECORDS": options.records, "SEED": options.seed}
+    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    title = f"a leader and an agent are killed in the middle of {what}"
+    return {
+        "title": title,
+        "seed": options.seed,
+        "version": version("tidelog"),
+        "command": f"{' '.join(words)} make demo",
+    }
 
 
 def source(options: argparse.Namespace) -> tuple[Iterable[Outgoing], int, str]:

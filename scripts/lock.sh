@@ -6,5 +6,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 compile=(.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links
     --no-annotate --no-header --python-version 3.11 pyproject.toml)
-"${compile[@]}" --extra spark --extra dev -o requirements.lock
+"${compile[@]}" --extra spark --extra chaos --extra dev -o requirements.lock
 "${compile[@]}" -o requirements-server.lock

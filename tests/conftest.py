@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Generator
@@ -20,6 +21,12 @@ settings.load_profile("tidelog")
 
 LEAK_GRACE_S = 2.0
 WAS_THERE = pytest.StashKey[tuple[set[threading.Thread], set[str]]]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A background job of a shell ignores SIGINT, and so would all that it starts: tests of Ctrl-C would prove nothing."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def open_files() -> set[str]:

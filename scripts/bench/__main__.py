@@ -11,6 +11,7 @@ from typing import Final
 
 from bench import (
     catchup,
+    checker,
     failover,
     group_moves,
     group_scale,
@@ -47,6 +48,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     group_moves.NAMES: group_moves.run,
     group_stops.NAMES: group_stops.run,
     versus_kafka.NAMES: versus_kafka.run,
+    checker.NAMES: checker.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 

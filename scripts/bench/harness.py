@@ -48,6 +48,8 @@ class Scale:
     leaves: int = 10
     """Of a member of a group."""
     deaths: int = 5
+    operations: int = 1_000_000
+    """Of a history that is checked."""
 
 
 FULL: Final = Scale()
@@ -68,6 +70,7 @@ SMOKE: Final = Scale(
     steady_s=1.0,
     leaves=1,
     deaths=1,
+    operations=5_000,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 

@@ -10,30 +10,23 @@ cluster is not there), 130 after Ctrl-C.
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, interrupt, open_cluster
 from rich.console import Console
 from rich.table import Table
 
-from tidelog.chaos.kill_leader import FaultMissed, KillLeader, Scenario, Verdict
+from tidelog.chaos.faults.base import FaultMissed
+from tidelog.chaos.kill_leader import KillLeader, Scenario, Verdict
 from tidelog.chaos.ledger import Ledger
 from tidelog.chaos.readback import CannotRead
-from tidelog.cluster.api import Cluster, ClusterError, State
-from tidelog.cluster.compose import ComposeCluster
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.api import ClusterError
 from tidelog.errors import TidelogError
 from tidelog.runtime.clock import SystemClock
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-LOCAL_BASE = ROOT / "data" / "local"
-EXIT_NO_VERDICT = 3
-EXIT_INTERRUPTED = 130
 
 
 def main() -> int:
@@ -65,31 +58,6 @@ def main() -> int:
     return 1 if broken else 0
 
 
-@contextlib.contextmanager
-def open_cluster(options: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Cluster]:
-    if options.on == "compose":
-        compose = ComposeCluster(ROOT, options.project)
-        with contextlib.closing(compose):
-            check_runs(compose)
-            yield compose
-        return
-    local = LocalCluster(options.base)
-    if any(row.state is not State.STOPPED for row in (local.status() if local.names() else ())):
-        check_runs(local)
-        yield local
-        return
-    with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder)) as own:
-        say(f"no cluster runs in {options.base}; starting one")
-        own.up()
-        yield own
-
-
-def check_runs(cluster: Cluster) -> None:
-    down = [row.name for row in cluster.status() if row.state is not State.RUNNING]
-    if down:
-        raise ClusterError(f"{', '.join(down)} must run before a fault is made")
-
-
 def table(verdict: Verdict) -> Table:
     found = verdict.found
     rows = [
@@ -113,19 +81,13 @@ def table(verdict: Verdict) -> Table:
     return made
 
 
-def interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="kill_leader.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("topic", nargs="?", help="default: a new one; created if it is not there")
     parser.add_argument("partition", nargs="?", type=int, default=0)
-    parser.add_argument("--on", choices=("local", "compose"), default="local")
-    parser.add_argument("--base", type=Path, default=LOCAL_BASE, help="directory of the local cluster")
-    parser.add_argument("--project", default="tidelog", help="Compose project")
+    add_options(parser)
     parser.add_argument("--rate", type=int, default=1_000, help="records per second")
     parser.add_argument("--down", type=float, default=5.0, help="seconds until the broker is started again")
     return parser.parse_args()

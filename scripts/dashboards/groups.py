@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from dashboards.panels import RATE, TOPIC, Panel, quantile
+from dashboards import rules
+from dashboards.panels import GROUP, RATE, TOPIC, Panel, quantile
+from dashboards.proof import Fault, Proof, under_load
 
-GROUP: Final = 'group=~"$group"'
 TOP: Final = 20
 
 
@@ -14,12 +15,8 @@ def top(query: str) -> str:
 
 
 def by_group(family: str) -> str:
-    return top(f"max by (group) ({family}{{{GROUP}}})")
-
-
-def by_group_partition(family: str) -> str:
     """While a shard changes hands two brokers may tell the same."""
-    return f"max by (group, topic, partition) ({family}{{{GROUP},{TOPIC}}})"
+    return top(f"max by (group) ({family}{{{GROUP}}})")
 
 
 FAILED_ATTEMPTS: Final = f"sum by (reason) (increase(tidelog_coordinator_rebalance_attempts_failed_total{RATE}))"
@@ -30,31 +27,57 @@ GROUPS: Final = (
         "Groups by state",
         {"sum by (state) (tidelog_coordinator_groups)": "{{state}}"},
         "Of all coordinators.",
+        (
+            under_load("series == 4, last{state=Stable} == 1, last{state=Empty} == 0"),
+            Proof(Fault.KILL_AGENTS, "min{state=Stable} == 1", "max{state=Empty} == 1", "last{state=Stable} == 1"),
+        ),
     ),
     Panel(
         "Members",
         {by_group("tidelog_group_members"): "{{group}}"},
         f"Registered, or awaited by a new coordinator; the {TOP} largest groups.",
+        (
+            Proof(Fault.KILL_AGENTS, "min == 2, max == 2", "min == 0", "last == 2"),
+            Proof(Fault.KILL_LEADER, during="fewest == 0, min >= 1", after="last == 2"),
+        ),
     ),
     Panel(
         "Group generation",
         {by_group("tidelog_group_generation"): "{{group}}"},
         f"A step is a rebalance attempt; the {TOP} groups with the most.",
+        (Proof(Fault.KILL_AGENTS, "changes == 0", "rise >= 1, drop == 0", "changes == 0"),),
     ),
     Panel(
         "Committed offsets",
-        {top(f"sum by (group, topic) ({by_group_partition('tidelog_group_committed_offset')})"): "{{group}} {{topic}}"},
+        {top(f"{rules.COMMITTED.name}{{{GROUP},{TOPIC}}}"): "{{group}} {{topic}}"},
         "Sum over the partitions. It never falls, unless somebody sets it back.",
+        (
+            under_load("series == 1, rise > 100, drop == 0"),
+            Proof(Fault.KILL_AGENTS, "rise > 50", "drop == 0", "rise > 50, drop == 0"),
+            Proof(Fault.KILL_LEADER, during="drop == 0", after="rise > 50, drop == 0"),
+        ),
     ),
     Panel(
         "Group lag",
-        {top(f"sum by (group, topic) ({by_group_partition('tidelog_group_lag_records')})"): "{{group}} {{topic}}"},
+        {top(f"{rules.GROUP_LAG.name}{{{GROUP},{TOPIC}}}"): "{{group}} {{topic}}"},
         "Records below the high watermark that are not committed as processed.",
+        (under_load("last < 800"), Proof(Fault.KILL_AGENTS, "last < 800", "max > 1000", "last < 800")),
     ),
     Panel(
         "Group lag, worst partitions",
-        {top(by_group_partition("tidelog_group_lag_records")): "{{group}} {{topic}}-{{partition}}"},
+        {
+            top(f"max by (group, topic, partition) (tidelog_group_lag_records{{{GROUP},{TOPIC}}})"): (
+                "{{group}} {{topic}}-{{partition}}"
+            )
+        },
         f"The {TOP} that are farthest behind.",
+        (under_load("series == 6, last < 300"), Proof(Fault.KILL_AGENTS, "last < 300", "max > 150", "last < 300")),
+    ),
+    Panel(
+        "Offset commits",
+        {f"sum(rate(tidelog_coordinator_offset_commits_total{RATE}))": "offsets"},
+        "Given to the store by all coordinators, a second.",
+        (under_load("last > 0"), Proof(Fault.KILL_AGENTS, "min > 0", "min == 0", "last > 0")),
     ),
     Panel(
         "Rebalances",
@@ -63,46 +86,57 @@ GROUPS: Final = (
             f"sum(increase(tidelog_coordinator_rebalance_members_stopped_total{RATE}))": "members stopped",
         },
         "Completed, by what asked for them, and how many members had to stop something for it.",
+        (
+            under_load("max == 0"),
+            Proof(Fault.KILL_AGENTS, "max == 0", "max > 0", "last == 0", of="{{reason}}"),
+        ),
     ),
     Panel(
         "Failed attempts",
         {
-            f"{FAILED_ATTEMPTS} or vector(0)": "{{reason}}",
+            FAILED_ATTEMPTS: "{{reason}}",
             f"sum(increase(tidelog_coordinator_rebalance_alarms_total{RATE}))": "beyond the maximum",
         },
         "A member did not answer a stop or a start, or died meanwhile: the next attempt goes without it.",
+        (under_load("series >= 1, max == 0"),),
     ),
     Panel(
         "Rebalance time",
         {quantile(q, "tidelog_coordinator_rebalance_duration_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
         "From the request until every member has started.",
+        (Proof(Fault.KILL_AGENTS, "series == 0", "max > 0, max < 20"),),
         unit="s",
     ),
     Panel(
         "Ping round trip",
         {quantile(q, "tidelog_coordinator_ping_seconds"): f"p{q * 100:g}" for q in (0.5, 0.95, 0.99)},
         "From a ping to its answer.",
+        (under_load("last > 0, last < 2"),),
         unit="s",
     ),
     Panel(
         "Expirations",
-        {f"{EXPIRATIONS} or vector(0)": "{{request}}"},
+        {EXPIRATIONS: "{{request}}"},
         "Requests to members without an answer in time; too many pings of one and its partitions go to others.",
+        (under_load("series == 3, max == 0"), Proof(Fault.KILL_AGENTS, "max == 0", after="last == 0")),
     ),
     Panel(
         "Fenced and refused",
         {f"{REFUSED} or vector(0)": "{{what}} {{code}}"},
         "Messages and commits of another generation, incarnation or coordinator epoch, and registrations that cannot be.",
+        (under_load("max == 0"),),
     ),
     Panel(
         "Shards by broker",
         {"tidelog_coordinator_shards": "{{instance}}"},
         "How many shards of the groups each broker coordinates; the sum falls while a coordinator is elected.",
+        (under_load("fewest == 3, min >= 1"), Proof(Fault.KILL_LEADER, during="fewest <= 2, changes >= 1")),
     ),
     Panel(
         "Coordinator elections",
         {f"sum by (instance) (increase(tidelog_coordinator_elections_total{RATE}))": "{{instance}}"},
         "Shards that a broker took over.",
+        (under_load("max == 0"), Proof(Fault.KILL_LEADER, "max == 0", "max > 0", "last == 0")),
     ),
     Panel(
         "Coordinator times",
@@ -111,6 +145,11 @@ GROUPS: Final = (
             "max(tidelog_coordinator_detection_seconds)": "detection bound",
         },
         "From winning a shard until its groups are served; and within which the death of any member is known.",
+        (
+            under_load("last >= 3, last < 10", of="detection bound"),
+            Proof(Fault.KILL_LEADER, during="max > 0, max < 20", of="take-over, p99"),
+            Proof(Fault.KILL_AGENTS, during="min == 0", of="detection bound"),
+        ),
         unit="s",
     ),
 )
@@ -121,32 +160,44 @@ AGENTS: Final = (
         "Agents by state",
         {"sum by (state) (tidelog_agent_state)": "{{state}}"},
         "Of their membership. Unreachable: no broker answers; reconnecting: it looks for its coordinator.",
+        (
+            under_load("last{state=stable} == 2"),
+            Proof(Fault.KILL_AGENTS, "min{state=stable} == 2", "fewest == 0", "last{state=stable} == 2"),
+        ),
     ),
     Panel(
         "Records processed",
         {f"sum by (instance) (rate(tidelog_agent_records_total{{{TOPIC}}}{RATE}))": "{{instance}}"},
         "Given to the handler, which took them; a second.",
+        (under_load("series == 2, last > 20"), Proof(Fault.KILL_AGENTS, "min > 20", "fewest == 0", "last > 20")),
     ),
     Panel(
         "Owned partitions",
         {f"sum by (instance) (tidelog_agent_owned_partitions{{{TOPIC}}})": "{{instance}}"},
         "A gap: it owns none.",
+        (
+            under_load("min == 3, max == 3, fewest == 2"),
+            Proof(Fault.KILL_AGENTS, during="fewest == 0", after="last == 3"),
+        ),
     ),
     Panel(
         "Agent lag",
         {f"sum by (instance) (tidelog_agent_lag_records{{{TOPIC}}})": "{{instance}}"},
         "Records below the high watermark, of the partitions that it owns, that its handler has not taken.",
+        (under_load("series == 2, last < 200"), Proof(Fault.KILL_AGENTS, during="fewest == 0", after="last < 200")),
     ),
     Panel(
         "Time since the last ping",
         {"tidelog_agent_since_ping_seconds >= 0": "{{instance}}"},
         "Since the agent heard its coordinator; past its session timeout it drops everything.",
+        (under_load("series == 2, max < 3"), Proof(Fault.KILL_LEADER, "max < 3", "max > 1.5", "last < 3")),
         unit="s",
     ),
     Panel(
         "Agent generation",
         {"tidelog_agent_generation": "{{instance}}"},
         "Of the last start; an agent that a rebalance did not touch keeps its own.",
+        (under_load("series == 2, min >= 1, changes == 0"), Proof(Fault.KILL_AGENTS, "changes == 0", "changes >= 1")),
     ),
     Panel(
         "Stops and starts",
@@ -156,11 +207,19 @@ AGENTS: Final = (
             f"sum by (instance) (increase(tidelog_agent_losses_total{RATE}))": "{{instance}} losses",
         },
         "Of its fetchers, by the coordinator. A loss: the lease ran out, or the agent was fenced.",
+        (
+            under_load("series == 2, max == 0"),
+            Proof(Fault.KILL_LEADER, "max == 0", "max > 0", "last == 0", of="{{instance}} starts"),
+        ),
     ),
     Panel(
         "Handler time, p99",
         {quantile(0.99, "tidelog_agent_handler_duration_seconds", by="instance"): "{{instance}}"},
         "Of one chunk of records.",
+        (
+            under_load("series == 2, last > 0, last < 2"),
+            Proof(Fault.KILL_AGENTS, during="fewest == 0", after="series == 2"),
+        ),
         unit="s",
     ),
     Panel(
@@ -170,5 +229,9 @@ AGENTS: Final = (
             f"sum by (instance) (increase(tidelog_agent_dropped_records_total{RATE}))": "{{instance}} dropped records",
         },
         "Chunks that failed, by what was done then; and records that came too late, when their partition may be another's.",
+        (
+            under_load("max == 0"),
+            under_load("series == 2", of="{{instance}} dropped records"),
+        ),
     ),
 )

@@ -1,13 +1,18 @@
-"""What a panel of a board is: its queries, and how to show them."""
+"""What a panel of a board is: its queries, how to show them, and what they show of a fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from dashboards.proof import Proof
+
 RATE: Final = "[$__rate_interval]"
+RANGE: Final = "[$__range]"
 TOPIC: Final = 'topic=~"$topic"'
+GROUP: Final = 'group=~"$group"'
 GREEN, ORANGE, RED = "green", "orange", "red"
+Colors = tuple[tuple[float | None, str], ...]
 
 
 class Kind(Enum):
@@ -23,26 +28,61 @@ class Panel:
     title: str
     queries: Mapping[str, str]
     what: str
+    proofs: tuple[Proof, ...]
     kind: Kind = Kind.GRAPH
     unit: str = "short"
     width: int = 8
-    colors: tuple[tuple[float | None, str], ...] = ()
-    names: Mapping[str, str] | None = None
+    colors: Colors = ()
+    names: Mapping[int, str] | None = None
     """Value -> what a state timeline calls it."""
 
 
-def alarm_above(value: float) -> tuple[tuple[float | None, str], ...]:
+@dataclass(frozen=True, slots=True)
+class Board:
+    uid: str
+    title: str
+    what: str
+    """The question that it answers."""
+    rows: Mapping[str, tuple[Panel, ...]]
+    variables: tuple[str, ...] = ()
+    """Of VARIABLES: those that its queries use."""
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [panel for row in self.rows.values() for panel in row]
+
+
+VARIABLES: Final = {"topic": "tidelog_partition_high_watermark", "group": "tidelog_group_members"}
+"""Name, which is that of a label, and the family whose values it takes."""
+
+
+def health(title: str, query: str, what: str, colors: Colors, *proofs: Proof) -> Panel:
+    return Panel(title, {query: title}, what, proofs, Kind.STAT, width=3, colors=colors)
+
+
+def alarm_above(value: float) -> Colors:
     return (None, GREEN), (value, RED)
 
 
-def exactly(value: float) -> tuple[tuple[float | None, str], ...]:
+def warn_above(value: float) -> Colors:
+    return (None, GREEN), (value, ORANGE)
+
+
+def exactly(value: float) -> Colors:
     return (None, RED), (value, GREEN), (value + 1, RED)
 
 
-def at_least(value: float) -> tuple[tuple[float | None, str], ...]:
+def at_least(value: float) -> Colors:
     return (None, RED), (value, GREEN)
 
 
 def quantile(q: float, family: str, labels: str = "", by: str = "") -> str:
     groups = f"le, {by}" if by else "le"
     return f"histogram_quantile({q}, sum by ({groups}) (rate({family}_bucket{{{labels}}}{RATE})))"
+
+
+def states(family: str, by: str, codes: Mapping[str, int], labels: str = "") -> str:
+    """One number for the state of each: families tell it as 1 at a label `state`."""
+    where = f"{labels}," if labels else ""
+    parts = [f'{code} * ({family}{{{where}state="{state}"}} == 1)' for state, code in codes.items()]
+    return f"max by ({by}) ({' or '.join(parts)})"

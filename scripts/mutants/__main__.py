@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from mutants import groups, holes, simulator
+from mutants import checker, groups, holes, simulator
 from mutants.patching import BySimulator, Inconclusive, Mutant, StalePatch, Verdict, judge
 
-TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, holes.MUTANTS)
+TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, holes.MUTANTS, checker.MUTANTS)
 FOUND: Final = Path(__file__).with_name("found_seeds.json")
 REPLAY_SEEDS: Final = 40
 """How many are tried when a kept seed fails no more, since any change of the code draws another run."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cluster.api import ClusterError, Direction, State
+from helpers.scripts import ROOT
+from tidelog.cluster.api import ClusterError, Direction, Pause, State
 from tidelog.cluster.compose import ComposeCluster
 from tidelog.cluster.free_ports import free_ports
 from tidelog.ids import Address
@@ -83,26 +84,106 @@ def test_pause_freezes_and_resume_thaws(cluster: ComposeCluster) -> None:
     assert states(cluster)["broker-2"] is State.RUNNING
 
 
-def reaches(cluster: ComposeCluster, name: str, host: str) -> bool:
-    command = ["docker", "compose", "-p", cluster.project, "exec", "-T", name, "getent", "hosts", host]
-    return subprocess.run(command, cwd=cluster.root, capture_output=True, check=False).returncode == 0
+def answers(cluster: ComposeCluster, name: str, host: str) -> bool:
+    """Nobody listens there: who is reached refuses at once, who is cut off says nothing."""
+    dial = f"exec 3<>/dev/tcp/{host}/9"
+    command = ["docker", "compose", "-p", cluster.project, "exec", "-T", name, "timeout", "1", "bash", "-c", dial]
+    done = subprocess.run(command, cwd=cluster.root, capture_output=True, check=False)
+    assert done.returncode in (1, 124), done.stderr
+    return done.returncode == 1
 
 
-def test_isolation_cuts_the_named_links_and_heal_brings_names_back(cluster: ComposeCluster) -> None:
-    assert reaches(cluster, "broker-2", "one.cluster")
-    cluster.isolate("broker-1", peers=["broker-2"])
-    assert not reaches(cluster, "broker-2", "one.cluster")
-    assert reaches(cluster, "broker-1", "zookeeper-1")
+def test_isolation_cuts_the_named_links_and_heal_ends_it(cluster: ComposeCluster) -> None:
+    assert answers(cluster, "broker-2", "one.cluster")
+    cut = cluster.isolate("broker-1", peers=["broker-2"])
+    assert set(cut) == {("broker-1", "broker-2"), ("broker-2", "broker-1")}
+    assert cluster.passing(cut) == []
+    assert not answers(cluster, "broker-2", "one.cluster")
+    assert not answers(cluster, "broker-1", "broker-2")
+    assert answers(cluster, "broker-1", "zookeeper-1")
     cluster.isolate("broker-1")
-    assert not reaches(cluster, "broker-1", "zookeeper-1")
+    assert not answers(cluster, "broker-1", "zookeeper-1")
     cluster.heal()
-    assert reaches(cluster, "broker-2", "one.cluster")
-    assert reaches(cluster, "broker-1", "zookeeper-1")
+    assert answers(cluster, "broker-2", "one.cluster")
+    assert answers(cluster, "broker-1", "zookeeper-1")
+    assert cluster.passing(cut) == cut
 
 
-def test_what_compose_cannot_cut_is_refused(cluster: ComposeCluster) -> None:
-    with pytest.raises(ClusterError, match="one way"):
-        cluster.isolate("broker-1", direction=Direction.INBOUND)
+@pytest.mark.parametrize("direction", [Direction.INBOUND, Direction.OUTBOUND])
+def test_a_link_is_cut_one_way(cluster: ComposeCluster, direction: Direction) -> None:
+    ways = [("broker-2", "broker-1"), ("broker-1", "broker-2")]
+    (cut,) = cluster.isolate("broker-1", ["broker-2"], direction)
+    assert cut == ways[direction is Direction.OUTBOUND]
+    assert cluster.passing(ways) == [way for way in ways if way != cut]
+    assert not answers(cluster, "broker-2", "one.cluster"), "an answer has to come back"
+    cluster.rejoin("broker-1", ["broker-2"], direction)
+    assert cluster.passing(ways) == ways
+
+
+def test_a_cut_outlives_a_restart_and_one_that_another_program_left_is_healed(cluster: ComposeCluster) -> None:
+    cluster.isolate("broker-1", ["broker-2"])
+    for name in ("broker-1", "broker-2"):
+        cluster.kill(name)
+        cluster.start(name)
+        assert not answers(cluster, "broker-2", "one.cluster")
+    later = ComposeCluster(cluster.root, cluster.project)
+    later.heal()
+    later.close()
+    assert answers(cluster, "broker-2", "one.cluster")
+    cluster.heal()
+
+
+def test_row_27_packets_are_lost_and_counted(cluster: ComposeCluster) -> None:
+    cluster.lose_packets("broker-1", 1.0)
+    assert not answers(cluster, "broker-2", "one.cluster")
+    assert cluster.lost_packets("broker-1") > 0
+    cluster.lose_packets("broker-1", 0.0)
+    assert answers(cluster, "broker-2", "one.cluster")
+
+
+def test_a_signal_stops_what_runs_inside_and_is_seen(cluster: ComposeCluster) -> None:
+    cluster.pause("broker-2", Pause.SIGNAL)
+    assert states(cluster)["broker-2"] is State.PAUSED
+    cluster.resume("broker-2")
+    assert states(cluster)["broker-2"] is State.RUNNING
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[ComposeCluster]:
+    """One container that only sleeps, with this package and a disk of its own."""
+    subprocess.run([ROOT / "scripts/images.sh", "--quiet"], check=True)
+    options = '{type: tmpfs, device: tmpfs, o: "size=8m,uid=10001,mode=700"}'
+    (tmp_path / "docker-compose.yml").write_text(
+        SERVICE.format(name="broker-1", image="tidelog/tidelog:dev", networks="cluster-net: ", ports="").replace(
+            "    init: true", "    init: true\n    volumes: [data:/var/lib/tidelog]"
+        )
+    )
+    text = (tmp_path / "docker-compose.yml").read_text()
+    volumes = f"volumes:\n  data: {{driver_opts: {options}}}\n"
+    (tmp_path / "docker-compose.yml").write_text(f"services:\n{text}networks:\n  cluster-net:\n{volumes}")
+    made = ComposeCluster(tmp_path, project=f"disk-{uuid.uuid4().hex[:8]}")
+    made.up(60.0)
+    yield made
+    made.down(volumes=True)
+    made.close()
+
+
+def test_row_29_a_small_disk_is_filled_to_its_last_byte_and_freed(small_disk: ComposeCluster) -> None:
+    def writes() -> bool:
+        command = ["docker", "compose", "-p", small_disk.project, "exec", "-T", "broker-1"]
+        write = ["sh", "-c", "head -c 5000 /dev/zero >> /var/lib/tidelog/00.log"]  # more than what is left of a page
+        return subprocess.run([*command, *write], cwd=small_disk.root, capture_output=True, check=False).returncode == 0
+
+    assert writes()
+    assert small_disk.fill_disk("broker-1", ".log") == "0 bytes are left on the disk of broker-1"
+    assert not writes()
+    small_disk.free_disk("broker-1")
+    assert writes()
+
+
+def test_what_has_no_link_cannot_be_cut(cluster: ComposeCluster) -> None:
+    with pytest.raises(ClusterError, match="zookeeper-1 shares no network with anybody"):
+        cluster.isolate("zookeeper-1", peers=["zookeeper-1"])
     with pytest.raises(ClusterError, match="broker-3"):
         cluster.isolate("broker-1", peers=["broker-3"])
 

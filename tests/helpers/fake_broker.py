@@ -6,9 +6,11 @@ breaks them when a test says so. What it stores is what it was sent, so a test c
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from helpers.fake_groups import FakeGroups
@@ -206,6 +208,8 @@ class FakeCluster:
         if getattr(ask, "topic_id", b"") not in (b"", topic.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_ID
         p: FakePartition = topic.partitions[ask.partition]
+        if getattr(ask, "own", False):
+            return p  # every broker has a replica of everything, and none is behind
         if p.leader != broker_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if ask.leader_epoch >= 0 and ask.leader_epoch != p.leader_epoch:
@@ -270,13 +274,11 @@ class FakeCluster:
         if not found.log_start <= ask.offset <= found.end:
             return fetch_result(ask, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, **state)
         records = b""
-        for batch in found.batches:
-            if read_header(batch).end_offset > ask.offset and (
-                not records or len(records) + len(batch) <= ask.max_bytes
-            ):
-                records += batch
-            elif records:
+        first = bisect_right(found.batches, ask.offset, key=lambda batch: read_header(batch).end_offset)
+        for batch in islice(found.batches, first, None):
+            if records and len(records) + len(batch) > ask.max_bytes:
                 break
+            records += batch
         return fetch_result(ask, records=records, **state)
 
     async def _list_offsets(self, broker_id: int, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:

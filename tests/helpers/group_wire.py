@@ -87,6 +87,11 @@ class Member:
             if message.ping is not None:
                 await self.pong()
 
+    async def hear_the_end(self) -> None:
+        """Whatever still comes is passed over; what the stream ends with is raised."""
+        while await self.stream.read() is not None:
+            pass
+
     async def pong(self, **changes: Any) -> None:
         answer = m.PingResponse(
             consumer_id=self.request.consumer_id, coordinator_epoch=self.epoch, generation=self.generation

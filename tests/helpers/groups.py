@@ -19,11 +19,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from helpers import recorder
 from helpers.cluster import unique_topic
 from helpers.loads import Load
+from helpers.metrics import metric
+from helpers.stored import stored_by
 from tidelog.chaos.ledger import Outcome
 from tidelog.client.admin import AdminClient
-from tidelog.cluster.api import bootstrap_servers
+from tidelog.cluster.api import BROKER, State, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.os_process import OsProcess, tail
+from tidelog.coordinator.election import rank
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
@@ -38,6 +41,8 @@ DRIFT_S: Final = 0.05
 """How much longer than a session timeout a partition is kept for its owner: 1 % of the sessions here, and 20 ms."""
 COMMIT_INTERVAL_S: Final = 0.3
 RECORDS_PER_S: Final = 60
+SHARDS: Final = 8
+"""As brokers make them by default."""
 STABLE: Final = "Stable"
 SPREAD: Final = ((0, 1, 2), (1, 2, 0), (2, 0, 1)) * 2
 """Six partitions; every broker leads two."""
@@ -160,6 +165,9 @@ class WorkingGroup:
     async def described(self) -> m.DescribedGroup:
         return await self.admin.groups.describe_one(self.group_id)
 
+    async def coordinator(self) -> str:
+        return broker_name((await self.described()).coordinator_id)
+
     async def settled(self, *names: str, timeout_s: float = WITHIN_S) -> m.DescribedGroup:
         """Once agents of these names and no others are its members and own each partition once."""
 
@@ -265,6 +273,7 @@ async def working_group(
 ) -> AsyncIterator[WorkingGroup]:
     """The agents work on every partition when it begins. `settings`: as `WorkingGroup.start` takes them."""
     servers, topic = bootstrap_servers(cluster), unique_topic("worked")
+    await shards_settled(cluster)
     load = Load(topic, len(assignment), "all", directory, records_per_s, request_timeout_ms=2_000)
     async with AdminClient(servers) as admin:
         await admin.create_topic(topic, assignment=assignment)
@@ -289,3 +298,42 @@ async def working_group(
             watcher.cancel()
             await asyncio.wait([watcher])
             await asyncio.to_thread(group.end)
+
+
+async def shards_settled(cluster: LocalCluster) -> None:
+    """Until every shard is where it stays: after a restart they are given back, some ten seconds later."""
+    live = range(len(cluster.names(BROKER)))
+    deadline = time.monotonic() + WITHIN_S
+    with stored_by(cluster) as stored:
+
+        def held_by_its_first(shard: int) -> bool:
+            held = stored.coordinator(shard)
+            return held is not None and rank(shard, held[0], live) == 0
+
+        while not all(map(held_by_its_first, range(SHARDS))):
+            assert time.monotonic() < deadline, f"{WITHIN_S:g} s without every shard at its first broker"
+            await asyncio.sleep(POLL_S)
+
+
+async def groups_of_one_coordinator(cluster: LocalCluster, count: int) -> tuple[str, list[str]]:
+    """A broker, and names of groups that it coordinates now."""
+    brokers = {address: name for name, address in cluster.endpoints(BROKER).items()}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    await shards_settled(cluster)
+    async with AdminClient(bootstrap_servers(cluster)) as admin:
+        while True:
+            group_id = unique_topic("group")
+            try:
+                broker = brokers[await admin.groups.coordinator(group_id)]
+            except (TidelogError, TransportError):
+                await asyncio.sleep(POLL_S)
+                continue
+            found[broker].append(group_id)
+            if len(found[broker]) == count:
+                return broker, found[broker]
+
+
+def on_every_broker(cluster: LocalCluster, sample: str, **labels: str) -> float:
+    """The sum over those that run."""
+    running = [row.name for row in cluster.status() if row.kind == BROKER and row.state is State.RUNNING]
+    return sum(metric(cluster, name, sample, **labels) for name in running)

@@ -1,6 +1,8 @@
 """A real Prometheus for tests: of this machine, or in its container where only a Docker engine is there."""
 
 import json
+import math
+import os
 import shutil
 import subprocess
 import time
@@ -12,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dashboards.proof import Series
+from helpers.scripts import ROOT
 from tidelog.cluster.free_ports import free_ports
 from tidelog.ids import Address
 
 IMAGE = "tidelog/prometheus:dev"
 READY_S = 30.0
+DEPLOYED = ROOT / "deploy" / "prometheus"
 
 
 class Prometheus:
@@ -38,10 +43,25 @@ class Prometheus:
         except OSError:  # an HTTPError is one: it starts
             return False
 
-    def values(self, query: str, begin: float, end: float, step_s: float = 1.0) -> list[list[float]]:
-        """The values of each series in a range of Unix times; NaN included."""
+    def series(self, query: str, begin: float, end: float, step_s: float = 1.0) -> list[Series]:
+        """Each series in a range of Unix times, without what is no number."""
         found = self._get("/api/v1/query_range", query=query, start=begin, end=end, step=step_s)
-        return [[float(value) for _, value in series["values"]] for series in found["result"]]
+        return [
+            Series(each["metric"], [(at, float(v)) for at, v in each["values"] if math.isfinite(float(v))])
+            for each in found["result"]
+        ]
+
+    def newest(self, query: str) -> list[float]:
+        """The newest value of each series: a scrape is a second behind."""
+        return [float(each["value"][1]) for each in self._get("/api/v1/query", query=query)["result"]]
+
+    def rules(self) -> dict[str, str]:
+        """{name of a rule: ok, or why it could not be evaluated}."""
+        groups = self._get("/api/v1/rules")["groups"]
+        found = [rule for group in groups for rule in group["rules"]]
+        return {
+            rule["name"]: rule["health"] if rule["health"] == "ok" else str(rule.get("lastError")) for rule in found
+        }
 
     def label_values(self, label: str, match: str) -> list[str]:
         return list(self._get(f"/api/v1/label/{label}/values", **{"match[]": match}))
@@ -53,8 +73,8 @@ class Prometheus:
 
 
 def why_not() -> str | None:
-    """Why no Prometheus can be started here; None if one can."""
-    if shutil.which("prometheus"):
+    """Why no Prometheus can be started here; None if one can. Its package brings promtool."""
+    if shutil.which("prometheus") and shutil.which("promtool"):
         return None
     if shutil.which("docker") is None:
         return "Prometheus is not installed (Debian: apt-get install prometheus), and there is no docker"
@@ -64,21 +84,33 @@ def why_not() -> str | None:
     return None
 
 
+def promtool(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs it in `directory`, which holds what it reads. Call `why_not` first."""
+    command = ["promtool"]
+    if shutil.which("promtool") is None:
+        mounted = [f"--volume={directory}:/work:ro", "--workdir=/work", "--network=none"]
+        user = f"--user={os.getuid()}:{os.getgid()}"  # the directory may be for its owner alone
+        command = ["docker", "run", "--rm", *mounted, user, IMAGE, "promtool"]
+    return subprocess.run([*command, *arguments], cwd=directory, capture_output=True, text=True)
+
+
 def configuration(jobs: Mapping[str, Sequence[Address]]) -> str:
     """JSON is YAML."""
     scrapes = [
         {"job_name": job, "static_configs": [{"targets": [str(address) for address in addresses]}]}
         for job, addresses in jobs.items()
     ]
-    return json.dumps({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes})
+    every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    return json.dumps({"global": every, "rule_files": ["rules/*.yml"], "scrape_configs": scrapes})
 
 
 @contextmanager
 def prometheus_server(directory: Path, jobs: Mapping[str, Sequence[Address]]) -> Iterator[Prometheus]:
-    """Scrapes `jobs` every second. Call `why_not` first."""
+    """Scrapes `jobs` every second, with the rules of the Compose cluster. Call `why_not` first."""
     (port,) = free_ports(1)
     config = directory / "prometheus.yml"
     config.write_text(configuration(jobs))
+    shutil.copytree(DEPLOYED / "rules", directory / "rules")
     arguments = [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
     if program := shutil.which("prometheus"):
         command = [program, *arguments, f"--config.file={config}", f"--storage.tsdb.path={directory / 'tsdb'}"]
@@ -89,10 +121,11 @@ def prometheus_server(directory: Path, jobs: Mapping[str, Sequence[Address]]) ->
             "--rm",
             "--network=host",
             "--tmpfs=/tmp",
-            f"--volume={config}:/prometheus.yml:ro",
+            f"--volume={config}:/work/prometheus.yml:ro",
+            f"--volume={directory / 'rules'}:/work/rules:ro",
             IMAGE,
         ]
-        command += ["prometheus", *arguments, "--config.file=/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
+        command += ["prometheus", *arguments, "--config.file=/work/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
     process = subprocess.Popen(command)
     try:
         server = Prometheus(Address("127.0.0.1", port))

@@ -83,6 +83,15 @@ class Stored:
             return None
         return znodes.decode_controller(data).controller_id
 
+    def coordinator(self, shard: int) -> tuple[int, int] | None:
+        """The broker that holds the shard, and the ZooKeeper session by which it does."""
+        try:
+            data, stat = self._get(znodes.coordinator_path(shard))
+        except NoNodeError:
+            return None
+        found = znodes.decode_coordinator(data, znodes.coordinator_path(shard))
+        return int(found.broker_id), int(stat.ephemeralOwner)
+
     def controller_epoch(self) -> int:
         return znodes.decode_controller_epoch(self._get(znodes.CONTROLLER_EPOCH)[0])
 

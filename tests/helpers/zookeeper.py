@@ -74,15 +74,19 @@ async def zk_clients(server: EmbeddedZooKeeper, count: int = 1, timeout_s: float
 
 
 def expire(client: ZkMeta) -> None:
-    """The server ends the client's session: the usual trick, somebody else takes the session over and closes it.
+    """The server ends the client's session."""
+    end_session(client._client.hosts[0], client._client._session_id, client._client._session_passwd)
+
+
+def end_session(server: tuple[str, int], session_id: int, password: bytes) -> None:
+    """The server ends a client's session: the usual trick, somebody else takes the session over and closes it.
 
     The client takes it back as fast as it can, so again and again, until the server says that it is over.
     """
-    session_id, password = client._client._session_id, client._client._session_passwd
     reopen = jute.Connect(0, 0, 10_000, session_id, password, False).serialize()
     close = jute.int_struct.pack(1) + jute.int_struct.pack(jute.Close.type)
     for _ in range(100):
-        with socket.create_connection(client._client.hosts[0], timeout=5) as connection:
+        with socket.create_connection(server, timeout=5) as connection:
             try:
                 connection.sendall(jute.int_struct.pack(len(reopen)) + reopen)
                 answer = connection.makefile("rb")
@@ -94,6 +98,17 @@ def expire(client: ZkMeta) -> None:
             except (OSError, struct.error):
                 continue  # the client took it back
     raise AssertionError("the session does not end")
+
+
+def password_of(session_id: int) -> bytes:
+    """As a server makes it from the session's id, with Java's generator and a constant: it protects from mistakes only."""
+    mask = (1 << 48) - 1
+    state = (session_id ^ 0xB3415C00 ^ 0x5DEECE66D) & mask
+    words = []
+    for _ in range(4):
+        state = (state * 0x5DEECE66D + 0xB) & mask
+        words.append((state >> 16 & 0xFFFFFFFF).to_bytes(4, "little"))
+    return b"".join(words)
 
 
 def drop_connection(client: ZkMeta) -> None:

@@ -1,7 +1,6 @@
 """Clusters for integration tests: one that all tests share and leave as they found it, and as many own ones as a test needs."""
 
 import asyncio
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,12 +14,6 @@ from helpers.scene import left_as_found
 from helpers.wire import Bed
 from tidelog.cluster.api import bootstrap_servers
 from tidelog.cluster.local import LocalCluster
-
-
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """A background job of a shell ignores SIGINT, and so would all that it starts: tests of Ctrl-C would prove nothing."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

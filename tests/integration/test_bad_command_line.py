@@ -70,6 +70,7 @@ READERS = [
     ("topics", "create", "t"),
     ("produce", "t", "--delivery-timeout-ms", "400"),
     ("consume", "t", "--timeout-ms", "300"),
+    ("top", "--once"),
     ("cluster", "describe"),
     ("groups", "list"),
     ("groups", "describe", "g"),

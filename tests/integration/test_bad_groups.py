@@ -309,7 +309,7 @@ def test_more_than_a_message_may_hold_ends_the_stream_and_says_so(groups: GroupB
             with pytest.raises(
                 TransportError, match=r"INVALID_REQUEST: offset_info holds 200001 entries; at most 200000"
             ):
-                await member.hear("nothing")
+                await member.hear_the_end()
             with pytest.raises(TransportError, match=r"RESOURCE_EXHAUSTED.*larger than max"):
                 await groups.member(channel).register(topic_count="x" * 5_000_000)
             await member.reconnect()

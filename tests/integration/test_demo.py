@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,15 @@ DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
 def demo(*arguments: str) -> tuple[int, str]:
     done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=200, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def page(output: str) -> str:
+    """The text of the page whose path is the last line; it is not kept."""
+    path = Path(output.rstrip().splitlines()[-1].removeprefix("the whole run on one page: "))
+    text = path.read_text()
+    assert path.parent.parent == ROOT / "data" / "chaos"
+    shutil.rmtree(path.parent)
+    return text
 
 
 def row(output: str, name: str) -> str:
@@ -45,6 +55,11 @@ def test_a_leader_dies_and_nothing_is_lost() -> None:
     (again,) = re.findall(r"│ processed again +│ +│ +│ +([\d,]+) │", output)
     first, second, both = re.findall(r"│ records processed +│ +([\d,]+) │ +([\d,]+) │ +([\d,]+) │", output)[0]
     counts = [int(each.replace(",", "")) for each in (first, second, both, again)]
+    text = page(output)
+    assert 'class="verdict good"' in text and "RECORDS=20000 SEED=1 make demo" in text
+    # faults, sends, latency, leaders, ISR, elections, processes, six partitions, group, lag
+    assert len(re.findall("data-root-id=", text)) == 15
+    assert "kill leader of events-0" in text and "kill agent-1" in text
     assert counts[0] + counts[1] == counts[2] == 20_000 + counts[3] and counts[1] >= 10_000
 
 
@@ -55,6 +70,7 @@ def test_lines_of_any_bytes_and_a_line_over_the_limit(tmp_path: Path) -> None:
     assert code == 2, output
     assert (row(output, "sent"), row(output, "acked"), row(output, "refused")) == ("5,004", "5,003", "1")
     assert (row(output, "lost"), row(output, "out of order")) == ("0", "0")
+    assert "1 records were refused" in page(output)
     assert re.search(r"│ acked and not processed │ +│ +│ +0 │", output)
     assert "1 were refused" in output
 
@@ -80,4 +96,5 @@ def test_ctrl_c_leaves_no_process_and_no_files() -> None:
             run.wait()
     until(lambda: processes_of(base) == [], "the end of every process", timeout_s=15.0)
     assert not base.exists()
-    assert not any(str(base) in " ".join(p.cmdline()) for p in psutil.Process().children(recursive=True))
+    mine = psutil.Process().children(recursive=True)
+    assert not any(process in mine for process in processes_of(base))

@@ -8,7 +8,7 @@ import pytest
 from helpers.aio import run
 from helpers.metrics import metric
 from helpers.scene import Scene, log_bytes, state_of, under_load
-from tidelog.cluster.api import CONTROLLER, Direction, State
+from tidelog.cluster.api import CONTROLLER, Direction, State, Traffic
 from tidelog.cluster.local import LocalCluster
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
 
@@ -89,7 +89,7 @@ def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
 ) -> None:
     async def story() -> None:
         async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            await scene.do(cluster.proxy.throttle, "broker-0", "broker-1", 10_000.0)
+            await scene.do(cluster.proxy.shape, "broker-0", "broker-1", Traffic(bytes_per_s=10_000.0))
             had = len(log_bytes(cluster, 1, scene.topic, 0))
             without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
             assert (without.leader, without.leader_epoch) == (0, 0)

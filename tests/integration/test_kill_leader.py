@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from helpers.cluster import unique_topic
-from tidelog.chaos.kill_leader import FaultMissed, KillLeader, Scenario
+from tidelog.chaos.faults.base import FaultMissed
+from tidelog.chaos.kill_leader import KillLeader, Scenario
 from tidelog.chaos.ledger import Ledger
 from tidelog.cluster.api import State
 from tidelog.cluster.local import LocalCluster

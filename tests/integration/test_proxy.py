@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidelog.cluster.api import Traffic
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.proxy import Proxy
 from tidelog.ids import Address
@@ -168,7 +169,7 @@ def test_what_is_throttled_arrives_as_slowly_as_that_and_nothing_else_does(proxy
     listen, other = (
         proxy.add_link("a", name, echo.address, port) for name, port in zip("bc", free_ports(2), strict=True)
     )
-    proxy.throttle("a", "b", 10_000)
+    proxy.shape("a", "b", Traffic(bytes_per_s=10_000.0))
     with dial(listen) as connection:
         began = time.monotonic()
         connection.sendall(bytes(4_000))

@@ -3,78 +3,207 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from prometheus_client import CollectorRegistry
 
-from helpers.scripts import ROOT, load_script
+from dashboards.alerts import ALERTS
+from dashboards.boards import BOARDS
+from dashboards.draw import FAULT_ACTIVE, GAP_MS, model, selection
+from dashboards.panels import VARIABLES, Board, Kind, Panel
+from dashboards.rules import RECORDINGS
+from helpers.scripts import load_script
+from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.runtime.agent_metrics import NOT_STARTED, AgentMetrics
 from tidelog.runtime.group_metrics import GroupCollector
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
+from tidelog.runtime.traffic_metrics import TrafficMetrics
 
 generator = load_script("gen_dashboards")
-BOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+FILES = sorted(generator.GRAFANA.glob("*.json"))
 SUFFIX = re.compile(r"_(total|bucket|count|sum|info)$")
-# What Prometheus adds by itself to every target.
-OF_PROMETHEUS = {"up"}
+OF_PROMETHEUS = {"up", "ALERTS"}
+"""What Prometheus adds by itself."""
 # Fields of mntr; that they exist is tested where a server and Prometheus run.
 OF_ZOOKEEPER = {
     f"tidelog_zookeeper_{field}"
     for field in ("up", "server_state", "avg_latency", "outstanding_requests", "num_alive_connections", "znode_count")
 } | {"tidelog_zookeeper_watch_count"}
+UNITS = {"short", "s", "ms", "bytes", "Bps", "reqps", "percentunit"}
+"""Of Grafana's own list, those that the boards may use: an unknown one is drawn as a suffix."""
+GRID_COLUMNS = 24
 
 
-def panels(path: Any) -> Iterator[dict[str, Any]]:
+def panels(path: Path) -> Iterator[dict[str, Any]]:
     return (panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row")
 
 
 def families() -> set[str]:
-    registry = CollectorRegistry()
-    BrokerMetrics(registry).watch_partitions(lambda: [], 1)
-    registry.register(GroupCollector(lambda: [], 1, 1))
-    controllers = CollectorRegistry()
+    brokers, controllers, agents, traffic, chaos = (CollectorRegistry() for _ in range(5))
+    BrokerMetrics(brokers).watch_partitions(lambda: [], 1)
+    brokers.register(GroupCollector(lambda: [], 1, 1))
     ControllerMetrics(controllers)
-    agents = CollectorRegistry()
     AgentMetrics(agents).watch(lambda: NOT_STARTED, (), loop=None)
-    return {family.name for each in (registry, controllers, agents) for family in each.collect()}
+    TrafficMetrics(traffic)
+    ChaosMetrics(chaos)
+    return {family.name for each in (brokers, controllers, agents, traffic, chaos) for family in each.collect()}
 
 
 def names_in(query: str) -> set[str]:
     """Metric names: identifiers that are no function, no label and no keyword."""
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\b(by|on|without) \([^)]*\)", " ", query)
-    words = re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?!\w)(?!\s*\()", bare)
+    words = re.findall(r"(?<![\w:])[a-zA-Z_:][a-zA-Z0-9_:]*(?!\w)(?!\s*\()", bare)
     return set(words) - {"and", "or", "unless", "by", "on"}
 
 
-def test_the_boards_are_up_to_date() -> None:
+def overlap(a: dict[str, int], b: dict[str, int]) -> bool:
+    beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+    return not beside and a["y"] < b["y"] + b["h"] and b["y"] < a["y"] + a["h"]
+
+
+def test_the_files_are_up_to_date_and_there_are_no_others() -> None:
     made = generator.files()
-    assert sorted(made) == BOARDS
+    assert sorted(made) == sorted([*FILES, *generator.RULES.glob("*.yml")])
     for path, text in made.items():
         assert path.read_text() == text, "run make dashboards"
 
 
-@pytest.mark.parametrize("path", BOARDS, ids=lambda p: str(p.stem))
-def test_every_panel_has_a_query_and_everything_an_id_of_its_own(path: Any) -> None:
+def test_there_are_the_five_boards_of_the_issue() -> None:
+    titles = [json.loads(path.read_text())["title"] for path in FILES]
+    assert sorted(titles) == [
+        *("Broker internals", "Cluster health", "Consumer groups", "Controller and ZooKeeper", "Replication and chaos")
+    ]
+    assert len({json.loads(path.read_text())["uid"] for path in FILES}) == len(FILES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.stem))
+def test_every_panel_has_a_query_and_everything_an_id_of_its_own(path: Path) -> None:
     ids = [panel["id"] for panel in json.loads(path.read_text())["panels"]]
     assert len(ids) == len(set(ids))
     titles = [panel["title"] for panel in panels(path)]
-    assert len(titles) > 40 and all(titles)
+    assert len(titles) >= 20 and all(titles) and len(set(titles)) == len(titles)
     for panel in panels(path):
         targets = panel["targets"]
         assert targets and all(t["expr"].strip() and t["legendFormat"] for t in targets), panel["title"]
         assert len({t["refId"] for t in targets}) == len(targets), panel["title"]
-        assert panel["description"], panel["title"]
+        assert len({t["legendFormat"] for t in targets}) == len(targets), panel["title"]
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
         assert all(t["datasource"]["uid"] == "${datasource}" for t in targets)
 
 
-@pytest.mark.parametrize("path", BOARDS, ids=lambda p: str(p.stem))
-def test_every_metric_asked_for_is_one_that_our_processes_tell(path: Any) -> None:
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.stem))
+def test_what_is_written_is_read_by_grafanas_own_model_as_it_was(path: Path) -> None:
+    text = path.read_text()
+    again = json.loads(json.dumps(model.Dashboard.from_json(json.loads(text)), cls=JSONEncoder))
+    assert again == json.loads(text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.stem))
+def test_no_panel_lies_over_another_or_outside_the_grid(path: Path) -> None:
+    places = [panel["gridPos"] for panel in json.loads(path.read_text())["panels"]]
+    assert all(p["x"] >= 0 and p["x"] + p["w"] <= GRID_COLUMNS and p["w"] > 0 and p["h"] > 0 for p in places)
+    assert [pair for pair in combinations(places, 2) if overlap(*pair)] == []
+
+
+def test_an_overlap_is_found() -> None:
+    place = {"x": 0, "y": 0, "w": 8, "h": 8}
+    assert overlap(place, {"x": 7, "y": 7, "w": 8, "h": 8})
+    assert not overlap(place, {"x": 8, "y": 0, "w": 8, "h": 8})
+    assert not overlap(place, {"x": 0, "y": 8, "w": 8, "h": 8})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.stem))
+def test_the_variables_of_a_board_are_those_that_its_queries_use(path: Path) -> None:
+    defined = {each["name"] for each in json.loads(path.read_text())["templating"]["list"]}
+    used = {"datasource"}
+    for panel in panels(path):
+        for target in panel["targets"]:
+            used |= set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval", "__range"}
+    assert used == defined
+
+
+def test_a_variable_takes_the_values_of_the_label_of_its_name() -> None:
+    for label, family in VARIABLES.items():
+        assert selection(label, family).build().query == f"label_values({family}, {label})"
+        assert family in families()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.stem))
+def test_faults_of_a_chaos_run_are_marked_from_prometheus(path: Path) -> None:
+    (mark,) = json.loads(path.read_text())["annotations"]["list"]
+    assert (mark["enable"], mark["expr"], mark["datasource"]["type"]) == (True, FAULT_ACTIVE, "prometheus")
+    assert set(re.findall(r"\w+", mark["tagKeys"])) == {"fault", "target"}
+
+
+def test_a_time_line_colours_every_state_and_names_those_that_are_codes() -> None:
+    timelines = {panel.title: panel for board in BOARDS for panel in board.panels if panel.kind is Kind.TIMELINE}
+    assert set(timelines) >= {
+        "Leader by partition",
+        "ISR size by partition",
+        "Active controller",
+        "Group state",
+        "Brokers",
+    }
+    for panel in timelines.values():
+        assert panel.colors and panel.colors[0][0] is None, panel.title
+        assert panel.names or panel.title == "ISR size by partition", f"{panel.title}: numbers that mean themselves"
+    for path in FILES:
+        for drawn in (panel for panel in panels(path) if panel["type"] == "state-timeline"):
+            (mapped,) = drawn["fieldConfig"]["defaults"].get("mappings") or ({"options": {}},)
+            names = timelines[drawn["title"]].names or {}
+            assert drawn["fieldConfig"]["defaults"]["custom"]["insertNulls"] == GAP_MS, (
+                "a series that is gone has no state"
+            )
+            assert {int(value): option["text"] for value, option in mapped["options"].items()} == names
+
+
+def test_every_metric_asked_for_is_one_that_our_processes_tell_or_that_is_recorded() -> None:
     known = families() | OF_PROMETHEUS | OF_ZOOKEEPER
-    asked = {name for panel in panels(path) for target in panel["targets"] for name in names_in(target["expr"])}
-    assert {name for name in asked if SUFFIX.sub("", name) not in known and name not in known} == set()
+    recorded = {recording.name for recording in RECORDINGS}
+    queries = [query for board in BOARDS for panel in board.panels for query in panel.queries]
+    asked = {name for query in [*queries, *(alert.query for alert in ALERTS), FAULT_ACTIVE] for name in names_in(query)}
+    assert {name for name in asked - recorded if SUFFIX.sub("", name) not in known and name not in known} == set()
+    assert asked >= recorded, "recorded for nobody"
+    of_recordings = {name for recording in RECORDINGS for name in names_in(recording.query)}
+    assert {name for name in of_recordings if SUFFIX.sub("", name) not in known and name not in known} == set()
 
 
 def test_names_are_found_in_a_query() -> None:
-    query = 'max by (a) ((x_total{b="c"} - y) and on (a) z) or vector(0) + histogram_quantile(0.9, rate(w_bucket[5s]))'
-    assert names_in(query) == {"x_total", "y", "z", "w_bucket"}
+    query = 'max by (d) ((x_total{b="c"} - a_b:y:sum) and on (a) z) or vector(0) + histogram_quantile(0.9, rate(w_bucket[5s]))'
+    query += " > 5e6"
+    assert names_in(query) == {"x_total", "a_b:y:sum", "z", "w_bucket"}
+
+
+def board_ids(board: Board) -> str:
+    return board.uid
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=board_ids)
+def test_every_query_of_every_panel_has_a_proof(board: Board) -> None:
+    for panel in board.panels:
+        assert unproven(panel) == [], panel.title
+        for proof in panel.proofs:
+            assert proof.of is None or proof.of in panel.queries.values(), f"{panel.title}: no query {proof.of}"
+
+
+def unproven(panel: Panel) -> list[str]:
+    said = {proof.of for proof in panel.proofs}
+    return [] if None in said else [legend for legend in panel.queries.values() if legend not in said]
+
+
+def test_a_panel_with_a_query_without_a_proof_is_found() -> None:
+    panel = BOARDS[1].rows["Availability"][0]
+    assert unproven(panel) == []
+    without = Panel(panel.title, panel.queries, panel.what, tuple(p for p in panel.proofs if p.of != "failed"))
+    assert unproven(without) == ["failed"]
+    assert unproven(Panel(panel.title, panel.queries, panel.what, ())) == list(panel.queries.values())
+
+
+def test_a_title_stands_for_one_panel_on_whatever_board() -> None:
+    panels = {id(panel): panel.title for board in BOARDS for panel in board.panels}
+    assert len(set(panels.values())) == len(panels)

@@ -6,6 +6,7 @@ The same class runs in production and in the simulator; only the ports differ.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -336,6 +337,7 @@ class Broker:
         for note in logs.notes:
             _log.warning("%s", note)
         self._metrics.log.recovered(self._ports.clock.now() - started)
+        self._metrics.log.watch_free(partial(self._ports.disk.free_bytes, str(self._settings.data_dir)))
         return logs
 
     def _close_logs(self, logs: LogStore) -> None:

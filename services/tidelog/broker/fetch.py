@@ -152,8 +152,11 @@ class FetchHandler:
             if fault is not None:
                 raise fault
             host = self._manager.host(part.topic, part.partition, part.topic_id)
-            host.replica.check_epoch(part.leader_epoch)
-            found = _find_offset(host, part.timestamp)
+            if part.own:
+                found = _own_offset(host, part.timestamp)
+            else:
+                host.replica.check_epoch(part.leader_epoch)
+                found = _find_offset(host, part.timestamp)
         except TidelogError as error:
             return m.ListOffsetsResult(
                 topic=part.topic,
@@ -193,6 +196,19 @@ class FetchHandler:
             )
         epoch, end = host.log.end_offset_for(part.leader_epoch)
         return m.EpochEndOffset(topic=part.topic, partition=part.partition, leader_epoch=epoch, end_offset=end)
+
+
+def _own_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
+    """Of this replica, whoever leads. It may be above the high watermark: it is for who looks on, not for readers."""
+    if host.offline is not None:
+        raise host.offline
+    ends = {EARLIEST: host.log.log_start_offset, LATEST: host.log.log_end_offset}
+    if timestamp not in ends:
+        raise TidelogError(
+            f"timestamp is {timestamp}, of a replica's own log -1 (latest) and -2 (earliest) are known",
+            ErrorCode.INVALID_REQUEST,
+        )
+    return TimestampOffset(ends[timestamp], NO_TIMESTAMP, host.replica.leader_epoch)
 
 
 def _find_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.chaos.faults.base import FaultMissed
 from tidelog.chaos.ledger import SEQUENCE_HEADER, Findings, Ledger, Outcome
 from tidelog.chaos.load import VerifiedSender
 from tidelog.chaos.readback import read_back
@@ -32,10 +33,6 @@ LED_WITHIN_S: Final = 30.0
 FULL_WITHIN_S: Final = 90.0
 UNAVAILABLE_MAX_S: Final = 8.0
 """The session timeout (6 s) and an election (2 s)."""
-
-
-class FaultMissed(Exception):
-    """The fault did not take effect, so the run says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)

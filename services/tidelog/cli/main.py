@@ -10,6 +10,7 @@ from typer import Exit, TyperException
 
 from tidelog.cli import (
     agent,
+    chaos,
     cluster,
     config,
     consume,
@@ -21,7 +22,9 @@ from tidelog.cli import (
     offsets,
     produce,
     reset_offsets,
+    top,
     topics,
+    verifiable,
 )
 from tidelog.cli.common import CommandError
 from tidelog.errors import TidelogError, TransportError
@@ -39,8 +42,11 @@ topics.app.command("offsets")(offsets.offsets)
 app.add_typer(topics.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command("verifiable-producer")(verifiable.verifiable_producer)
+app.command("verifiable-consumer")(verifiable.verifiable_consumer)
 groups.app.command("reset-offsets")(reset_offsets.reset_offsets)
 app.add_typer(groups.app, name="groups")
+app.command("top")(top.top)
 app.command("elect-leaders")(elections.elect_leaders)
 app.command("release-veto")(elections.release_veto)
 app.add_typer(agent.app, name="agent")
@@ -48,6 +54,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(local.app, name="local")
+app.add_typer(chaos.app, name="chaos")
 app.command("healthcheck")(healthcheck.healthcheck)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from tidelog.client.numbering import Identity, Numbering
 from tidelog.client.records import Header, Record, decode_batch, encode_batch, new_builder
-from tidelog.ids import BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
 from tidelog.wire.batch import Codec, numbered, read_header
 
 W = TypeVar("W")
@@ -31,6 +31,7 @@ class Batch(Generic[W]):
         "created_at",
         "encoded",
         "failures",
+        "leader_epoch",
         "maybe_appended",
         "order",
         "partition",
@@ -51,6 +52,8 @@ class Batch(Generic[W]):
         self.failures = 0
         self.maybe_appended = False
         """Some attempt ended without a certain "no": the records may be in the log."""
+        self.leader_epoch = NO_EPOCH
+        """In which its leader was asked last; only the leader of that epoch answers with success."""
         self.sequence = -1
         """Of its first record; -1 until it is sent for the first time, and without idempotence."""
         self.order: tuple[int, ...] = ()

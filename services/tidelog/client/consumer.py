@@ -167,6 +167,13 @@ class Consumer:
         await self._supervisor.stop()
         await self._connections.close()
 
+    async def abandon(self) -> None:
+        """Ends without a word, as a process that dies: its group learns of it from its silence."""
+        self._running = False
+        self._arrived.set()
+        await self._supervisor.stop()
+        await self._connections.close()
+
     # -- what to read -------------------------------------------------------------------------------------------------
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -1,9 +1,10 @@
 """What a client raises beyond the protocol's own errors; each names the partition and what to do next."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
+from tidelog.ids import Address, TopicPartition
 
 REFUSED_BEFORE_APPEND: Final = frozenset(
     {
@@ -52,6 +53,10 @@ class ClusterUnreachable(TidelogError):
     """No broker answered."""
 
     default_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def __init__(self, asked: Iterable[Address], why: str) -> None:
+        where = ", ".join(map(str, asked))
+        super().__init__(f"nothing answers at {where} ({why}): is the cluster up? `tidelog local up` starts one")
 
 
 class BadBatchError(TidelogError):

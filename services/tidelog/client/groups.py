@@ -115,6 +115,14 @@ class _Call(NamedTuple):
     token: int | None = None
 
 
+class _Refused(NamedTuple):
+    """A commit that is not stored, or of which nobody knows."""
+
+    error: TidelogError | TransportError
+    whole: bool
+    """Not for one of its partitions."""
+
+
 class GroupMember:
     """Rebalance callbacks run one after the other in a task of their own, when the application has nothing in its hands;
     while one is due, nothing is handed out. So a callback may commit."""
@@ -272,23 +280,23 @@ class GroupMember:
         failures, tenures = 0, self._tenures(offsets)
         while True:
             request = self.membership.commit_request(offsets, clock.now())
-            error = await self._try_commit(request)
-            if error is None:
+            refused = await self._try_commit(request)
+            if refused is None:
                 self._stats.commits += 1
                 self.membership.progress.committed(offsets)
                 return
             failures += 1
             pause = COORDINATOR.pause_s(rand, failures)
-            if not self._worth_repeating(request, error) or clock.now() + pause >= give_up_at:
-                raise error
+            if not self._worth_repeating(request, refused) or clock.now() + pause >= give_up_at:
+                raise refused.error
             await clock.sleep(pause)
             if self._tenures(offsets) != tenures:
-                raise error  # they have been somebody else's meanwhile, who may have got further
+                raise refused.error  # they have been somebody else's meanwhile, who may have got further
 
     def _tenures(self, offsets: Iterable[m.OffsetInfo]) -> list[Key | None]:
         return [self.membership.held.get(TopicPartition(o.topic, o.partition)) for o in offsets]
 
-    async def _try_commit(self, request: m.CommitOffsetsRequest) -> TidelogError | TransportError | None:
+    async def _try_commit(self, request: m.CommitOffsetsRequest) -> _Refused | None:
         group_id = request.group_id
         try:
             address = await self._coordinators.find(group_id)
@@ -296,24 +304,22 @@ class GroupMember:
             answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, _ONE_COMMIT_S)
         except (TransportError, TidelogError) as error:
             self._coordinators.forget(group_id)
-            return error
-        answers = [
-            (answer.error_code, answer.error_message),
-            *((r.error_code, r.error_message) for r in answer.results),
-        ]
-        for code, text in answers:
-            if code in ELSEWHERE:
-                self._coordinators.forget(group_id)
+            return _Refused(error, whole=True)
+        if answer.error_code in ELSEWHERE:
+            self._coordinators.forget(group_id)
+        whole = (answer.error_code, answer.error_message, True)
+        for code, text, of_all in (whole, *((r.error_code, r.error_message, False) for r in answer.results)):
             if code is not ErrorCode.NONE:
-                return TidelogError(f"commit to group {group_id!r}: {text or code.name}", code)
+                return _Refused(TidelogError(f"commit to group {group_id!r}: {text or code.name}", code), of_all)
         return None
 
-    def _worth_repeating(self, request: m.CommitOffsetsRequest, error: TidelogError | TransportError) -> bool:
+    def _worth_repeating(self, request: m.CommitOffsetsRequest, refused: _Refused) -> bool:
         """A commit sets what it sets, so that one without an answer may be repeated (COORD-12)."""
+        error = refused.error
         if isinstance(error, TransportError) or error.code in _AGAIN:
             return True
-        if error.code not in FENCED:
-            return False
+        if error.code not in FENCED or not refused.whole:
+            return False  # of one partition, it says nothing of the membership: the application has named what it does not own
         sent_in = (request.coordinator_epoch, request.generation)
         # COORD-13: only an error for the generation that still counts says something of the membership; and a new coordinator
         # refuses what was sent in the name of the one before, until it has started this member (A17.03).

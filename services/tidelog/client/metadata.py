@@ -171,10 +171,7 @@ class ClusterMetadata:
                 with attempt:
                     return await self._ask_round(method, request, timeout_s)
         except TransportError as error:
-            asked = ", ".join(str(a) for a in self._round())
-            raise ClusterUnreachable(
-                f"nothing answers at {asked} ({error.status.lower()}): is the cluster up? `tidelog local up` starts one"
-            ) from error
+            raise ClusterUnreachable(self._round(), error.status.lower()) from error
         raise AssertionError("tenacity ends a loop with an answer or an error")
 
     async def _ask_round(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:

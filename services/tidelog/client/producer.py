@@ -16,7 +16,7 @@ from tidelog.client.partitioner import next_sticky, partition_for_key
 from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
-from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, BrokerId, TopicPartition
 from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -35,6 +35,8 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+    leader_epoch: int = NO_EPOCH
+    """Of the leader that has acknowledged it."""
 
 
 Ack = asyncio.Future[RecordMetadata]
@@ -357,12 +359,13 @@ class Producer:
         topic, partition = batch.partition
         led = self._metadata.leadership(batch.partition)
         info = self._metadata.snapshot.topics.get(topic)
+        batch.leader_epoch = led.leader_epoch if led else NO_EPOCH
         return m.ProducePartition(
             topic=topic,
             topic_id=info.topic_id if info else b"",
             partition=partition,
             # A request that was given up and arrives late must not be appended after its own retry: the epoch fences it.
-            leader_epoch=led.leader_epoch if led else -1,
+            leader_epoch=batch.leader_epoch,
             records=batch.records(),
         )
 
@@ -466,7 +469,7 @@ class Producer:
         offset = base_offset
         for ack, timestamp_ms in zip(batch.waiters, batch.timestamps_ms, strict=True):
             if not ack.done():
-                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms))
+                ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, batch.leader_epoch))
             offset += step
 
     def _fail(self, batch: Batch[Ack], reason: str, code: ErrorCode) -> None:

@@ -4,17 +4,21 @@ Processes go by name: `broker-1`, `controller-2`, `zookeeper-1`; a broker's numb
 synchronous and returns when its effect has been seen, so a scenario can state what it did and when.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from tidelog.cluster.files import DataFiles
 from tidelog.ids import Address, BrokerId
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 ZOOKEEPER: Final = "zookeeper"
 AGENT: Final = "agent"
+CLIENT: Final = "client"
+"""No process of the cluster, but an end of links: whoever dials brokers as `client_links` says."""
 KINDS: Final = (ZOOKEEPER, CONTROLLER, BROKER, AGENT)
 """In the order in which they are started; any order works."""
 
@@ -37,6 +41,25 @@ class State(Enum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
+
+
+class Pause(Enum):
+    """How a process is made to stand still."""
+
+    SIGNAL = "signal"
+    """SIGSTOP: a debugger's, or a person's who hits Ctrl-Z."""
+    FREEZER = "freezer"
+    """By its cgroup, as an engine or a hypervisor does it; the process has no way to see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the packets and bytes of a link are made to go through."""
+
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    """A delay is drawn evenly between `delay_s` less and more than this."""
+    bytes_per_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +85,7 @@ def broker_name(broker_id: int) -> str:
 
 
 def kind_of(name: str) -> str:
-    return name.rpartition("-")[0]
+    return name.rpartition("-")[0] or name
 
 
 def broker_id_of(name: str) -> BrokerId:
@@ -70,6 +93,10 @@ def broker_id_of(name: str) -> BrokerId:
     if kind != BROKER or not number.isdigit():
         raise ClusterError(f"{name} is not a broker; brokers are named like {broker_name(1)}")
     return BrokerId(int(number))
+
+
+Way = tuple[str, str]
+"""What its first, the sender, sends to its second, the receiver."""
 
 
 class Cluster(Protocol):
@@ -97,23 +124,93 @@ class Cluster(Protocol):
 
     def restart(self, name: str) -> None: ...
 
-    def pause(self, name: str) -> None:
-        """SIGSTOP; returns when the process has stopped."""
+    def pause(self, name: str, how: Pause | None = None) -> None:
+        """Returns when the process has stopped; `how` is the adapter's own way if None."""
         ...
 
     def resume(self, name: str) -> None: ...
 
-    def isolate(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        """Cuts the links between `name` and `peers` (all other processes if None); clients keep theirs."""
+    def isolate(
+        self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH
+    ) -> Sequence[Way]:
+        """Cuts the links between `name` and `peers` (all other processes if None); clients keep theirs unless named.
+
+        Returns what is cut now; ClusterError when there is no such link.
+        """
+        ...
+
+    def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
+        """Ends what `isolate` did with the same arguments."""
+        ...
+
+    def passing(self, ways: Collection[Way]) -> Sequence[Way]:
+        """By looking for a moment: those on which something arrives. Both ends run."""
         ...
 
     def heal(self) -> None:
-        """Ends every isolation."""
+        """Ends everything that is wrong with any link."""
+        ...
+
+    def client_links(self) -> Mapping[Address, Address]:
+        """What a client dials instead of each broker's address so that its links can be cut and shaped as those of `client`."""
+        ...
+
+    def shape(self, name: str, peers: Collection[str], traffic: Traffic | None) -> Sequence[Way]:
+        """What passes between `name` and `peers`, both ways, goes through this; None ends it. Returns the ways."""
+        ...
+
+    def waited_s(self, way: Way) -> float | None:
+        """How long the newest bytes were kept back on their way since it was shaped; None if none have passed."""
+        ...
+
+    def exit_code(self, name: str) -> int | None:
+        """Of a process that has ended; None when that is not known."""
+        ...
+
+    def reset_connections(self, name: str, peers: Collection[str]) -> int:
+        """Ends the connections between `name` and `peers` with a reset; returns how many ends it closed or packets it refused."""
+        ...
+
+    def lose_packets(self, name: str, share: float) -> None:
+        """So many of the packets that `name` sends and gets are lost; 0 ends it."""
+        ...
+
+    def lost_packets(self, name: str) -> int:
+        """Since `lose_packets`."""
+        ...
+
+    def files(self, name: str) -> DataFiles:
+        """Where a broker or a ZooKeeper server keeps its data."""
+        ...
+
+    def fill_disk(self, name: str, growing: str) -> str:
+        """From now on no file of the process grows whose name ends with `growing`, at least; returns what was seen.
+
+        ClusterError when others would suffer from it.
+        """
+        ...
+
+    def free_disk(self, name: str) -> None:
+        """Ends `fill_disk`."""
         ...
 
     def logs(self, name: str, lines: int = 200) -> str:
         """The newest lines that the process wrote."""
         ...
+
+    def zookeeper_mode(self, name: str) -> str:
+        """leader, follower or standalone; empty while the server serves nobody."""
+        ...
+
+
+def ways(name: str, peers: Collection[str], direction: Direction = Direction.BOTH) -> list[Way]:
+    """What no longer arrives when `name` is isolated from `peers`."""
+    found = []
+    for other in peers:
+        if other != name:
+            found += [(name, other)] if direction is not Direction.INBOUND else []
+            found += [(other, name)] if direction is not Direction.OUTBOUND else []
+    return found
 
 
 def bootstrap_servers(cluster: Cluster) -> str:

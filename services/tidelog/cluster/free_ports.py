@@ -1,9 +1,17 @@
 """Ports for processes that will be killed and started again on them."""
 
+import fcntl
+import json
+import os
 import secrets
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from tidelog.cluster.api import ClusterError
 
@@ -13,22 +21,51 @@ DEFAULT_EPHEMERAL_LOW: Final = 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` distinct ports of 127.0.0.1 on which nothing listens.
+    """`count` distinct ports of 127.0.0.1 on which nothing listens, and which no other living program has been given.
 
     They lie below the ephemeral range: a port from inside it may be the local end of somebody's connection by the
-    time a killed process wants it back.
+    time a killed process wants it back. That nothing listens is not enough: a process of another cluster may be dead for
+    the moment, or about to be started.
     """
     below = _ephemeral_low()
     found: set[int] = set()
-    for _ in range(200 * count):
-        if len(found) == count:
-            break
-        port = LOWEST + secrets.randbelow(below - LOWEST)
-        if port not in found and _is_free(port):
-            found.add(port)
-    if len(found) < count:
-        raise ClusterError(f"found only {len(found)} of {count} free ports between {LOWEST} and {below}")
+    with _claims() as claims:
+        taken = {port for ports in claims.values() for port in ports}
+        for _ in range(200 * count):
+            if len(found) == count:
+                break
+            port = LOWEST + secrets.randbelow(below - LOWEST)
+            if port not in found and port not in taken and _is_free(port):
+                found.add(port)
+        if len(found) < count:
+            raise ClusterError(f"found only {len(found)} of {count} free ports between {LOWEST} and {below}")
+        claims.setdefault(_life(os.getpid()), []).extend(found)
     return sorted(found)
+
+
+@contextmanager
+def _claims() -> Iterator[dict[str, list[int]]]:
+    """The ports that living programs of this user have been given, by program; what is changed in it is kept."""
+    path = Path(tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json"
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            claims: dict[str, list[int]] = json.loads(file.read() or "{}")
+        except ValueError:  # whoever wrote it was killed in the middle
+            claims = {}
+        living = {life: ports for life, ports in claims.items() if life == _life(int(life.partition("@")[0]))}
+        yield living
+        file.seek(0)
+        file.truncate()
+        json.dump(living, file)
+
+
+def _life(pid: int) -> str:
+    """A process, told apart from an earlier one with its number."""
+    try:
+        return f"{pid}@{psutil.Process(pid).create_time()}"
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _ephemeral_low() -> int:

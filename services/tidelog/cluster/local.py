@@ -8,29 +8,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
 from tidelog.cluster import plan as planning
 from tidelog.cluster.api import (
     AGENT,
     BROKER,
+    CLIENT,
     CONTROLLER,
     KINDS,
     ZOOKEEPER,
     ClusterError,
     Direction,
+    Pause,
     ProcessStatus,
     State,
+    Traffic,
+    Way,
+    kind_of,
+    ways,
 )
+from tidelog.cluster.files import LocalFiles
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.guard import Guard
 from tidelog.cluster.os_process import OsProcess, kill_unrecorded, tail
 from tidelog.cluster.plan import Plan, PlannedProcess
-from tidelog.cluster.proxy import Proxy
-from tidelog.cluster.ready import check_runs, wait_ready
-from tidelog.cluster.wait import until
-from tidelog.cluster.zookeeper import ServerFiles, ZooKeeperUnavailable, four_letter_word
+from tidelog.cluster.proxy import Proxy, link_clients
+from tidelog.cluster.ready import wait_ready
+from tidelog.cluster.zookeeper import ServerFiles, ZooKeeperUnavailable, four_letter_word, mode_of
 from tidelog.ids import Address
 
 DEFAULT_BROKERS: Final = (0, 1, 2)
+ANSWERS_WITHIN_S: Final = 1.0
+SMALLEST_FULL_BYTES: Final = 64 << 10
+"""A process's own output and its checkpoints stay below this for hours."""
 STOP_GRACE_S: Final = 30.0
 """A broker that leaves waits for others to take over what it leads; it ends long before."""
 
@@ -49,6 +60,9 @@ class LocalCluster:
         self._processes: dict[str, OsProcess] = {}
         self._proxy: Proxy | None = None
         self._guard: Guard | None = None
+        self._client_links: Mapping[Address, Address] = {}
+        self._limits: dict[str, tuple[int, tuple[int, int]]] = {}
+        """Of whom `fill_disk` has limited: the process, and what was in force before."""
         if (self.base / planning.FILE_NAME).exists():
             self._adopt(planning.from_json((self.base / planning.FILE_NAME).read_text()))
 
@@ -119,6 +133,7 @@ class LocalCluster:
         if self._proxy is not None:
             self._proxy.stop()
             self._proxy = None
+            self._client_links = {}
         self._release_guard()
 
     # Cluster
@@ -155,7 +170,9 @@ class LocalCluster:
         self.stop(name)
         self.start(name)
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, how: Pause | None = None) -> None:
+        if how is Pause.FREEZER:
+            raise ClusterError("a local process has no cgroup of its own to freeze; it is paused by a signal")
         process = self._process(name)
         process.signal(signal.SIGSTOP)
         process.wait_state(State.PAUSED)
@@ -165,25 +182,92 @@ class LocalCluster:
         process.signal(signal.SIGCONT)
         process.wait_state(State.RUNNING)
 
-    def isolate(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
-        proxy = self.proxy
-        others = [other for other in self.names() if other != name] if peers is None else peers
-        for process in (name, *others):
-            self._process(process)
-        for other in others:
-            if direction is not Direction.INBOUND:
-                proxy.cut(name, other)
-            if direction is not Direction.OUTBOUND:
-                proxy.cut(other, name)
+    def isolate(
+        self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH
+    ) -> Sequence[Way]:
+        cut = ways(name, self._linked(name, peers), direction)
+        for way in cut:
+            self.proxy.cut(*way)
+        return cut
+
+    def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
+        for way in ways(name, self._linked(name, peers), direction):
+            self.proxy.join(*way)
+
+    def passing(self, ways: Collection[Way]) -> Sequence[Way]:
+        return self.proxy.passing(ways)
 
     def heal(self) -> None:
-        self.proxy.heal_all()
+        if self._proxy is not None:
+            self._proxy.heal_all()
+
+    def client_links(self) -> Mapping[Address, Address]:
+        if not self._client_links:
+            self._proxy = self._proxy or _started(Proxy())
+            self._client_links = link_clients(self._proxy, self.endpoints())
+        return self._client_links
+
+    def shape(self, name: str, peers: Collection[str], traffic: Traffic | None) -> Sequence[Way]:
+        shaped = ways(name, self._linked(name, peers))
+        for way in shaped:
+            self.proxy.shape(*way, traffic or Traffic())
+        return shaped
+
+    def waited_s(self, way: Way) -> float | None:
+        return self.proxy.waited_s(*way)
+
+    def exit_code(self, name: str) -> int | None:
+        return self._process(name).exit_code
+
+    def reset_connections(self, name: str, peers: Collection[str]) -> int:
+        return sum(self.proxy.reset(name, other) for other in self._linked(name, peers))
+
+    def lose_packets(self, name: str, share: float) -> None:
+        raise ClusterError(f"{name} has no packets to lose: local links run through a proxy, which carries bytes")
+
+    def lost_packets(self, name: str) -> int:
+        return 0
+
+    def files(self, name: str) -> LocalFiles:
+        if kind_of(name) not in (BROKER, ZOOKEEPER):
+            raise ClusterError(f"{name} keeps no data")
+        self._process(name)
+        return LocalFiles(self.data_dir(name))
+
+    def fill_disk(self, name: str, growing: str) -> str:
+        """By a limit on the size of files, which takes no rights and no disk."""
+        process = self._running(name)
+        sizes = self.files(name).sizes()
+        largest = max((size for path, size in sizes.items() if path.endswith(growing)), default=0)
+        others = max((size for path, size in sizes.items() if not path.endswith(growing)), default=0)
+        least = max(others, SMALLEST_FULL_BYTES)
+        if largest <= least:
+            raise ClusterError(
+                f"no {growing} of {name} is larger than {least:,} bytes yet: a limit on the size of files, by which a local "
+                "disk is made full, would hit more than those"
+            )
+        before = process.rlimit(psutil.RLIMIT_FSIZE)
+        self._limits.setdefault(name, (process.pid, before))
+        process.rlimit(psutil.RLIMIT_FSIZE, (largest, before[1]))
+        return f"no file of {name} grows beyond {process.rlimit(psutil.RLIMIT_FSIZE)[0]:,} bytes"
+
+    def free_disk(self, name: str) -> None:
+        pid, before = self._limits.pop(name, (None, None))
+        process = self._process(name).find()
+        if before is not None and process is not None and process.pid == pid:
+            process.rlimit(psutil.RLIMIT_FSIZE, before)
 
     def logs(self, name: str, lines: int = 200) -> str:
         printed = tail(self._process(name).log_file, lines)
         process = self.plan[name]
         # ZooKeeper logs to a file of its own; it prints only when it cannot start.
         return printed + tail(self._zookeeper_files(process).log, lines) if process.kind == ZOOKEEPER else printed
+
+    def zookeeper_mode(self, name: str) -> str:
+        try:
+            return mode_of(four_letter_word(self.plan[name].for_clients, "srvr", ANSWERS_WITHIN_S))
+        except OSError:
+            return ""
 
     # Beyond the interface
 
@@ -245,19 +329,8 @@ class LocalCluster:
         return argv, {**inherited, **planning.environment(self.plan, process, self.data_dir(process.name))}
 
     def _zookeeper_files(self, process: PlannedProcess) -> ServerFiles:
-        return ServerFiles(self.home(process.name), process.for_clients)
-
-    def _wait_zookeeper(self, timeout_s: float) -> None:
-        for server in self.plan.of_kind(ZOOKEEPER):
-
-            def answers(name: str = server.name, address: Address = server.for_clients) -> bool:
-                check_runs(self, name)
-                try:
-                    return four_letter_word(address, "ruok", timeout_s=1.0) == "imok"
-                except OSError:
-                    return False
-
-            until(answers, f"{server.name} to answer", timeout_s=timeout_s)
+        ensemble = planning.ensemble(self.plan)
+        return ServerFiles(self.home(process.name), process.for_clients, number=process.number, ensemble=ensemble)
 
     def _check_same(self, brokers: Collection[int], controllers: int, zookeepers: int, agents: int) -> None:
         wanted = {BROKER: len(brokers), CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
@@ -270,10 +343,27 @@ class LocalCluster:
 
     def _start_proxy(self) -> None:
         if self.plan.links and self._proxy is None:
-            self._proxy = Proxy()
-            self._proxy.start()
+            self._proxy = _started(Proxy())
             for link in self.plan.links:
                 self._proxy.add_link(link.source, link.target, link.upstream, link.listen.port)
+
+    def _linked(self, name: str, peers: Collection[str] | None) -> list[str]:
+        """Those of `peers` (None: all other processes) with whom `name` has a link; ClusterError if none has."""
+        others = [other for other in (self.names() if peers is None else peers) if other != name]
+        for process in (name, *others):
+            if process != CLIENT:
+                self._process(process)
+        found = [other for other in others if self._proxy is not None and self._proxy.has_link(name, other)]
+        if not found:
+            why = "" if self.plan.links else "; bring the cluster up with links_through_proxy"
+            raise ClusterError(f"{name} has no link to {', '.join(others) or 'anybody'} that could be cut{why}")
+        return found
+
+    def _running(self, name: str) -> psutil.Process:
+        process = self._process(name).find()
+        if process is None:
+            raise ClusterError(f"{name} does not run")
+        return process
 
     def _refuse(self, name: str) -> None:
         if self._proxy is not None:
@@ -303,3 +393,8 @@ class LocalCluster:
     def _process(self, name: str) -> OsProcess:
         self.plan[name]  # names what there is if this is not
         return self._processes[name]
+
+
+def _started(proxy: Proxy) -> Proxy:
+    proxy.start()
+    return proxy

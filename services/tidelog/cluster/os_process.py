@@ -47,6 +47,11 @@ class OsProcess:
     def pid_file(self) -> Path:
         return self.home / f"{self.name}{PID_SUFFIX}"
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of the process that this program has started last, once it has ended; negative for a signal."""
+        return None if self._child is None else self._child.poll()
+
     def find(self) -> psutil.Process | None:
         """The live process, or None. A zombie is dead."""
         try:

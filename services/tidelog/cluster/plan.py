@@ -28,6 +28,8 @@ DIALS: Final[Mapping[str, Collection[str]]] = {
     AGENT: (BROKER,),
 }
 """Which kinds a process opens connections to."""
+AMONG_SERVERS: Final = ("QUORUM", "ELECTION")
+"""Further ports of a ZooKeeper server that is one of several, where none but these dial."""
 AGENT_DEFAULTS: Final[Mapping[str, str]] = {"group_id": "agents", "topics": "events"}
 
 
@@ -38,6 +40,8 @@ class PlannedProcess:
     """By listener name."""
     settings: Mapping[str, str]
     """As in a settings file: lower case, without prefix."""
+    among_servers: Mapping[str, Address] = field(default_factory=dict)
+    """By AMONG_SERVERS; empty for one that is no ZooKeeper server, or the only one."""
 
     @property
     def kind(self) -> str:
@@ -101,10 +105,8 @@ def make_plan(
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Plan:
     """`settings` are extra ones by kind or by name of a process; the latter win. `ports` yields free ones."""
-    if not brokers or controllers < 1:
-        raise ClusterError("a cluster needs at least one broker and one controller")
-    if zookeepers != 1:
-        raise ClusterError(f"local mode runs one ZooKeeper server, not {zookeepers}; the Compose cluster has three")
+    if not brokers or controllers < 1 or zookeepers < 1:
+        raise ClusterError("a cluster needs at least one broker, one controller and one ZooKeeper server")
     extra = settings or {}
     names = [
         *(process_name(ZOOKEEPER, n + 1) for n in range(zookeepers)),
@@ -120,6 +122,7 @@ def make_plan(
             name,
             {listener: Address(HOST, next(ports)) for listener in LISTENERS[kind_of(name)]},
             {**extra.get(kind_of(name), {}), **extra.get(name, {})},
+            {each: Address(HOST, next(ports)) for each in _among_servers(kind_of(name), zookeepers)},
         )
         for name in names
     ]
@@ -134,8 +137,18 @@ def make_plan(
 
 def ports_needed(brokers: int, controllers: int, zookeepers: int, *, agents: int = 0, links_through_proxy: bool) -> int:
     counts = {BROKER: brokers, CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
-    listeners = sum(count * len(LISTENERS[kind]) for kind, count in counts.items())
+    listeners = sum(n * len((*LISTENERS[kind], *_among_servers(kind, zookeepers))) for kind, n in counts.items())
     return listeners + (sum(counts.values()) ** 2 if links_through_proxy else 0)
+
+
+def _among_servers(kind: str, zookeepers: int) -> Sequence[str]:
+    return AMONG_SERVERS if kind == ZOOKEEPER and zookeepers > 1 else ()
+
+
+def ensemble(plan: Plan) -> Mapping[int, tuple[Address, Address]]:
+    """Of each ZooKeeper server by number: where it listens to the others as their leader, and for votes."""
+    servers = {server.number: server.among_servers for server in plan.of_kind(ZOOKEEPER)}
+    return {number: (own["QUORUM"], own["ELECTION"]) for number, own in servers.items() if own}
 
 
 def environment(plan: Plan, process: PlannedProcess, data_dir: Path) -> dict[str, str]:
@@ -167,13 +180,19 @@ def from_json(text: str) -> Plan:
         found = json.loads(text)
         return Plan(
             [
-                PlannedProcess(p["name"], {n: _address(a) for n, a in p["addresses"].items()}, p["settings"])
+                PlannedProcess(
+                    p["name"], _addresses(p["addresses"]), p["settings"], _addresses(p.get("among_servers", {}))
+                )
                 for p in found["processes"]
             ],
             [Link(k["source"], k["target"], _address(k["upstream"]), _address(k["listen"])) for k in found["links"]],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterError(f"{FILE_NAME} does not describe a cluster: {error!r}") from error
+
+
+def _addresses(found: Mapping[str, Any]) -> dict[str, Address]:
+    return {name: _address(pair) for name, pair in found.items()}
 
 
 def _address(pair: Any) -> Address:

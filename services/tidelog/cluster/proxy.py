@@ -7,14 +7,17 @@ be asked to do, a proxy can: end connections with a reset, and refuse new ones w
 """
 
 import asyncio
-import math
+import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Collection, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from tidelog.cluster.api import CLIENT, Traffic, Way
+from tidelog.cluster.free_ports import free_ports
 from tidelog.ids import Address
 from tidelog.runtime.clock import SystemClock
 
@@ -22,6 +25,8 @@ CLOCK: Final = SystemClock()
 CHUNK_BYTES: Final = 64 * 1024
 CALL_TIMEOUT_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 5.0
+LOOKS_FOR_S: Final = 0.1
+"""How long a link is watched for bytes that pass it."""
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with zero seconds: closing sends RST and drops what is unsent."""
 
@@ -40,20 +45,33 @@ class _Link:
 
 
 class _Gate:
-    """What `sender` sends to `receiver` passes here."""
+    """What `sender` sends to `receiver` passes here.
+
+    Each chunk that was read waits its delay before the next is read: a slow link carries no more than a chunk for each
+    delay, as TCP does with such a window.
+    """
 
     def __init__(self) -> None:
         self.is_open = asyncio.Event()
-        self.bytes_per_s = math.inf
+        self.traffic = Traffic()
+        self.carried = 0
+        """Bytes, so far."""
+        self.waited_s: float | None = None
+        """By the newest of them."""
         self.heal()
 
     def heal(self) -> None:
         self.is_open.set()
-        self.bytes_per_s = math.inf
+        self.traffic = Traffic()
 
     async def let_pass(self, size: int = 0) -> None:
-        await CLOCK.sleep(size / self.bytes_per_s)
+        shape, began_at = self.traffic, CLOCK.now()
+        delay_s = shape.delay_s and random.uniform(shape.delay_s - shape.jitter_s, shape.delay_s + shape.jitter_s)
+        await CLOCK.sleep(max(delay_s, 0.0) + size / shape.bytes_per_s)
         await self.is_open.wait()
+        self.carried += size
+        if size and shape is self.traffic:
+            self.waited_s = CLOCK.now() - began_at
 
 
 class _Gates:
@@ -104,17 +122,37 @@ class Proxy:
         self._run(self._listen(link))
         return link.listen
 
+    def has_link(self, one: str, other: str) -> bool:
+        """Whoever of the two dials."""
+        return any({link.source, link.target} == {one, other} for link in self._links)
+
     def cut(self, sender: str, receiver: str) -> None:
         """What `sender` sends to `receiver` no longer arrives, on connections that either of them opened."""
         self._call(lambda: self._gates.of(sender, receiver).is_open.clear())
 
-    def throttle(self, sender: str, receiver: str, bytes_per_s: float) -> None:
-        """What `sender` sends to `receiver` arrives so slowly, on each connection, until it is healed."""
+    def join(self, sender: str, receiver: str) -> None:
+        """Ends `cut`."""
+        self._call(lambda: self._gates.of(sender, receiver).is_open.set())
 
-        def narrow() -> None:
-            self._gates.of(sender, receiver).bytes_per_s = bytes_per_s
+    def shape(self, sender: str, receiver: str, traffic: Traffic) -> None:
+        """What `sender` sends to `receiver` arrives so, on each connection, until it is healed or shaped again."""
 
-        self._call(narrow)
+        def apply() -> None:
+            gate = self._gates.of(sender, receiver)
+            gate.traffic, gate.waited_s = traffic, None
+
+        self._call(apply)
+
+    def passing(self, ways: Collection[Way]) -> list[Way]:
+        """By looking for a moment: on which of them bytes may pass, or do."""
+        before = self._carried(ways)
+        time.sleep(LOOKS_FOR_S)
+        after, cut = self._carried(ways), self.cuts()
+        return [way for way in ways if way not in cut or after[way] > before[way]]
+
+    def waited_s(self, sender: str, receiver: str) -> float | None:
+        """How long the newest bytes were kept back since the way was shaped; None if none have passed."""
+        return self._call(lambda: self._gates.of(sender, receiver).waited_s)
 
     def heal(self, sender: str, receiver: str) -> None:
         self._call(lambda: self._gates.of(sender, receiver).heal())
@@ -137,6 +175,9 @@ class Proxy:
     def accept(self, target: str) -> None:
         """Ends `refuse`."""
         self._run(self._accept(target))
+
+    def _carried(self, ways: Collection[Way]) -> dict[Way, int]:
+        return self._call(lambda: {way: self._gates.of(*way).carried for way in ways})
 
     # On the proxy's loop from here.
 
@@ -220,6 +261,15 @@ class Proxy:
             return function()
 
         return self._run(call())
+
+
+def link_clients(proxy: Proxy, brokers: Mapping[str, Address]) -> Mapping[Address, Address]:
+    """A link of `client` to each; what a client has to dial instead of each broker's address."""
+    ports = free_ports(len(brokers))
+    return {
+        address: proxy.add_link(CLIENT, name, address, port)
+        for (name, address), port in zip(brokers.items(), ports, strict=True)
+    }
 
 
 async def _stop_listening(link: _Link) -> None:

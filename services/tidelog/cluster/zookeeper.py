@@ -6,6 +6,7 @@ Nothing is downloaded and nothing heavy is imported: PySpark is looked up, not l
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +27,8 @@ MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 TICK_MS: Final = 500
 """Sessions expire on whole ticks, and none is shorter than two of them; 500 allows sessions from 1 s."""
 MAX_SESSION_MS: Final = 60_000
+FOLLOWS_WITHIN_MS: Final = 3_000
+"""A server of an ensemble that has not heard of its leader for so long looks for another one; sessions outlive that."""
 
 LOGGING: Final = """\
 status = error
@@ -78,6 +81,9 @@ class ServerFiles:
     address: Address
     tick_ms: int = TICK_MS
     heap_mb: int = 256
+    number: int = 1
+    ensemble: Mapping[int, tuple[Address, Address]] = field(default_factory=dict)
+    """Of every server, this one too, by number: where it listens to the others, and for votes. Empty for one alone."""
 
     @property
     def log(self) -> Path:
@@ -92,6 +98,9 @@ class ServerFiles:
         """Writes configuration; what is there already is replaced, data are kept."""
         data = self.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
+        servers = {f"server.{n}": f"{q.host}:{q.port}:{e.port}" for n, (q, e) in self.ensemble.items()}
+        if servers:
+            (data / "myid").write_text(f"{self.number}\n")
         settings = {
             "tickTime": self.tick_ms,
             "minSessionTimeout": 2 * self.tick_ms,
@@ -104,6 +113,9 @@ class ServerFiles:
             "4lw.commands.whitelist": "mntr,ruok,srvr",
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
+            "initLimit": FOLLOWS_WITHIN_MS // self.tick_ms,
+            "syncLimit": FOLLOWS_WITHIN_MS // self.tick_ms,
+            **servers,
         }
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         (self.directory / "zoo.cfg").write_text(lines)
@@ -136,6 +148,12 @@ def four_letter_word(address: Address, word: str, timeout_s: float) -> str:
         while part := connection.recv(65536):
             parts.append(part)
     return b"".join(parts).decode(errors="replace")
+
+
+def mode_of(answer: str) -> str:
+    """What a server says to `srvr` that it is; empty while it serves nobody."""
+    found = re.search(r"^Mode: (\w+)$", answer, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def check_free(address: Address) -> None:
@@ -189,7 +207,7 @@ class EmbeddedZooKeeper:
     def ready(self, timeout_s: float = 1.0) -> bool:
         """Whether it serves now. `ruok` is answered some time before the first session is."""
         try:
-            return "\nMode: " in four_letter_word(self.address, "srvr", timeout_s)
+            return bool(mode_of(four_letter_word(self.address, "srvr", timeout_s)))
         except OSError:
             return False
 

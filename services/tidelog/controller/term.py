@@ -47,7 +47,7 @@ from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.lease import LeaseKeeper
-from tidelog.runtime.metrics import ControllerMetrics
+from tidelog.runtime.metrics import BrokerState, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -388,3 +388,9 @@ class Term:
             offline=health.leaderless,
             not_preferred=health.not_preferred,
         )
+        self._metrics.broker_states({broker_id: self._state_of(broker_id) for broker_id in state.brokers})
+
+    def _state_of(self, broker_id: BrokerId) -> BrokerState:
+        if broker_id in self._machine.suspects:
+            return BrokerState.SUSPECTED
+        return BrokerState.SHUTTING_DOWN if broker_id in self._machine.state.shutting_down else BrokerState.ALIVE

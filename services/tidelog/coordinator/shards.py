@@ -79,7 +79,7 @@ class Coordinators:
         self._connection_ids = itertools.count(1)
         self._holders: list[int] = []
         self._offered: dict[int, int] = {}
-        """Shard -> broker epoch of the one to which it was given back last."""
+        """Shard -> broker epoch of the one to which it was given back and which has not been seen to take it."""
         self._stopping = False
         self._electors = Supervisor("coordinator electors")
         self.terms: dict[int, Term] = {}
@@ -186,7 +186,9 @@ class Coordinators:
             # Of a term that is over: another term needs another epoch, so that the last one is fenced.
             await zk_patterns.resign(self._meta, path)
             return False
-        self._holders[shard] = znodes.decode_coordinator(data, path).broker_id
+        holder = self._holders[shard] = znodes.decode_coordinator(data, path).broker_id
+        if self._offered.get(shard) == self._brokers.life_of(holder):
+            del self._offered[shard]  # it took it: if it loses the shard in the same life, it may have it again
         # Each beat of the holder's lease wakes us too: one read a beat keeps this session proven.
         await changed.wait()
         return False
@@ -230,7 +232,7 @@ class Coordinators:
             stays = min(self._clock.now() - began_at, self._brokers.live_for(first)) >= GIVE_BACK_S
             if first == me or me not in live or not stays or self._offered.get(term.shard) == life:
                 continue
-            # Once in its life: if it does not take the shard, it cannot.
+            # Once, until it has taken it or begins another life: if it does not take the shard, it cannot.
             self._offered[term.shard] = life
             await term.finish(f"broker {first} comes first")
             return

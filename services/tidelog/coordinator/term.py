@@ -369,6 +369,8 @@ class Term:
                 self._metrics.ping_answered(seconds)
             case Write() | DeleteGroup():
                 assert self._store is not None
+                if isinstance(effect, Write):
+                    self._metrics.committing(len(effect.offsets))
                 self._store.submit(effect)
             case Close(connection):
                 consumer = self._consumers.pop(connection, None)

@@ -68,8 +68,11 @@ class Agents:
         partitions: int,
         clock: Clock,
         say: Callable[[str], None],
+        note: Callable[[str, str], None],
     ) -> None:
+        """`note` is told each step of the fault and its target."""
         self._cluster = cluster
+        self._note = note
         self._admin = admin
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._clock = clock
@@ -88,7 +91,9 @@ class Agents:
     async def at(self, part: float, sent: int) -> None:
         """`part` of the source has been sent, from 0 to 1."""
         if part >= 0.5 and self._moving is None:
+            self._note("begin", VICTIM)
             await asyncio.to_thread(self._cluster.kill, VICTIM)
+            self._note("effect", VICTIM)
             owned = len(self._before[VICTIM])
             self._say(f"killed {VICTIM}, owner of {owned} partitions, with SIGKILL after {sent:,} records")
             self._moving = self._supervisor.start("takeover", self._take_over())

@@ -2,17 +2,19 @@
 everything is processed, read back, compare."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
-from tidelog.chaos.ledger import Findings, Ledger, Outcome
+from tidelog.chaos.ledger import Ledger, Outcome
 from tidelog.chaos.load import VerifiedSender
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import Cluster, bootstrap_servers, broker_name
-from tidelog.demo.agents import Agents, Processed, Takeover
+from tidelog.demo.agents import GROUP, VICTIM, Agents
+from tidelog.demo.page import Recording
 from tidelog.demo.records import Outgoing
+from tidelog.demo.verdict import Streamed
 from tidelog.ids import NO_EPOCH
 from tidelog.ports.clock import Clock
 from tidelog.runtime.tasks import Supervisor
@@ -40,42 +42,20 @@ class Watcher(Protocol):
     def say(self, what: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    sent: int
-    acked: int
-    refused: int
-    unknown: int
-    """Neither acknowledged nor certainly refused; they may be in the log."""
-    elections: int
-    longest_without_ack_s: float
-    full_isr_s: float
-    """From the restart of the killed broker until every ISR was full."""
-    seconds: float
-    """From the first send to the last answer."""
-    takeover: Takeover
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    streamed: Streamed
-    found: Findings
-    processed: Processed
-
-    @property
-    def exit_code(self) -> int:
-        """0: nothing acked is missing, doubled or out of order, all of it was processed, and nothing was refused. 1: the log or
-        the group broke its promise. 2: some records were not accepted."""
-        if not self.found.sound or not self.processed.found.sound:
-            return 1
-        return 2 if self.streamed.refused or self.streamed.unknown else 0
-
-
 class Fault:
     """Kills the leader of partition 0 once half is sent, and starts it again after three quarters."""
 
-    def __init__(self, cluster: Cluster, admin: AdminClient, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: AdminClient,
+        clock: Clock,
+        say: Callable[[str], None],
+        note: Callable[[str, str], None],
+    ) -> None:
+        """`note` is told each step of the fault and its target."""
         self._cluster = cluster
+        self._note = note
         self._admin = admin
         self._clock = clock
         self._say = say
@@ -91,10 +71,14 @@ class Fault:
             leader = (await self._admin.describe_topic(TOPIC)).partitions[0].leader
             self._victim = broker_name(leader)
             self._life = await self._broker_epoch()
+            self._note("begin", self._victim)
             await asyncio.to_thread(self._cluster.kill, self._victim)
+            self._note("effect", self._victim)
             self._say(f"killed {self._victim}, leader of {TOPIC}-0, with SIGKILL after {sent:,} records")
         if part >= 0.75 and self._victim is not None and self._full is None:
+            self._note("heal", self._victim)
             await asyncio.to_thread(self._cluster.start, self._victim)
+            self._note("healed", self._victim)
             self._say(f"restarted {self._victim} after {sent:,} records")
             self._full = self._supervisor.start("until-full", self._until_full())
 
@@ -129,7 +113,13 @@ class Fault:
 
 
 async def stream(
-    cluster: Cluster, records: Iterable[Outgoing], total: int, ledger: Ledger, clock: Clock, watcher: Watcher
+    cluster: Cluster,
+    records: Iterable[Outgoing],
+    total: int,
+    ledger: Ledger,
+    clock: Clock,
+    watcher: Watcher,
+    recording: Recording,
 ) -> Streamed:
     """`total` is what `done` of the last record will be; `ledger` is closed at the end."""
     servers = bootstrap_servers(cluster)
@@ -138,28 +128,26 @@ async def stream(
         await admin.create_topic(TOPIC, PARTITIONS, REPLICATION_FACTOR, configs=configs)
         before = await admin.wait_until_led(TOPIC, in_sync=True, timeout_s=LED_WITHIN_S)
         watcher.say(f"created topic {TOPIC}: {PARTITIONS} partitions, {REPLICATION_FACTOR} replicas, min ISR {MIN_ISR}")
-        fault = Fault(cluster, admin, clock, watcher.say)
-        agents = Agents(cluster, admin, TOPIC, PARTITIONS, clock, watcher.say)
-        await agents.until_shared()
-        started = clock.now()
+        fault = Fault(cluster, admin, clock, watcher.say, partial(recording.fault, 1, f"kill leader of {TOPIC}-0"))
+        agents = Agents(
+            cluster, admin, TOPIC, PARTITIONS, clock, watcher.say, partial(recording.fault, 2, f"kill {VICTIM}")
+        )
         try:
-            async with Producer(servers, acks="all", linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES) as producer:
-                sender = VerifiedSender(producer, TOPIC, ledger, clock)
-                for record in records:
-                    if record.too_long_bytes:
-                        sender.refuse()
-                    else:
-                        await sender.send(record.key, record.value)
-                    watcher.progress(record.done)
-                    await agents.at(record.done / total, len(ledger))
-                    await fault.at(record.done / total, len(ledger))
-                await agents.at(1.0, len(ledger))
-                await fault.at(1.0, len(ledger))
-                await producer.flush()
-                seconds = clock.now() - started
-            full_isr_s = await fault.full_isr_s()
-            takeover = await agents.takeover()
-            await agents.until_all_processed()
+            async with recording.observer(cluster, TOPIC, GROUP):
+                recording.phase("set up")
+                await agents.until_shared()
+                recording.phase("send")
+                started = clock.now()
+                async with Producer(servers, acks="all", linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES) as producer:
+                    sender = VerifiedSender(producer, TOPIC, ledger, clock, on_outcome=recording.outcome)
+                    await _send_all(records, total, sender, ledger, watcher, (agents, fault))
+                    await producer.flush()
+                    seconds = clock.now() - started
+                recording.phase("recover")
+                full_isr_s = await fault.full_isr_s()
+                takeover = await agents.takeover()
+                await agents.until_all_processed()
+                recording.end()
             watcher.say("everything is processed")
         finally:
             await fault.close()
@@ -176,7 +164,28 @@ async def stream(
         full_isr_s=full_isr_s,
         seconds=seconds,
         takeover=takeover,
+        stalls=sender.stalls.longest,
     )
+
+
+async def _send_all(
+    records: Iterable[Outgoing],
+    total: int,
+    sender: VerifiedSender,
+    ledger: Ledger,
+    watcher: Watcher,
+    faults: Sequence[Agents | Fault],
+) -> None:
+    for record in records:
+        if record.too_long_bytes:
+            sender.refuse()
+        else:
+            await sender.send(record.key, record.value)
+        watcher.progress(record.done)
+        for fault in faults:
+            await fault.at(record.done / total, len(ledger))
+    for fault in faults:
+        await fault.at(1.0, len(ledger))
 
 
 def _full(topic: m.TopicDescription) -> bool:

@@ -111,17 +111,3 @@ class AgentMetrics:
 
     def dropped(self, records: int) -> None:
         self._dropped.inc(records)
-
-
-class TrafficMetrics:
-    """What a paced load measures."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.process = ProcessMetrics(registry)
-        self._records = Counter(
-            "tidelog_traffic_records_total", "Records, by what became of them.", ["outcome"], registry=registry
-        )
-
-    def outcome(self, name: str) -> None:
-        """acked, failed (it may have been written), refused (not tried), left_out (too many wait for an answer)."""
-        self._records.labels(name).inc()

@@ -18,6 +18,11 @@ REBALANCE_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30
 STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
 
 
+REASONS: Final = ("join", "leave", "failure", "topics", "subscription", "returned", "rejoin", "failover")
+"""Why rebalances are asked for."""
+REQUESTS: Final = ("ping", "stop", "start")
+
+
 class GroupSnapshot(NamedTuple):
     """One group as it stands at a scrape."""
 
@@ -68,10 +73,15 @@ class GroupMetrics:
         self._pings = Histogram(
             "tidelog_coordinator_ping_seconds", "From a ping to its answer.", buckets=PING_S, registry=registry
         )
+        self._commits = counter("offset_commits_total", "Offsets of groups that were given to the store.")
         self._expired = counter("watcher_expirations_total", "Requests without an answer in time.", ["request"])
         self._refused = counter("refused_total", "Messages and commits fenced or refused.", ["what", "code"])
         self._bugs = counter("task_failures_total", "Tasks of a term that failed.", ["task"])
         self._served: set[int] = set()
+        # From the start: of a counter that appears with its first event, Prometheus sees no increase.
+        for family, labels in ((self._rebalances, REASONS), (self._failed, REASONS), (self._expired, REQUESTS)):
+            for label in labels:
+                family.labels(label)
 
     def elected(self, shard: int, epoch: int, took_s: float) -> None:
         self._served.add(shard)
@@ -101,6 +111,9 @@ class GroupMetrics:
 
     def ping_answered(self, seconds: float) -> None:
         self._pings.observe(seconds)
+
+    def committing(self, offsets: int) -> None:
+        self._commits.inc(offsets)
 
     def expired(self, request: str) -> None:
         """`request`: ping, stop or start."""
@@ -173,11 +186,14 @@ class GroupCollector(Collector):
 def _by_group(groups: Sequence[GroupSnapshot]) -> Iterator[Metric]:
     members = GaugeMetricFamily("tidelog_group_members", "Members of the group.", labels=["group"])
     generation = GaugeMetricFamily("tidelog_group_generation", "Its generation.", labels=["group"])
+    state = GaugeMetricFamily(
+        "tidelog_group_state", "1 at the state it is in, and no other.", labels=["group", "state"]
+    )
     for each in groups:
         members.add_metric([each.group_id], each.members)
         generation.add_metric([each.group_id], each.generation)
-    yield members
-    yield generation
+        state.add_metric([each.group_id, each.state], 1)
+    yield from (members, generation, state)
 
 
 def _by_partition(offsets: Sequence[tuple[str, TopicPartition, int, int | None]]) -> Iterator[Metric]:

@@ -7,7 +7,8 @@ partitions of a broker is not kept up to date at all but asked for at scrape tim
 
 import asyncio
 import platform
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
@@ -18,7 +19,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from tidelog.errors import ErrorCode
-from tidelog.ids import Address
+from tidelog.ids import Address, BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
 from tidelog.runtime.group_metrics import GroupMetrics
@@ -29,6 +30,28 @@ FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2
 
 SLOW_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Elections and failovers: from a refused connect to a session timeout and more."""
+
+LOOP_PERIOD_S: Final = 0.25
+LATE_KEPT: Final = 20
+
+ELECTIONS: Final = (
+    *(
+        "new",
+        "suspected",
+        "broker_down",
+        "broker_up",
+        "preferred",
+        "unclean",
+        "released",
+        "shutdown",
+        "disk",
+        "elected",
+    ),
+)
+"""Why leaders are elected. `elected`: by a controller that took over."""
+
+BROKER_FAILOVER_STEPS: Final = ("detect", "decide", "write", "notify")
+TAKE_OVER_STEPS: Final = ("read", "decide", "notify")
 
 OTHER: Final = "__other__"
 """Topic label of everything beyond the cap."""
@@ -42,6 +65,15 @@ class Phase(StrEnum):
     REMOTE = "remote"
     """Waiting for others: followers of acks=all, new records of a long poll."""
     TOTAL = "total"
+
+
+class BrokerState(StrEnum):
+    """Of a registered broker, as the active controller sees it."""
+
+    ALIVE = "alive"
+    SUSPECTED = "suspected"
+    """Its stream to the controller broke and nothing listens there: it leads nothing."""
+    SHUTTING_DOWN = "shutting_down"
 
 
 @cache
@@ -60,11 +92,11 @@ class ProcessMetrics:
         GCCollector(registry=registry)
         self._lag = Gauge(
             "tidelog_event_loop_lag_seconds",
-            "By how much the event loop was late for a timer, at worst since the last scrape.",
+            f"By how much the event loop was late for a timer, at worst in the last {LATE_KEPT * LOOP_PERIOD_S:g} s.",
             registry=registry,
         )
         self._lag.set_function(self._worst_lag)
-        self._worst = 0.0
+        self._late = deque([0.0], LATE_KEPT)
         self._failures = Counter(
             "tidelog_task_failures_total", "Supervised tasks that ended with an error.", ["task"], registry=registry
         )
@@ -75,17 +107,18 @@ class ProcessMetrics:
         self._failures.labels(kind).inc()
 
     def loop_was_late(self, seconds: float) -> None:
-        self._worst = max(self._worst, seconds)
+        self._late.append(seconds)
 
     def _worst_lag(self) -> float:
-        worst, self._worst = self._worst, 0.0
-        return worst
+        """The same for whoever asks: scrapes that a paused process left without an answer are answered when it goes on, to
+        nobody, and would take the peak with them."""
+        return max(self._late.copy())
 
-    async def watch_loop(self, clock: Clock, period_s: float = 0.25) -> None:
+    async def watch_loop(self, clock: Clock) -> None:
         """Runs until cancelled; give it to the supervisor."""
         while True:
-            due = clock.now() + period_s
-            await clock.sleep(period_s)
+            due = clock.now() + LOOP_PERIOD_S
+            await clock.sleep(LOOP_PERIOD_S)
             self.loop_was_late(max(0.0, clock.now() - due))
 
 
@@ -268,12 +301,19 @@ class LogMetrics:
         self._recovery = Gauge(
             "tidelog_log_recovery_duration_seconds", "What opening the logs took at the last start.", registry=registry
         )
+        self._free = Gauge(
+            "tidelog_data_dir_free_bytes", "Left on the file system of the data directory.", registry=registry
+        )
 
     def flushed(self, seconds: float) -> None:
         self._flush.observe(seconds)
 
     def recovered(self, seconds: float) -> None:
         self._recovery.set(seconds)
+
+    def watch_free(self, free_bytes: Callable[[], int]) -> None:
+        """Called at each scrape, on another thread."""
+        self._free.set_function(free_bytes)
 
 
 class BrokerMetrics:
@@ -320,6 +360,10 @@ class ControllerMetrics:
         self._active = gauge("active", "1 at the controller that acts.")
         self._epoch = gauge("epoch", "Controller epoch; 0 while standing by.")
         self._brokers = gauge("brokers", "Registered brokers.", ["state"])
+        self._broker_state = gauge(
+            "broker_state", "1 at the state of each registered broker, and no other.", ["broker", "state"]
+        )
+        self._shown: Mapping[BrokerId, BrokerState] = {}
         self._topics = gauge("topics", "Topics.")
         self._partitions = gauge("partitions", "Partitions.")
         self._offline = gauge("offline_partitions", "Partitions without a leader.")
@@ -341,6 +385,14 @@ class ControllerMetrics:
         self._take_over_steps = histogram(
             "failover_step_seconds", "Steps of taking over: read, decide, notify.", SLOW_S, ["step"]
         )
+        # From the start: of a counter that appears with its first event, Prometheus sees no increase.
+        for family, labels in (
+            (self._elections, ELECTIONS),
+            (self._steps, BROKER_FAILOVER_STEPS),
+            (self._take_over_steps, TAKE_OVER_STEPS),
+        ):
+            for label in labels:
+                family.labels(label)
         self._queue = gauge("event_queue_size", "Events that wait.")
         self._queue_wait = histogram("event_queue_wait_seconds", "From arrival until its turn.", FAST_S)
         self._processing = histogram("event_processing_seconds", "Of one event.", FAST_S, ["event"])
@@ -357,6 +409,7 @@ class ControllerMetrics:
         self._epoch.set(0)
         self.vetoed(0)
         self.cluster(alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, offline=0, not_preferred=0)
+        self.broker_states({})
 
     def cluster(
         self,
@@ -378,13 +431,22 @@ class ControllerMetrics:
         self._offline.set(offline)
         self._imbalance.set(not_preferred)
 
+    def broker_states(self, brokers: Mapping[BrokerId, BrokerState]) -> None:
+        if brokers == self._shown:
+            return
+        for broker_id, state in self._shown.items():
+            if brokers.get(broker_id) is not state:
+                self._broker_state.remove(str(broker_id), state)
+        for broker_id, state in brokers.items():
+            self._broker_state.labels(str(broker_id), state).set(1)
+        self._shown = dict(brokers)
+
     def vetoed(self, partitions: int) -> None:
         """Without a leader because the ISR member that is back may have lost records."""
         self._vetoed.set(partitions)
 
     def elected(self, reason: str, leaders: int, took_s: float, *, unclean: int = 0) -> None:
-        """One round of elections. `reason` is one of a few: new, suspected, broker_down, broker_up, preferred, unclean,
-        released, shutdown."""
+        """One round of elections; `reason` is one of ELECTIONS, or another of a few."""
         self._elections.labels(reason).inc(leaders)
         self._unclean.inc(unclean)
         self._election_time.observe(took_s)

@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 from tidelog.client.connections import ClientPorts
 from tidelog.config import TrafficSettings, load
 from tidelog.runtime import logs, process
-from tidelog.runtime.agent_metrics import TrafficMetrics
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import serve_metrics
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.traffic_metrics import TrafficMetrics
 from tidelog.traffic.app import Traffic
 
 STOP_S = 5.0
@@ -31,6 +31,7 @@ async def serve(supervisor: Supervisor) -> None:
     ports = ClientPorts(SystemClock(), GrpcNet(Limits(), settings.link_map), random.SystemRandom())
     traffic = Traffic(settings, ports, metrics)
     supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+    supervisor.start("reader", traffic.read_back())
     try:
         await traffic.run()
     finally:

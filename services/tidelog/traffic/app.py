@@ -1,17 +1,23 @@
-"""A steady stream of records, so that a cluster that nobody uses has something to show."""
+"""A steady stream of records, so that a cluster that nobody uses has something to show; and whether they can be read back."""
 
+import asyncio
 import json
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
 from tidelog.client.admin import AdminClient
 from tidelog.client.connections import ClientPorts
+from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.producer import Ack, Producer
+from tidelog.client.records import ConsumerRecord
 from tidelog.config import TrafficSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.runtime.agent_metrics import TrafficMetrics
+from tidelog.runtime.traffic_metrics import TrafficMetrics
+from tidelog.traffic.probe import Arrival, Probe
 
 log = structlog.get_logger(__name__)
 
@@ -34,14 +40,19 @@ class Traffic:
             client_id=settings.client_id,
             ports=ports,
         )
+        self._probe = Probe()
+        self._run = ports.rand.randbytes(8).hex()
+        """Records of an earlier process, or of another one, are none of its own."""
         self._number = 0
         self._unanswered = 0
         self._running = False
+        self._began = asyncio.Event()
 
     async def run(self) -> None:
         """Until it is cancelled. Waits for brokers and for the topic, however long that takes."""
         while not await self._ready():
             await self._ports.clock.sleep(AGAIN_S)
+        self._began.set()
         log.info("traffic begins", topic=self._settings.traffic_topic, per_s=self._settings.traffic_records_per_s)
         begin, asked = self._ports.clock.now(), 0
         while True:
@@ -50,6 +61,28 @@ class Traffic:
                 await self._send()
             asked = due
             await self._ports.clock.sleep(TICK_S)
+
+    async def read_back(self) -> None:
+        """Until it is cancelled: reads what `run` sends."""
+        await self._began.wait()
+        settings = self._settings
+        while True:
+            try:
+                async with Consumer(
+                    settings.bootstrap_servers,
+                    auto_offset_reset="error",
+                    request_timeout_ms=settings.request_timeout_ms,
+                    client_id=f"{settings.client_id}-reader",
+                    ports=self._ports,
+                ) as reader:
+                    await reader.assign_topics(settings.traffic_topic)
+                    await reader.seek_to_end()
+                    self._probe.reading()
+                    while True:
+                        self._take(await reader.poll())
+            except (TidelogError, TransportError) as error:
+                log.warning("the reader begins anew", error=str(error))
+            await self._ports.clock.sleep(AGAIN_S)
 
     async def stop(self) -> None:
         if self._running:
@@ -80,25 +113,58 @@ class Traffic:
 
     async def _send(self) -> None:
         if self._unanswered >= UNANSWERED_MAX:
-            self._metrics.outcome("left_out")
+            self._metrics.not_sent("left_out")
             return
         self._number += 1
-        body = json.dumps({"n": self._number, "at_ms": self._ports.clock.wall_ms()}).encode()
+        now = self._ports.clock.now()
+        body = json.dumps({"n": self._number, "run": self._run, "at_ms": self._ports.clock.wall_ms()}).encode()
         value = body.ljust(self._settings.traffic_record_bytes)
         try:
             ack = await self._producer.send(self._settings.traffic_topic, value, b"key-%d" % (self._number % KEYS))
         except TidelogError as error:
             if not _passes(error):
                 raise
-            self._metrics.outcome("refused")
+            self._metrics.not_sent("refused")
             return
         self._unanswered += 1
-        ack.add_done_callback(self._answered)
+        self._metrics.produced.inc()
+        self._probe.sent(self._number, now)
+        ack.add_done_callback(partial(self._answered, self._number, now))
 
-    def _answered(self, ack: Ack) -> None:
+    def _answered(self, number: int, sent_at: float, ack: Ack) -> None:
         self._unanswered -= 1
-        failed = ack.cancelled() or ack.exception() is not None
-        self._metrics.outcome("failed" if failed else "acked")
+        if ack.cancelled() or ack.exception() is not None:
+            self._metrics.failed.inc()
+            return
+        clock, stored = self._ports.clock, ack.result()
+        self._metrics.acked(stored.partition, clock.now() - sent_at, clock.wall_ms() / 1000)
+        self._metrics.lost.inc(self._probe.acked(number, stored.partition, stored.offset))
+
+    def _take(self, records: Sequence[ConsumerRecord]) -> None:
+        now = self._ports.clock.now()
+        for record in records:
+            number = self._number_of(record)
+            if number is not None:
+                arrival, sent_at = self._probe.read(number, record.partition)
+                self._arrived(arrival, now - sent_at)
+            self._metrics.lost.inc(self._probe.passed(record.partition, record.offset + 1))
+
+    def _arrived(self, arrival: Arrival, took_s: float) -> None:
+        match arrival:
+            case Arrival.FIRST | Arrival.OUT_OF_ORDER:
+                self._metrics.read_back(took_s)
+                self._metrics.out_of_order.inc(arrival is Arrival.OUT_OF_ORDER)
+            case Arrival.AGAIN:
+                self._metrics.duplicated.inc()
+
+    def _number_of(self, record: ConsumerRecord) -> int | None:
+        """None: somebody else's."""
+        try:
+            body = json.loads(record.value or b"")
+        except ValueError:
+            return None
+        ours = isinstance(body, dict) and body.get("run") == self._run and isinstance(body.get("n"), int)
+        return int(body["n"]) if ours else None
 
 
 def _passes(error: TidelogError | TransportError) -> bool:

@@ -844,6 +844,7 @@ class ListOffsetsPartition:
     leader_epoch: int
     timestamp: int
     topic_id: bytes = b""
+    own: bool = False
 
 
 @value(kw_only=True)

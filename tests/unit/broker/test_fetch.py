@@ -8,7 +8,7 @@ import pytest
 from helpers.aio import run
 from helpers.batches import batch, offsets, patched
 from helpers.broker import TOPIC_ID, BrokerBench, member
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
 from tidelog.wire import messages as m
@@ -223,6 +223,27 @@ def test_what_is_not_committed_is_not_listed() -> None:
         assert await found(bench, 501) == (-1, -1, -1)
         bench.host.step(follower_at(2))
         assert await found(bench, 501) == (1, 900, 3)
+
+    run(story())
+
+
+def test_what_a_replica_holds_itself_is_told_by_leader_and_follower_and_by_none_that_failed() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(isr=(1, 2), replicas=(1, 2))
+        await bench.send(ONE, acks=1)
+        mine = await ask(bench, -1, own=True)
+        assert (mine.offset, mine.leader_epoch, await found(bench, -1)) == (2, 3, (0, -1, 3))
+        bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+        assert (await ask(bench, -1)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for timestamp, offset in ((-1, 2), (-2, 0)):
+            mine = await ask(bench, timestamp, own=True, leader_epoch=3)  # whatever epoch the asker knows
+            assert (mine.error_code, mine.offset, mine.leader_epoch) == (ErrorCode.NONE, offset, 4)
+        for timestamp in (-4, -3, 0):
+            assert (await ask(bench, timestamp, own=True)).error_code is ErrorCode.INVALID_REQUEST
+        assert (await ask(bench, -1, own=True, topic_id=bytes(16))).error_code is ErrorCode.UNKNOWN_TOPIC_ID
+        bench.host.take_offline(TidelogError("no disk", ErrorCode.KAFKA_STORAGE_ERROR))
+        assert (await ask(bench, -1, own=True)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
 
     run(story())
 

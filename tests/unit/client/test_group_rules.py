@@ -12,7 +12,7 @@ from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.member_events import Lose
 from tidelog.client.records import ConsumerRecord
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
 from unit.client.test_group_consumer import Bed, every, offsets_of
@@ -192,5 +192,21 @@ def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_
             await a.commit({T[2]: 4})
             may_end.set()
             assert bed.coordinator.offsets()[T[3]] == 9
+
+    run_virtual(story())
+
+
+def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_membership_nothing() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
+            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            kept, before = a.assignment, a.group_metadata
+            with pytest.raises(TidelogError, match="is not owned by 'a'") as refused:
+                await a.commit({b.assignment[0]: 1})
+            assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+            await bed.clock.sleep(1.0)
+            assert (a.assignment, a.group_metadata, bed.calls) == (kept, before, [])
 
     run_virtual(story())

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.cluster.api import ClusterError, broker_id_of
-from tidelog.cluster.plan import environment, from_json, make_plan, ports_needed, to_json
+from tidelog.cluster.plan import ensemble, environment, from_json, make_plan, ports_needed, to_json
+from tidelog.cluster.zookeeper import ServerFiles
 
 
 def plan_of(**options):
@@ -71,6 +72,38 @@ def test_with_links_through_the_proxy_every_dialled_address_is_replaced():
     assert str(plan["broker-0"].addresses["INTERNAL"]) in env["TIDELOG_LISTENERS"]
 
 
+@pytest.mark.parametrize("proxied", [False, True])
+def test_several_zookeeper_servers_are_an_ensemble_that_everybody_knows(proxied):
+    plan = make_plan([0], 1, 3, count(20_000), links_through_proxy=proxied)
+    servers = plan.of_kind("zookeeper")
+    among = ensemble(plan)
+    assert list(among) == [1, 2, 3]
+    ports = [a.port for p in plan.processes for a in (*p.addresses.values(), *p.among_servers.values())]
+    ports += [k.listen.port for k in plan.links]
+    assert len(set(ports)) == len(ports) <= ports_needed(1, 1, 3, links_through_proxy=proxied)
+    asked = environment(plan, plan["broker-0"], Path("/data"))["TIDELOG_ZOOKEEPER"].split(",")
+    assert asked == [str(plan.reached_by("broker-0", server)) for server in servers]
+    assert from_json(to_json(plan)) == plan
+
+
+def test_a_server_of_an_ensemble_is_told_who_it_is_and_who_the_others_are(tmp_path):
+    plan = make_plan([0], 1, 3, count(20_000))
+    among = ensemble(plan)
+    server = plan["zookeeper-2"]
+    ServerFiles(tmp_path, server.for_clients, number=server.number, ensemble=among).write()
+    assert (tmp_path / "data" / "myid").read_text() == "2\n"
+    lines = (tmp_path / "zoo.cfg").read_text().splitlines()
+    quorum, election = among[3]
+    assert f"server.3={quorum.host}:{quorum.port}:{election.port}" in lines
+
+
+def test_one_zookeeper_server_alone_is_no_ensemble(tmp_path):
+    plan = plan_of()
+    assert ensemble(plan) == {}
+    ServerFiles(tmp_path, plan["zookeeper-1"].for_clients, ensemble=ensemble(plan)).write()
+    assert not (tmp_path / "data" / "myid").exists() and "server." not in (tmp_path / "zoo.cfg").read_text()
+
+
 def test_the_plan_survives_its_file():
     plan = plan_of(links_through_proxy=True, settings={"controller": {"suspect_hold_ms": "500"}})
     again = from_json(to_json(plan))
@@ -89,7 +122,7 @@ def test_a_file_that_is_no_plan_is_named(text):
     [
         (([], 1, 1), {}, "at least one broker"),
         (([0], 0, 1), {}, "controller"),
-        (([0], 1, 3), {}, "one ZooKeeper server"),
+        (([0], 1, 0), {}, "one ZooKeeper server"),
         (([0], 1, 1), {"broker-7": {}}, "broker-7"),
     ],
 )

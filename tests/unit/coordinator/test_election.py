@@ -103,6 +103,33 @@ def test_a_broker_that_is_back_to_stay_gets_its_shards() -> None:
     story(tell)
 
 
+def test_one_that_has_taken_its_shards_and_lost_them_in_the_same_life_gets_them_again() -> None:
+    """As when its session ends and that of its registration does not (L06)."""
+
+    async def tell(world: World) -> None:
+        one = await world.host(1, shards=8)
+        await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
+        await world.host(2, shards=8)
+        mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
+
+        def held() -> set[int] | None:
+            found = serving(world, 8)
+            return {shard for shard, broker in found.items() if broker == 2} if len(found) == 8 else None
+
+        await world.until(lambda: held() == mine, "it has its own", 15.0)
+        groups = {shard_of(group, 8): group for group in (f"group-{n}" for n in range(40))}
+        await world.until(
+            lambda: {shard for shard in groups if one.coordinators.coordinator_of(groups[shard]) == 2} == mine,
+            "the first one has seen it",
+        )
+        for shard in mine:
+            world.zookeeper.remove(znodes.coordinator_path(shard))
+        await world.until(lambda: held() == set(), "the other one has all", 5.0)
+        await world.until(lambda: held() == mine, "it has its own again", 15.0)
+
+    story(tell)
+
+
 def test_one_that_cannot_take_its_shard_is_offered_it_once() -> None:
     async def tell(world: World) -> None:
         one = await world.host(1, shards=4)

@@ -25,6 +25,8 @@ def test_lag_is_from_the_committed_offset_to_the_end_and_missing_where_the_end_i
     assert registry.get_sample_value("tidelog_group_lag_records", {**of, "partition": "0"}) is None
     assert registry.get_sample_value("tidelog_group_committed_offset", {**of, "partition": "2"}) == 20
     assert registry.get_sample_value("tidelog_group_generation", {"group": "g"}) == 7
+    (states,) = (family.samples for family in registry.collect() if family.name == "tidelog_group_state")
+    assert [(s.labels, s.value) for s in states] == [({"group": "g", "state": "Stable"}, 1)]
 
 
 def test_an_offset_beyond_the_end_that_was_known_last_is_no_negative_lag() -> None:

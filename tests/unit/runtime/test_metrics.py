@@ -12,10 +12,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, Address, BrokerId, TopicPartition
 from tidelog.ports.meta import SessionState
-from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics, Phase, RequestMetrics, TopicMetrics, serve_metrics
+from tidelog.runtime.metrics import (
+    BrokerMetrics,
+    BrokerState,
+    ControllerMetrics,
+    Phase,
+    RequestMetrics,
+    TopicMetrics,
+    serve_metrics,
+)
 from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionCollector, PartitionSnapshot
 
-# ecosystem 2.5: what this code can feed so far. Groups, probe, chaos and reassignment come with their code.
+# ecosystem 2.5, but for reassignment, which there is not. Groups, the probe and chaos have tests of their own.
 DOCUMENTED = {
     "broker": """
         tidelog_zk_session_state tidelog_zk_session_expirations tidelog_zk_request_duration_seconds
@@ -32,10 +40,11 @@ DOCUMENTED = {
         tidelog_requests tidelog_request_duration_seconds tidelog_purgatory_size tidelog_purgatory_expirations
         tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
         tidelog_log_size_bytes tidelog_log_segments tidelog_log_flush_duration_seconds
-        tidelog_log_recovery_duration_seconds tidelog_build_info process_cpu_seconds process_resident_memory_bytes
+        tidelog_log_recovery_duration_seconds tidelog_data_dir_free_bytes
+        tidelog_build_info process_cpu_seconds process_resident_memory_bytes
     """,
     "controller": """
-        tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers
+        tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers tidelog_controller_broker_state
         tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
         tidelog_controller_leader_elections tidelog_controller_unclean_leader_elections
         tidelog_controller_leader_election_duration_seconds tidelog_controller_failovers
@@ -213,13 +222,55 @@ def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
     assert value(registry, "tidelog_controller_failovers_total") == 1, "counters go on"
 
 
-def test_the_worst_loop_lag_since_the_last_scrape_is_shown_once() -> None:
+def test_a_broker_has_one_state_at_a_time_and_none_when_it_is_gone_or_nobody_knows() -> None:
+    registry = CollectorRegistry()
+    controller = ControllerMetrics(registry)
+
+    def shown() -> dict[tuple[str, str], float]:
+        (family,) = (f for f in registry.collect() if f.name == "tidelog_controller_broker_state")
+        return {(s.labels["broker"], s.labels["state"]): s.value for s in family.samples}
+
+    controller.broker_states({BrokerId(1): BrokerState.ALIVE, BrokerId(2): BrokerState.ALIVE})
+    controller.broker_states({BrokerId(1): BrokerState.SUSPECTED, BrokerId(2): BrokerState.ALIVE})
+    assert shown() == {("1", "suspected"): 1, ("2", "alive"): 1}
+    controller.broker_states({BrokerId(2): BrokerState.SHUTTING_DOWN})
+    assert shown() == {("2", "shutting_down"): 1}
+    controller.standing_by()
+    assert shown() == {}
+
+
+def test_the_space_that_is_left_is_asked_for_at_each_scrape() -> None:
+    registry = CollectorRegistry()
+    free = [7]
+    BrokerMetrics(registry).log.watch_free(lambda: free[0])
+    assert value(registry, "tidelog_data_dir_free_bytes") == 7
+    free[0] = 5
+    assert value(registry, "tidelog_data_dir_free_bytes") == 5
+
+
+def test_the_worst_loop_lag_of_the_last_5_s_is_shown_to_every_scrape() -> None:
     registry = CollectorRegistry()
     process = BrokerMetrics(registry).process
-    process.loop_was_late(0.3)
-    process.loop_was_late(0.1)
-    assert value(registry, "tidelog_event_loop_lag_seconds") == 0.3
     assert value(registry, "tidelog_event_loop_lag_seconds") == 0
+    process.loop_was_late(0.3)
+    for _ in range(19):
+        process.loop_was_late(0.1)
+    assert value(registry, "tidelog_event_loop_lag_seconds") == 0.3
+    assert value(registry, "tidelog_event_loop_lag_seconds") == 0.3, "the first one may have been nobody's"
+    process.loop_was_late(0.1)
+    assert value(registry, "tidelog_event_loop_lag_seconds") == 0.1
+
+
+def test_counters_by_reason_begin_at_zero_so_that_the_first_event_is_an_increase() -> None:
+    controllers, brokers = CollectorRegistry(), CollectorRegistry()
+    ControllerMetrics(controllers)
+    BrokerMetrics(brokers)
+    assert value(controllers, "tidelog_controller_leader_elections_total", reason="suspected") == 0
+    assert value(controllers, "tidelog_controller_broker_failover_step_seconds_count", step="notify") == 0
+    assert value(controllers, "tidelog_controller_failover_step_seconds_count", step="read") == 0
+    for family in ("rebalances", "rebalance_attempts_failed"):
+        assert value(brokers, f"tidelog_coordinator_{family}_total", reason="failure") == 0
+    assert value(brokers, "tidelog_coordinator_watcher_expirations_total", request="ping") == 0
 
 
 @pytest.mark.parametrize("name", ["fetch:2", "fetch-17", "fetch"])

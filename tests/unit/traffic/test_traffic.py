@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -10,13 +10,15 @@ from prometheus_client import CollectorRegistry
 
 from helpers.fake_broker import FakeCall, FakeCluster
 from helpers.virtual_time import run_virtual
+from tidelog.client.producer import Producer
 from tidelog.config import TrafficSettings
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address
-from tidelog.runtime.agent_metrics import TrafficMetrics
 from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.traffic_metrics import TrafficMetrics
 from tidelog.traffic import app
 from tidelog.traffic.app import Traffic
+from tidelog.wire.batch import read_header
 
 
 def play(
@@ -32,10 +34,12 @@ def play(
         )
 
         def outcomes() -> Counter[str]:
-            samples = (s for family in registry.collect() for s in family.samples)
-            return Counter(
-                {s.labels["outcome"]: int(s.value) for s in samples if s.name == "tidelog_traffic_records_total"}
-            )
+            found: Counter[str] = Counter()
+            for sample in (s for family in registry.collect() for s in family.samples):
+                name = sample.name.removeprefix("tidelog_e2e_").removesuffix("_total")
+                if sample.name.startswith("tidelog_e2e_") and sample.name.endswith("_total") and sample.value:
+                    found[sample.labels.get("reason", name)] = int(sample.value)
+            return found
 
         await story(cluster, traffic, outcomes)
         await traffic.stop()
@@ -46,6 +50,7 @@ def play(
 async def run_for(traffic: Traffic, seconds: float) -> None:
     supervisor = Supervisor()
     supervisor.start("traffic", traffic.run())
+    supervisor.start("reader", traffic.read_back())
     await asyncio.sleep(seconds)
     await supervisor.stop()
     assert supervisor.failure is None
@@ -56,7 +61,7 @@ def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
         await run_for(traffic, 10.5)
         assert len(cluster.topics["events"].partitions) == 4
         assert 950 <= outcomes()["acked"] <= 1_060
-        assert set(outcomes()) == {"acked"}
+        assert set(outcomes()) == {"produced", "acked", "received"}
         stored = [v for p in range(4) for v in cluster.partition("events", p).values()]
         assert {len(value or b"") for value in stored} == {300}
 
@@ -121,3 +126,64 @@ def test_a_topic_that_may_not_be_is_told() -> None:
             await traffic.run()
 
     play(story, traffic_topic="a/b")
+
+
+def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_away() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
+        loop.call_later(15.0, cluster.down.clear)
+        await run_for(traffic, 30.0)
+        found = outcomes()
+        assert found["received"] > 2_000 and found["acked"] - found["received"] < 50  # those of the last moment
+        assert not {"lost", "duplicated", "out_of_order"} & set(found)
+
+    play(story)
+
+
+def test_records_of_other_processes_are_none_of_its_own() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        cluster.create("events", partitions=1)
+        async with Producer(cluster.bootstrap, ports=cluster.ports) as other:
+            loop = asyncio.get_running_loop()
+            bodies = (b"", b"no JSON", b"[1]", b'{"n": 1, "run": "another"}', b'{"n": "text"}')
+            supervisor = Supervisor()
+            loop.call_later(5.0, lambda: supervisor.start("other", send_all(other, bodies)))
+            await run_for(traffic, 10.0)
+            assert len(cluster.partition("events").values()) == outcomes()["acked"] + len(bodies)
+            assert outcomes()["received"] <= outcomes()["acked"]
+            assert set(outcomes()) == {"produced", "acked", "received"}
+            await supervisor.stop()
+
+    play(story)
+
+
+async def send_all(producer: Producer, bodies: Sequence[bytes]) -> None:
+    for body in bodies:
+        await producer.send("events", body)
+    await producer.flush()
+
+
+def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_lost() -> None:
+    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+        partition = cluster.create("events", partitions=1).partitions[0]
+        reads, gone = asyncio.Event(), []
+        reads.set()
+
+        async def held(call: FakeCall) -> Any:
+            if call.method == "Fetch":
+                await reads.wait()
+            return await call.serve()
+
+        def lose() -> None:
+            gone.append(read_header(partition.batches.pop(-3)).record_count)
+            reads.set()
+
+        cluster.faults.append(held)
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.0, reads.clear)
+        loop.call_later(7.0, lose)
+        await run_for(traffic, 10.0)
+        assert gone and gone[0] > 0 and outcomes()["lost"] == gone[0]
+
+    play(story)

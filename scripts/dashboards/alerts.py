@@ -1,0 +1,288 @@
+"""When somebody should look, and what to do then.
+
+How long a condition must hold is stated beside each: longer than what heals by itself, which is a session timeout (6 s) and an
+election for a lost broker or controller, replica.lag.time.max (10 s) for a follower, and a catch-up after a restart.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dashboards import rules
+from dashboards.health import TARGETS
+from dashboards.proof import Fault, Proof, under_load
+
+CRITICAL: Final = "critical"
+"""Data is in danger, or nobody can write."""
+WARNING: Final = "warning"
+
+LAG_TIME_MAX_S: Final = 10
+RECOVERY_LIMIT: Final = 12
+"""Times replica.lag.time.max: so long may a follower need to fetch what it missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`for_s`: seconds that the condition must hold without a break."""
+
+    name: str
+    query: str
+    for_s: int
+    severity: str
+    summary: str
+    what_to_do: str
+    proofs: tuple[Proof, ...]
+
+
+def fires(fault: Fault) -> Proof:
+    """Its condition comes with the fault, and goes with it."""
+    return Proof(fault, "series == 0", "series >= 1", "series == 0")
+
+
+SILENT: Final = under_load("series == 0")
+
+AVAILABILITY: Final = (
+    Alert(
+        "ActiveControllerCount",
+        "(sum(tidelog_controller_active) or vector(0)) != 1",
+        20,  # a failover: the old one's session, the election, reading the cluster
+        CRITICAL,
+        "{{ $value }} controllers act, not 1.",
+        "Nobody elects leaders and no ISR changes until one does; what is led goes on. None: start one, or look at the alerts of "
+        "ZooKeeper. Two: writes of the one with the lower controller epoch are refused; stop it.",
+        (SILENT, fires(Fault.KILL_CONTROLLER)),
+    ),
+    Alert(
+        "OfflinePartitions",
+        "sum(tidelog_controller_offline_partitions) > 0",
+        10,  # an election takes a session timeout where the loss cannot be noticed earlier
+        CRITICAL,
+        "{{ $value }} partitions have no leader.",
+        "Nobody can write or read them. `tidelog topics describe --unavailable-partitions` names them and their replicas: start "
+        "a broker of their last ISR. Only if none will ever come back: `tidelog elect-leaders --election-type unclean`, which "
+        "may lose records.",
+        (SILENT, fires(Fault.KILL_LEADER)),
+    ),
+    Alert(
+        "UnderMinIsrPartitions",
+        "sum(tidelog_broker_under_min_isr_partitions) > 0",
+        10,  # as long as an election: a rolling restart stays above min ISR all the time
+        CRITICAL,
+        "{{ $value }} partitions refuse acks=all.",
+        "Too few replicas are in sync. Start the brokers that are missing; if all run, look at Follower lag on *Replication and "
+        "chaos*.",
+        (SILENT, fires(Fault.LOSE_TWO), Proof(Fault.KILL_LEADER, during="series == 0")),
+    ),
+    Alert(
+        "NoAcknowledgements",
+        "sum(increase(tidelog_e2e_acked_total[10s])) == 0",
+        10,  # with its window 20 s: more than a session timeout and an election
+        CRITICAL,
+        "The traffic process gets no acknowledgement.",
+        "Its producers use acks=all over every partition of its topic. Look at the other alerts first, then at *Availability* on "
+        "*Replication and chaos*: errors by code say who refuses.",
+        (SILENT, fires(Fault.LOSE_TWO)),
+    ),
+    Alert(
+        "ProcessDown",
+        f"{TARGETS} == 0",
+        30,  # a restart takes less
+        WARNING,
+        "{{ $labels.job }} {{ $labels.instance }} does not answer.",
+        "It is down, paused, cut off, or its event loop hangs. Read the end of its log; start it again.",
+        (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
+    ),
+    Alert(
+        "RestartedRecently",
+        'changes(process_start_time_seconds{job!="prometheus"}[5m]) > 0',
+        0,
+        WARNING,
+        "{{ $labels.job }} {{ $labels.instance }} was started again in the last 5 minutes.",
+        "Nothing if somebody did that. Else its log, from before the start, says what ended it.",
+        (SILENT, Proof(Fault.KILL_LEADER, "series == 0", after="series == 1")),
+    ),
+)
+
+DATA: Final = (
+    Alert(
+        "UncleanLeaderElection",
+        "sum(increase(tidelog_controller_unclean_leader_elections_total[5m])) > 0",
+        0,
+        CRITICAL,
+        "A leader was elected from outside the ISR.",
+        "Acknowledged records may be gone: `Records truncated` on *Cluster health* counts those that were cut from other "
+        "replicas. The controller's log names the partitions; unclean.leader.election.enable lets it do so, or an operator did.",
+        (SILENT, Proof(Fault.LOSE_TWO, "series == 0", "series == 1")),
+    ),
+    Alert(
+        "AcknowledgedRecordsLost",
+        "sum(increase(tidelog_e2e_lost_total[5m])) > 0",
+        0,
+        CRITICAL,
+        "{{ $value | humanize }} acknowledged records of the traffic process cannot be read.",
+        "This never happens without an unclean election or a lost disk. Keep the data directories and the logs of all brokers.",
+        (SILENT, Proof(Fault.KILL_LEADER, after="series == 0"), Proof(Fault.LOSE_TWO, after="series == 0")),
+    ),
+    Alert(
+        "OfflineReplicas",
+        "tidelog_broker_offline_replicas > 0",
+        10,  # a disk that was full for a moment is tried again after seconds
+        CRITICAL,
+        "{{ $value }} replicas on {{ $labels.instance }} are offline.",
+        "Their disk is full or broken, or they are damaged; its log says which. Make room or replace the disk; they come back by "
+        "themselves. What they led is led elsewhere.",
+        (SILENT, fires(Fault.DISK_ERROR)),
+    ),
+    Alert(
+        "DiskNearlyFull",
+        "tidelog_data_dir_free_bytes < 500e6",
+        60,
+        WARNING,
+        "{{ $labels.instance }} has {{ $value | humanize1024 }}B left.",
+        "A broker without room gives its partitions away, one by one. Make room before that.",
+        (SILENT,),
+    ),
+)
+
+REPLICATION: Final = (
+    Alert(
+        "UnderReplicatedPartitions",
+        "sum(tidelog_broker_under_replicated_partitions) > 0",
+        3 * LAG_TIME_MAX_S,  # a restart and its catch-up
+        WARNING,
+        "{{ $value }} partitions have fewer replicas in sync than assigned.",
+        "A broker is down or cannot keep up; one more loss may stop acks=all. ISR size by partition on *Replication and chaos*.",
+        (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
+    ),
+    Alert(
+        "RecoveryTooSlow",
+        "sum(tidelog_broker_under_replicated_partitions) > 0",
+        RECOVERY_LIMIT * LAG_TIME_MAX_S,
+        CRITICAL,
+        f"Partitions stay under replicated for longer than {RECOVERY_LIMIT} times replica.lag.time.max.",
+        "A broker stays away, or its followers never catch up: Follower lag on *Replication and chaos* falls while one does. "
+        "It does not fall: compare Replication (bytes) with Records in, and look at Log flush and CPU on *Broker internals*.",
+        (SILENT, fires(Fault.KILL_LEADER)),
+    ),
+    Alert(
+        "IsrChangesRefused",
+        "sum by (instance) (increase(tidelog_isr_update_failures_total[1m])) > 10",
+        30,
+        WARNING,
+        "{{ $labels.instance }} proposes ISR changes that the controller refuses.",
+        "It acts on an old leader epoch, or as a broker that was replaced; its log names the errors. A restart of it ends that.",
+        (SILENT, Proof(Fault.KILL_LEADER, during="series == 0")),
+    ),
+    Alert(
+        "IsrChangesUnanswered",
+        "max by (instance) (tidelog_isr_change_pending_seconds) > 10",
+        10,  # with its limit 20 s: a failover of the controller
+        WARNING,
+        "An ISR change of {{ $labels.instance }} has waited for {{ $value | humanizeDuration }}.",
+        "No controller answers: while it waits, a dead follower holds the high watermark. See ActiveControllerCount.",
+        (SILENT,),
+    ),
+)
+
+GROUPS: Final = (
+    Alert(
+        "GroupLag",
+        f"{rules.GROUP_LAG.name} > 1000",
+        60,
+        WARNING,
+        "Group {{ $labels.group }} is {{ $value }} records behind in {{ $labels.topic }}.",
+        "Members are missing or too slow: Members, Records processed and Handler time on *Consumer groups*. Add members, up to "
+        "one a partition.",
+        (SILENT, fires(Fault.KILL_AGENTS)),
+    ),
+    Alert(
+        "GroupStopped",
+        f"changes({rules.COMMITTED.name}[1m]) == 0 and {rules.GROUP_LAG.name} > 0",
+        60,  # with its window two minutes
+        WARNING,
+        "Group {{ $labels.group }} commits nothing in {{ $labels.topic }}, which has records for it.",
+        "It has no members, or a handler that hangs or fails: Group state and Handler errors on *Consumer groups*.",
+        (SILENT,),
+    ),
+    Alert(
+        "RebalancesFail",
+        "sum(increase(tidelog_coordinator_rebalance_alarms_total[5m])) > 0",
+        0,
+        WARNING,
+        "Rebalances fail more often in a row than rebalance_retries_max.",
+        "A member answers pings, but no stop or start: the coordinator's log names it. End that process.",
+        (SILENT, Proof(Fault.KILL_AGENTS, during="series == 0")),
+    ),
+    Alert(
+        "NoMessageForTooLong",
+        "sum by (topic) (increase(tidelog_records_in_total[10m])) == 0 "
+        "and sum by (topic) (increase(tidelog_records_in_total[1h])) > 0",
+        0,
+        WARNING,
+        "Nothing was written to {{ $labels.topic }} for 10 minutes.",
+        "It had records within the hour: are its producers up? Errors on *Broker internals* says whether they are refused.",
+        (SILENT,),
+    ),
+)
+
+ZOOKEEPER: Final = (
+    Alert(
+        "ZooKeeperServerDown",
+        "tidelog_zookeeper_up == 0",
+        15,
+        WARNING,
+        "ZooKeeper server {{ $labels.server }} does not answer.",
+        "The others serve while they are a majority. Start it again.",
+        (SILENT, fires(Fault.KILL_ZOOKEEPER)),
+    ),
+    Alert(
+        "ZooKeeperWithoutLeader",
+        '(sum(tidelog_zookeeper_server_state{state=~"leader|standalone"}) or vector(0)) != 1',
+        15,  # an election among servers takes a second
+        CRITICAL,
+        "{{ $value }} ZooKeeper servers lead, not 1.",
+        "Without a majority no broker is elected and no ISR changes; leaders stop acting when their sessions are in doubt. Start "
+        "servers until a majority runs.",
+        (SILENT, fires(Fault.KILL_ZOOKEEPER)),
+    ),
+    Alert(
+        "ZooKeeperSessionDown",
+        'max by (job, instance) (tidelog_zk_session_state{state="connected"}) == 0',
+        10,  # more than a session timeout
+        CRITICAL,
+        "{{ $labels.job }} {{ $labels.instance }} has no ZooKeeper session.",
+        "It does not act. If ZooKeeper is well (its alerts), the way to it is cut.",
+        (SILENT, fires(Fault.KILL_ZOOKEEPER)),
+    ),
+)
+
+PROCESSES: Final = (
+    Alert(
+        "EventLoopBlocked",
+        "tidelog_event_loop_lag_seconds > 2",  # a third of the session timeout
+        0,
+        WARNING,
+        "{{ $labels.job }} {{ $labels.instance }} did nothing for {{ $value | humanizeDuration }}.",
+        "It was paused, or the machine is overloaded; a session is lost at three times that. CPU on *Broker internals*.",
+        (SILENT, fires(Fault.PAUSE_FOLLOWER)),
+    ),
+    Alert(
+        "TaskFailed",
+        "sum by (job, instance, task) (increase(tidelog_task_failures_total[5m])) > 0",
+        0,
+        WARNING,
+        "A task of {{ $labels.job }} {{ $labels.instance }} failed: {{ $labels.task }}.",
+        "A bug: please report it with the trace in its log.",
+        (SILENT, *(Proof(f, after="series == 0") for f in (Fault.KILL_LEADER, Fault.KILL_ZOOKEEPER, Fault.LOSE_TWO))),
+    ),
+)
+
+GROUPS_OF_RULES: Final = {
+    "availability": AVAILABILITY,
+    "data": DATA,
+    "replication": REPLICATION,
+    "groups": GROUPS,
+    "zookeeper": ZOOKEEPER,
+    "processes": PROCESSES,
+}
+"""Name of a group of rules -> its alerts."""
+ALERTS: Final = tuple(alert for alerts in GROUPS_OF_RULES.values() for alert in alerts)

@@ -1,0 +1,78 @@
+"""The five boards."""
+
+from typing import Final
+
+from dashboards import control, groups, health, internals, replication
+from dashboards.panels import Board
+
+BOARDS: Final = (
+    Board(
+        "tidelog-health",
+        "Cluster health",
+        "Is everything well, and if not, what is not?",
+        {
+            "Now": health.CLUSTER,
+            "Data": (*health.DATA, health.ACTIVE_FAULTS),
+            "What happened": (health.PROCESSES, health.BROKER_STATES, health.CONTROLLERS, health.ALERTS),
+            "Load": health.LOAD,
+        },
+        ("topic",),
+    ),
+    Board(
+        "tidelog-replication",
+        "Replication and chaos",
+        "What did a fault do to leaders and replicas, what did clients notice of it, and was anything lost?",
+        {
+            "Now": (
+                health.BROKERS_ALIVE,
+                health.ACTIVE_CONTROLLERS,
+                health.OFFLINE_PARTITIONS,
+                health.UNDER_REPLICATED,
+                health.UNDER_MIN_ISR,
+                health.UNCLEAN,
+                health.LOST,
+                health.ACTIVE_FAULTS,
+            ),
+            "What happened": (
+                health.FAULTS,
+                health.BROKER_STATES,
+                health.CONTROLLERS,
+                health.GROUP_STATE,
+                health.LEADERS,
+                health.ISR_SIZES,
+            ),
+            "Availability": replication.AVAILABILITY,
+            "Correctness": replication.CORRECTNESS,
+            "Replication": replication.REPLICATION,
+        },
+        ("topic", "group"),
+    ),
+    Board(
+        "tidelog-groups",
+        "Consumer groups",
+        "Does every group keep up, and what did its rebalances cost?",
+        {
+            "What happened": (health.GROUP_STATE,),
+            "Groups": groups.GROUPS,
+            "Agents": groups.AGENTS,
+            "End to end": (replication.ROUND_TRIP,),
+        },
+        ("group", "topic"),
+    ),
+    Board(
+        "tidelog-control",
+        "Controller and ZooKeeper",
+        "Who decides, how long does a decision take, and does ZooKeeper answer?",
+        {
+            "What happened": (health.CONTROLLERS, health.BROKER_STATES),
+            "Controller": control.CONTROLLER,
+            "ZooKeeper": control.ZOOKEEPER,
+        },
+    ),
+    Board(
+        "tidelog-internals",
+        "Broker internals",
+        "Where does the time of a request go, and what do processes and disks have left?",
+        {"Requests": internals.REQUESTS, "Logs": internals.LOGS, "Processes": internals.PROCESS},
+    ),
+)

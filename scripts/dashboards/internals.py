@@ -1,0 +1,227 @@
+"""Inside the processes: where the time of a request goes, logs and disks, the event loop."""
+
+from typing import Final
+
+from dashboards.panels import RATE, Panel, quantile
+from dashboards.proof import Fault, Proof, under_load
+from dashboards.rules import request_quantile
+
+ERRORS: Final = f'sum by (api, code) (rate(tidelog_requests_total{{code!="NONE"}}{RATE})) or vector(0)'
+REQUESTS: Final = (
+    Panel(
+        "Requests",
+        {f"sum by (api) (rate(tidelog_requests_total{RATE}))": "{{api}}"},
+        "Answered by brokers and controllers.",
+        (
+            under_load("last{api=Produce} > 1, last{api=Fetch} > 1"),
+            Proof(Fault.KILL_LEADER, during="max{api=ClusterMetadata} > 0"),
+        ),
+        unit="reqps",
+    ),
+    Panel(
+        "Errors",
+        {ERRORS: "{{api}} {{code}}"},
+        "Requests whose first error was this one.",
+        (
+            under_load("max == 0"),
+            Proof(
+                Fault.LOSE_TWO, during="max{code=NOT_ENOUGH_REPLICAS} > 0", after="last{code=NOT_ENOUGH_REPLICAS} == 0"
+            ),
+        ),
+        unit="reqps",
+    ),
+    Panel(
+        "Denied",
+        {f"sum by (api) (rate(tidelog_requests_denied_total{RATE})) or vector(0)": "{{api}}"},
+        "By the authorizer, wholly or for some of the topics.",
+        (under_load("series >= 1, max == 0"),),
+        unit="reqps",
+    ),
+    Panel(
+        "Parked requests",
+        {"sum by (op) (tidelog_purgatory_size)": "{{op}}"},
+        "acks=all that wait for followers, fetches that wait for records.",
+        (
+            under_load("series >= 2, max < 200"),
+            Proof(Fault.PAUSE_FOLLOWER, during="max{op=Produce} > 0", after="last{op=Produce} < 20"),
+        ),
+    ),
+    Panel(
+        "Parked too long",
+        {f"sum by (op) (increase(tidelog_purgatory_expirations_total{RATE}))": "{{op}}"},
+        "Requests that ran out of time: a produce is then answered REQUEST_TIMED_OUT, a fetch with what there is.",
+        (under_load("series >= 2, max{op=Produce} == 0"), Proof(Fault.KILL_LEADER, after="max{op=Produce} == 0")),
+    ),
+    Panel(
+        "Produce latency",
+        {
+            request_quantile(0.5, 'api="Produce",phase="total"'): "p50",
+            request_quantile(0.99, 'api="Produce",phase="total"'): "p99",
+            request_quantile(1, 'api="Produce",phase="total"'): "slowest",
+        },
+        "At the leader, from the request to its answer.",
+        (
+            under_load("last > 0, last < 5"),
+            Proof(Fault.PAUSE_FOLLOWER, "max < 1", "max >= 1", of="slowest"),
+        ),
+        unit="s",
+    ),
+    Panel(
+        "Fetch, local phase, p99",
+        {quantile(0.99, "tidelog_request_duration_seconds", 'api="Fetch",phase="local"', "instance"): "{{instance}}"},
+        "Reading, without the wait for new records.",
+        (under_load("series == 3, last > 0, last < 2"), Proof(Fault.KILL_LEADER, during="fewest <= 2")),
+        unit="s",
+    ),
+    Panel(
+        "Steps of a change of leader, p99",
+        {quantile(0.99, "tidelog_replica_failover_step_seconds", by="step"): "{{step}}"},
+        "On brokers, one partition each. connect: until every follower of the ISR has stated its position; truncate: what a "
+        "follower cuts off before it fetches.",
+        (Proof(Fault.KILL_LEADER, "series == 0", "max{step=connect} > 0, max{step=connect} < 10"),),
+        unit="s",
+    ),
+    Panel(
+        "Replicas and leaders",
+        {"tidelog_broker_partitions": "{{instance}} replicas", "tidelog_broker_leaders": "{{instance}} leaders"},
+        "On each broker.",
+        (
+            under_load("min >= 1, fewest == 3, changes == 0"),
+            Proof(Fault.KILL_LEADER, during="fewest <= 2"),
+            Proof(Fault.KILL_LEADER, during="rise >= 1", of="{{instance}} leaders"),
+        ),
+    ),
+)
+
+LOGS: Final = (
+    Panel(
+        "Log size",
+        {"sum by (instance) (tidelog_log_size_bytes)": "{{instance}}"},
+        "Segments of all replicas.",
+        (under_load("series == 3, rise > 1000, drop == 0"),),
+        unit="bytes",
+    ),
+    Panel(
+        "Segments",
+        {"sum by (instance) (tidelog_log_segments)": "{{instance}}"},
+        "Of all replicas; one of each is written to.",
+        (
+            under_load("series == 3, min >= 6"),
+            Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3, min >= 6"),
+        ),
+    ),
+    Panel(
+        "Records kept",
+        {
+            "max by (topic) (sum by (instance, topic) (tidelog_partition_log_end_offset - tidelog_partition_log_start_offset))": (
+                "{{topic}}"
+            )
+        },
+        "On the broker that has the most of them.",
+        (under_load("rise{topic=events} > 100, drop == 0"),),
+    ),
+    Panel(
+        "Log flush, p99",
+        {quantile(0.99, "tidelog_log_flush_duration_seconds", by="instance"): "{{instance}}"},
+        "Of one fsync: with flush=sync, at every roll of a segment, and in the background.",
+        (under_load("series == 3, last > 0, last < 10"),),
+        unit="s",
+    ),
+    Panel(
+        "Log recovery",
+        {"tidelog_log_recovery_duration_seconds": "{{instance}}"},
+        "What opening the logs took at the last start.",
+        (
+            under_load("series == 3, min > 0, max < 30, changes == 0"),
+            Proof(Fault.KILL_LEADER, during="changes >= 1, fewest <= 2"),
+        ),
+        unit="s",
+    ),
+    Panel(
+        "Free space",
+        {"tidelog_data_dir_free_bytes": "{{instance}}"},
+        "On the file system of each data directory. A broker that runs out of it gives its partitions away.",
+        (under_load("series == 3, min > 1000000"), Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3")),
+        unit="bytes",
+    ),
+)
+
+PROCESS: Final = (
+    Panel(
+        "CPU",
+        {f"rate(process_cpu_seconds_total{RATE})": "{{job}} {{instance}}"},
+        "Of one core.",
+        (
+            under_load("series >= 8, max{job=broker} > 0.005, max < 2.5"),
+            Proof(Fault.PAUSE_FOLLOWER, during="min{job=broker} < 0.5"),
+        ),
+        unit="percentunit",
+    ),
+    Panel(
+        "Memory",
+        {"process_resident_memory_bytes": "{{job}} {{instance}}"},
+        "Resident.",
+        (under_load("series >= 8, min > 10000000, max < 2000000000"),),
+        unit="bytes",
+    ),
+    Panel(
+        "Open files",
+        {"process_open_fds": "{{job}} {{instance}}"},
+        "Files and sockets.",
+        (
+            under_load("series >= 8, min > 5, max < 500"),
+            Proof(Fault.LOSE_TWO, during="fewest <= 6", after="fewest == 8, max < 500"),
+        ),
+    ),
+    Panel(
+        "Event loop lag",
+        {"tidelog_event_loop_lag_seconds": "{{job}} {{instance}}"},
+        "How late a timer was at worst in the last 5 s; past a third of the session timeout the session is in danger.",
+        (under_load("series == 8, max < 2"), Proof(Fault.PAUSE_FOLLOWER, "max < 2", "max{job=broker} > 2", "last < 2")),
+        unit="s",
+    ),
+    Panel(
+        "Failed tasks",
+        {
+            f"sum by (instance, task) (increase(tidelog_task_failures_total{RATE})) or vector(0)": "{{instance}} {{task}}",
+            f"sum by (instance, task) (increase(tidelog_coordinator_task_failures_total{RATE})) or vector(0)": (
+                "{{instance}} coordinator {{task}}"
+            ),
+        },
+        "Each is a bug; the log of the process has the trace.",
+        (
+            under_load("series >= 1, max == 0"),
+            *(
+                Proof(f, during="max == 0")
+                for f in (Fault.KILL_LEADER, Fault.PAUSE_FOLLOWER, Fault.KILL_ZOOKEEPER, Fault.LOSE_TWO)
+            ),
+        ),
+    ),
+    Panel(
+        "Uptime",
+        {"time() - process_start_time_seconds": "{{job}} {{instance}}"},
+        "A fall to zero is a restart.",
+        (
+            under_load("series >= 8, min > 0, drop == 0"),
+            Proof(Fault.KILL_LEADER, during="drop{job=broker} > 5, drop{job=controller} == 0"),
+        ),
+        unit="s",
+    ),
+    Panel(
+        "Versions",
+        {"count by (version, python) (tidelog_build_info)": "{{version}}, Python {{python}}"},
+        "Processes of each; two of them while an upgrade rolls.",
+        (under_load("series == 1, max == 8"), Proof(Fault.KILL_LEADER, during="min <= 7", after="last == 8")),
+    ),
+    Panel(
+        "Series left out",
+        {
+            "sum(tidelog_metrics_partitions_left_out)": "partitions",
+            "sum(tidelog_coordinator_groups_left_out)": "groups",
+            "sum(tidelog_coordinator_partitions_left_out)": "committed offsets",
+        },
+        "Without series of their own (metrics_partitions_max, metrics_groups_max): panels by partition or group do not show "
+        "them; totals do.",
+        (under_load("series == 1, max == 0"),),
+    ),
+)

@@ -1,0 +1,193 @@
+"""What replication does under faults, and what clients notice of it."""
+
+from typing import Final
+
+from dashboards import rules
+from dashboards.panels import RANGE, RATE, TOPIC, Panel, quantile
+from dashboards.proof import Fault, Proof, under_load
+from dashboards.rules import request_quantile
+
+REPLICATION: Final = (
+    Panel(
+        "Log end above high watermark",
+        {f"{rules.NOT_COMMITTED.name}{{{TOPIC}}}": "{{topic}}-{{partition}}"},
+        "Records appended by the leader and not committed yet. It grows while a member of the ISR does not answer.",
+        (
+            under_load("series == 8"),
+            Proof(Fault.PAUSE_FOLLOWER, during="max{topic=events} > 0", after="last < 100"),
+        ),
+    ),
+    Panel(
+        "Follower lag, records",
+        {f"max by (follower) ({rules.FOLLOWER_RECORDS.name}{{{TOPIC}}})": "broker {{follower}}"},
+        "The worst partition of each follower.",
+        (Proof(Fault.PAUSE_FOLLOWER, "fewest == 3, max < 50", "max > 0", "last < 50"),),
+    ),
+    Panel(
+        "Follower lag, seconds",
+        {f"max by (follower) ({rules.FOLLOWER_SECONDS.name}{{{TOPIC}}})": "broker {{follower}}"},
+        "Since the first append that is not acknowledged; past replica.lag.time.max the follower leaves the ISR.",
+        (Proof(Fault.PAUSE_FOLLOWER, "max < 1", "max > 2", "last < 1"),),
+        unit="s",
+    ),
+    Panel(
+        "Replication",
+        {f"sum by (instance, direction) (rate(tidelog_replication_bytes_total{RATE}))": "{{instance}} {{direction}}"},
+        "Batches sent to followers and received from leaders.",
+        (under_load("series == 6, last > 500"), Proof(Fault.LOSE_TWO, during="min < 10", after="max > 500")),
+        unit="Bps",
+    ),
+    Panel(
+        "ISR shrinks and expansions",
+        {
+            f"sum(increase(tidelog_isr_shrinks_total{RATE}))": "shrinks",
+            f"sum(increase(tidelog_isr_expands_total{RATE}))": "expansions",
+            f"sum(increase(tidelog_isr_update_failures_total{RATE}))": "refused",
+        },
+        "Committed changes, and proposals that the controller refused.",
+        (
+            under_load("max == 0"),
+            Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max > 0", "last == 0", of="shrinks"),
+            Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max > 0", "last == 0", of="expansions"),
+        ),
+    ),
+    Panel(
+        "Truncated records",
+        {f"sum by (instance) (increase(tidelog_replica_truncated_records_total{RATE}))": "{{instance}}"},
+        "Cut by followers whose history left the leader's.",
+        (under_load("max == 0"),),
+    ),
+    Panel(
+        "Leader epoch",
+        {f"max by (topic, partition) (tidelog_partition_leader_epoch{{{TOPIC}}})": "{{topic}}-{{partition}}"},
+        "A step is an election.",
+        (
+            Proof(Fault.KILL_LEADER, "changes == 0", "rise{topic=events} >= 1, drop == 0", "changes == 0"),
+            Proof(Fault.KILL_CONTROLLER, during="changes == 0"),
+        ),
+    ),
+    Panel(
+        "Follower behind the high watermark",
+        {"tidelog_replica_fetcher_max_lag_records": "{{instance}}"},
+        "The farthest replica of each broker, seen from the follower's side.",
+        (
+            under_load("fewest == 3, max < 200"),
+            Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3, last < 200"),
+        ),
+    ),
+    Panel(
+        "ISR changes without an answer",
+        {"tidelog_isr_change_pending_seconds": "{{instance}}"},
+        "How long the oldest one waits, as leader: while no controller answers, no ISR shrinks.",
+        (under_load("fewest == 3, max == 0"), Proof(Fault.KILL_LEADER, during="fewest <= 2", after="last == 0")),
+        unit="s",
+    ),
+)
+
+AVAILABILITY: Final = (
+    Panel(
+        "Acknowledged records",
+        {
+            f"sum(rate(tidelog_e2e_acked_total{RATE}))": "acknowledged",
+            f"sum(rate(tidelog_e2e_failed_total{RATE}))": "failed",
+            f"sum(rate(tidelog_e2e_not_sent_total{RATE})) or vector(0)": "not sent",
+        },
+        "Of the traffic process, a second; acks=all.",
+        (
+            under_load("last > 50", of="acknowledged"),
+            under_load("max == 0", of="failed"),
+            under_load("max == 0", of="not sent"),
+            Proof(Fault.LOSE_TWO, "min > 50", "min < 1", "last > 50", of="acknowledged"),
+            Proof(Fault.KILL_CONTROLLER, "min > 50", "min > 20", "last > 50", of="acknowledged"),
+        ),
+    ),
+    Panel(
+        "Time since an acknowledgement",
+        {"time() - max by (partition) (tidelog_e2e_last_ack_timestamp_seconds)": "partition {{partition}}"},
+        "Of each partition of the traffic process: the height of a peak is the gap that its producers have seen.",
+        (
+            under_load("fewest == 6, max < 4"),
+            Proof(Fault.LOSE_TWO, "max < 4", "max > 8", "last < 4"),
+            Proof(Fault.KILL_CONTROLLER, during="max < 4"),
+        ),
+        unit="s",
+    ),
+    Panel(
+        "Time to recover",
+        {
+            f"sum by (fault) (increase(tidelog_chaos_time_to_recover_seconds_sum{RANGE})) / "
+            f"sum by (fault) (increase(tidelog_chaos_time_to_recover_seconds_count{RANGE}))": "{{fault}}"
+        },
+        "Of a chaos run: from the end of a fault until every partition has a leader and a full ISR again; the mean of the time "
+        "shown.",
+        (Proof(Fault.KILL_LEADER, after="last{fault=kill} > 0, last{fault=kill} < 60"),),
+        unit="s",
+    ),
+    Panel(
+        "Produce latency of clients",
+        {quantile(q, "tidelog_e2e_produce_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
+        "From the send to its acknowledgement, retries included.",
+        (under_load("last > 0, last < 5"), Proof(Fault.PAUSE_FOLLOWER, "last < 1", "max > 1", of="p99")),
+        unit="s",
+    ),
+    Panel(
+        "Produce latency by phase",
+        {
+            request_quantile(0.99, 'api="Produce"', "phase"): "{{phase}}, p99",
+            request_quantile(1, 'api="Produce"', "phase"): "{{phase}}, slowest",
+        },
+        "At the leader, of one request. local: checked and appended. remote: waiting for followers.",
+        (
+            under_load("series == 3, last > 0, last{phase=local} < 2"),
+            Proof(
+                Fault.PAUSE_FOLLOWER,
+                "max{phase=remote} < 1",
+                "max{phase=remote} >= 1, max{phase=local} < 1",
+                of="{{phase}}, slowest",
+            ),
+        ),
+        unit="s",
+    ),
+    Panel(
+        "Produce refused",
+        {f"sum by (reason) (rate(tidelog_produce_rejected_total{RATE})) or vector(0)": "{{reason}}"},
+        "Partitions of produce requests; nothing was appended, but for NOT_ENOUGH_REPLICAS_AFTER_APPEND.",
+        (under_load("max == 0"), Proof(Fault.LOSE_TWO, "max == 0", "max{reason=NOT_ENOUGH_REPLICAS} > 0", "last == 0")),
+        unit="reqps",
+    ),
+)
+
+ROUND_TRIP: Final = Panel(
+    "Round trip",
+    {quantile(q, "tidelog_e2e_roundtrip_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
+    "From the send until the record was read back.",
+    (under_load("last > 0, last < 5"), Proof(Fault.KILL_LEADER, during="max > 0.05", of="p99")),
+    unit="s",
+)
+CORRECTNESS: Final = (
+    Panel(
+        "Sent and read back",
+        {
+            f"sum(rate(tidelog_e2e_produced_total{RATE}))": "sent",
+            f"sum(rate(tidelog_e2e_received_total{RATE}))": "read back",
+        },
+        "By the traffic process, a second.",
+        (under_load("last > 50"), Proof(Fault.LOSE_TWO, "min > 50", "min < 1", "last > 50", of="read back")),
+    ),
+    Panel(
+        "Anomalies",
+        {
+            f"sum(increase(tidelog_e2e_{name}_total{RATE}))": name.replace("_", " ")
+            for name in ("lost", "duplicated", "out_of_order")
+        },
+        "Of what the traffic process reads back. Its producer is idempotent: each of them is a bug, or an unclean election.",
+        (
+            under_load("series == 1, max == 0"),
+            *(
+                Proof(fault, during="series == 1, max == 0", after="series == 1, max == 0")
+                for fault in (Fault.KILL_LEADER, Fault.PAUSE_FOLLOWER, Fault.KILL_CONTROLLER, Fault.LOSE_TWO)
+            ),
+        ),
+    ),
+    ROUND_TRIP,
+)

@@ -1,0 +1,102 @@
+"""Many runs: which are still to come, and the table of those that were. Pure but for the file of results."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final, Self
+
+from tidelog.chaos.launch import Outcome
+
+RESULTS_FILE: Final = "results.jsonl"
+FIRST_ROWS: Final = (1, 2, 8, 10, 12, 13, 17, 20, 22, 24, 25, 37)
+"""Reliability 10: the order of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line of the file of results."""
+
+    name: str
+    row: int | None
+    on: str
+    seed: int
+    exit_code: int
+    gap_s: float | None
+    """The longest time in which records waited and their partition acknowledged none; None: there was none, or no verdict."""
+    overhead_s: float
+    said: str
+    """Why there is no verdict, or what was broken; empty if nothing was."""
+    directory: str
+    started_wall_ms: int
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Self:
+        file, verdict = outcome.file, outcome.verdict
+        broken: list[str] = []
+        if verdict is not None:
+            broken = [name for name, anomaly in verdict.anomalies.items() if anomaly.bad]
+            broken += [f"{each.text}: {each.measured}" for each in verdict.promises if not each.kept]
+        return cls(
+            name=file.name,
+            row=file.row,
+            on=file.on,
+            seed=file.seed,
+            exit_code=outcome.exit_code,
+            gap_s=max((gap.seconds for gap in verdict.gaps), default=None) if verdict is not None else None,
+            overhead_s=file.overhead_s,
+            said=file.ended if verdict is None else "; ".join(broken),
+            directory=str(outcome.directory),
+            started_wall_ms=file.started_wall_ms,
+        )
+
+
+def read(path: Path) -> list[Result]:
+    """None if there is no such file yet; a line that was cut off in the middle is a run that is done once more."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            found.append(Result(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def append(path: Path, result: Result) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = not path.exists() or path.read_bytes().endswith(b"\n") or not path.stat().st_size
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("" if whole else "\n") + json.dumps(asdict(result)) + "\n")
+
+
+def to_come(names: Sequence[str], times: int, on: str, done: Iterable[Result]) -> list[str]:
+    """Round by round, so that an interruption leaves every row with about as many runs."""
+    counts = dict.fromkeys(names, 0)
+    for result in done:
+        if result.on == on and result.name in counts:
+            counts[result.name] += 1
+    return [name for round_ in range(times) for name in names if counts[name] <= round_]
+
+
+def table(names: Sequence[str], on: str, done: Sequence[Result]) -> list[Sequence[str]]:
+    """ROW NAME RUNS SOUND GAP-MEDIAN GAP-WORST OVERHEAD-MEDIAN, a line a scenario."""
+    rows: list[Sequence[str]] = []
+    for name in names:
+        mine = [result for result in done if result.name == name and result.on == on]
+        if not mine:
+            continue
+        gaps = [result.gap_s for result in mine if result.gap_s is not None]
+        sound = sum(result.exit_code == 0 for result in mine)
+        rows.append(
+            (
+                str(mine[0].row or "-"),
+                name,
+                str(len(mine)),
+                str(sound),
+                f"{median(gaps):.2f} s" if gaps else "-",
+                f"{max(gaps):.2f} s" if gaps else "-",
+                f"{median(result.overhead_s for result in mine):.1f} s",
+            )
+        )
+    return rows

@@ -1,0 +1,131 @@
+"""X6: for how long a partition acknowledged nothing although records waited, which faults that was under, and the promise.
+
+A gap begins when a record is tried, or with the acknowledgement before if others were waiting then, and ends with the next
+acknowledgement in the partition. A record that was refused has waited too. Each ack level is measured by itself: with too few
+replicas acks=all is refused while acks=1 goes on.
+"""
+
+from array import array
+from collections.abc import Iterator
+from math import inf
+
+from tidelog.chaos.checker.findings import Findings
+from tidelog.chaos.checker.promise import Availability, Promise
+from tidelog.chaos.checker.tables import ACKED, ACKS, Tables
+from tidelog.chaos.checker.verdict import Example, Gap, Kept
+from tidelog.chaos.history import FaultStep
+
+_NOBODY_WAITS = inf
+
+
+class _InForce:
+    """The time in which a fault acts."""
+
+    __slots__ = ("began", "ended", "name")
+
+    def __init__(self, name: str, began: float) -> None:
+        self.name = name
+        self.began = began
+        self.ended = inf
+
+
+class Waits:
+    """Fed in the order of the history, after the tables. A line of columns is one key with one ack level."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._open = array("q")
+        self._since = array("d")
+        self._heard = array("d")
+        self._longest: list[tuple[float, float, bool]] = []
+        self._faults: dict[int, _InForce] = {}
+
+    def send(self, v: int, t: float) -> None:
+        line = self._line(v)
+        self._open[line] += 1
+        self._heard[line] = t
+        if self._since[line] == _NOBODY_WAITS:
+            self._since[line] = t
+
+    def sent(self, v: int, t: float) -> None:
+        line = self._line(v)
+        self._open[line] -= 1
+        self._heard[line] = t
+        if self._tables.outcome[v] == ACKED:
+            began, ended, _ = self._longest[line]
+            if t - self._since[line] > ended - began:
+                self._longest[line] = (self._since[line], t, True)
+            self._since[line] = t if self._open[line] else _NOBODY_WAITS
+
+    def gone(self, v: int) -> None:
+        """Its client is: nobody waits for it any more."""
+        self._open[self._line(v)] -= 1
+
+    def fault(self, record: FaultStep) -> None:
+        """In force from its begin; what it did is there before anyone has seen it."""
+        if record.what == "healed":
+            if record.id in self._faults:
+                self._faults[record.id].ended = record.t
+        else:
+            self._faults.setdefault(record.id, _InForce(record.name, record.t))
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """The longest of each key and ack level; acks=0 is never acknowledged."""
+        return tuple(self._gap(*line) for line in self._lines())
+
+    def _line(self, v: int) -> int:
+        line = self._tables.key[v] * len(ACKS) + self._tables.acks[v]
+        while line >= len(self._open):
+            self._open.append(0)
+            self._since.append(_NOBODY_WAITS)
+            self._heard.append(-1.0)
+            self._longest.append((0.0, 0.0, True))
+        return line
+
+    def _lines(self) -> Iterator[tuple[int, int, str]]:
+        for line, heard in enumerate(self._heard):
+            key, acks = divmod(line, len(ACKS))
+            if heard >= 0 and ACKS[acks] != "0":
+                yield line, key, ACKS[acks]
+
+    def _gap(self, line: int, key: int, acks: str) -> Gap:
+        began, ended, over = self._longest[line]
+        if self._heard[line] - self._since[line] > ended - began:
+            began, ended, over = self._since[line], self._heard[line], False
+        tp = self._tables.keys[key]
+        faults = {fault.name: None for fault in self._faults.values() if fault.began < ended and fault.ended > began}
+        return Gap(tp.topic, tp.partition, acks, began, ended, over, tuple(faults))
+
+
+def check_available(gaps: tuple[Gap, ...], promise: Promise, found: Findings) -> list[Kept]:
+    if promise.available:
+        found.judged("unavailable")
+    return [_judge(gaps, each, found) for each in promise.available]
+
+
+def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kept:
+    meant = [
+        gap
+        for gap in gaps
+        if promise.acks in (None, gap.acks)
+        and (promise.partitions is None or (gap.topic, gap.partition) in promise.partitions)
+    ]
+    for gap in meant:
+        if gap.seconds > promise.at_most_s:
+            found.add("unavailable", _told, gap, promise.at_most_s)
+    worst = max(meant, key=lambda gap: gap.seconds, default=None)
+    which = "" if promise.acks is None else f" for acks={promise.acks}"
+    where = "any partition" if promise.partitions is None else ", ".join(map(str, promise.partitions)) or "no partition"
+    measured = "nothing was sent" if worst is None else f"{worst.seconds:.2f} s ({worst.topic}-{worst.partition})"
+    kept = worst is None or worst.seconds <= promise.at_most_s
+    return Kept(f"unavailable{which}: {where}", kept, measured, f"{promise.at_most_s:g} s")
+
+
+def _told(gap: Gap, at_most_s: float) -> Example:
+    until = "" if gap.over else ", and none came after it"
+    under = f", under {', '.join(gap.faults)}" if gap.faults else ", under no fault"
+    text = (
+        f"{gap.topic}-{gap.partition} acknowledged no acks={gap.acks} record from {gap.began:.3f} s to {gap.ended:.3f} s "
+        f"({gap.seconds:.2f} s; promised are {at_most_s:g} s){until}{under}"
+    )
+    return Example(text, gap.began, gap.topic, gap.partition)

@@ -1,0 +1,183 @@
+"""What is in the log, and what should be: the rules over values and offsets of 1.4, lost as in 1.5, X1 and X3."""
+
+from tidelog.chaos.checker.findings import Findings
+from tidelog.chaos.checker.tables import ACKED, FROM_ALL, NOBODY, REFUSED, FinalRead, Tables
+from tidelog.chaos.checker.verdict import Example
+from tidelog.chaos.checker.version_order import VersionOrder
+from tidelog.ids import NO_OFFSET
+
+
+def told_send(tables: Tables, v: int) -> str:
+    """`'p1-17' (sent by producer-1 at 1.235 s)`."""
+    if tables.send_id[v] == NOBODY:
+        return f"{tables.values[v]!r}"
+    return f"{tables.values[v]!r} (sent by {tables.processes[tables.process[v]]} at {tables.began[v]:.3f} s)"
+
+
+def told_poll(tables: Tables, poll: int) -> str:
+    return f"{tables.processes[tables.poll_process[poll]]} at {tables.poll_ended[poll]:.3f} s"
+
+
+def example(
+    tables: Tables, text: str, values: list[int], t: float | None = None, polls: tuple[int, ...] = ()
+) -> Example:
+    """About values of one key; it shows at `t`, by default when the last of them was sent or read for the first time."""
+    readers = [tables.read_by[v] for v in values if tables.read_by[v] >= 0]
+    sends = [tables.send_id[v] for v in values if tables.send_id[v] != NOBODY]
+    if t is None:
+        began = [tables.began[v] for v in values if tables.send_id[v] != NOBODY]
+        t = max([*began, *(tables.poll_ended[poll] for poll in readers)], default=0.0)
+    ids = [*sends, *(tables.poll_id[poll] for poll in (*readers, *polls))]
+    tp = tables.keys[tables.key[values[0]]]
+    return Example(f"{tp}: {text}", t, tp.topic, tp.partition, tuple(dict.fromkeys(ids)))
+
+
+def check_offsets(tables: Tables, order: VersionOrder, found: Findings, *, idempotent: bool) -> None:
+    found.judged("inconsistent-offsets", "duplicate", "duplicate (not idempotent)")
+    for _, offset, values in order.conflicts():
+        told = " and ".join(_told_at(tables, v) for v in values)
+        found.add("inconsistent-offsets", example, tables, f"offset {offset} is {told}", values)
+    for v, (first, last) in enumerate(zip(order.first, order.last, strict=True)):
+        if first != last:
+            once = idempotent and tables.acks[v] == FROM_ALL
+            found.add("duplicate" if once else "duplicate (not idempotent)", _told_duplicate, tables, order, v)
+
+
+def _told_at(tables: Tables, v: int) -> str:
+    reader = tables.read_by[v]
+    how = f"read by {told_poll(tables, reader)}" if reader >= 0 else "acknowledged"
+    return f"{tables.values[v]!r} ({how})"
+
+
+def _told_duplicate(tables: Tables, order: VersionOrder, v: int) -> Example:
+    places = ", ".join(map(str, order.places(v)))
+    return example(tables, f"{told_send(tables, v)} is at offsets {places}", [v])
+
+
+def check_reads(tables: Tables, found: Findings) -> None:
+    found.judged("G1a", "never-sent")
+    for v, reader in enumerate(tables.read_by):
+        if reader < 0:
+            continue
+        if tables.outcome[v] == REFUSED:
+            text = f"{told_send(tables, v)} failed, and was read by {told_poll(tables, reader)}"
+            found.add("G1a", example, tables, text, [v])
+        elif tables.send_id[v] == NOBODY:
+            text = f"{tables.values[v]!r} was read by {told_poll(tables, reader)}, and never sent to this partition"
+            found.add("never-sent", example, tables, text, [v])
+
+
+def check_lost_writes(tables: Tables, order: VersionOrder, found: Findings) -> None:
+    """Exactly as 1.5: whatever must have committed, ends at or below the highest value read, and was read by nobody.
+
+    `bound` is the highest first rank of a value that was read; its reader is the witness.
+    """
+    found.judged("lost-write")
+    bound = [-1] * len(tables.keys)
+    witness = [NOBODY] * len(tables.keys)
+    for v, (reader, rank) in enumerate(zip(tables.read_by, order.first, strict=True)):
+        if reader >= 0 and rank > bound[tables.key[v]]:
+            bound[tables.key[v]] = rank
+            witness[tables.key[v]] = v
+    for v, (reader, rank) in enumerate(zip(tables.read_by, order.last, strict=True)):
+        if reader >= 0 or rank < 0 or not order.committed[v] or order.excused[v]:
+            continue
+        key = tables.key[v]
+        if rank <= bound[key] and not _expired(tables, v, order.offset_of(v)):
+            found.add("lost-write", _told_lost, tables, order, v, witness[key])
+
+
+def _told_lost(tables: Tables, order: VersionOrder, v: int, witness: int) -> Example:
+    reader = tables.read_by[witness]
+    text = (
+        f"{told_send(tables, v)} is at offset {order.offset_of(v)} and was never read, although "
+        f"{tables.values[witness]!r} at offset {order.offset_of(witness)} was, by {told_poll(tables, reader)}"
+    )
+    return example(tables, text, [v], tables.poll_ended[reader], (reader,))
+
+
+def _expired(tables: Tables, v: int, offset: int) -> bool:
+    """Below the log start: retention took it."""
+    return NO_OFFSET < offset < tables.log_start[tables.key[v]]
+
+
+def check_unseen(tables: Tables, order: VersionOrder, found: Findings) -> None:
+    """At the end of the final phase: what was acknowledged and nobody has read is lost, or its consumers are stuck."""
+    found.judged("unseen", "allowed-loss")
+    for v, reader in enumerate(tables.read_by):
+        if reader >= 0 or tables.outcome[v] != ACKED or _expired(tables, v, tables.acked_at[v]):
+            continue
+        if order.excused[v]:
+            text = f"{told_send(tables, v)} was acknowledged by one replica, its leader changed, and it is gone"
+            found.add("allowed-loss", example, tables, text, [v], tables.ended[v])
+        else:
+            text = f"{told_send(tables, v)} was acknowledged at offset {tables.acked_at[v]} and never read"
+            found.add("unseen", example, tables, text, [v], tables.ended[v])
+
+
+def in_the_end(tables: Tables) -> bytearray:
+    """By value, whether the final read has it: that of the reader which came furthest in its key."""
+    present = bytearray(len(tables.values))
+    for key in range(len(tables.keys)):
+        reads = [of_key[key] for of_key in tables.final.values() if key in of_key]
+        for v in max(reads, key=lambda read: len(read.values)).values if reads else ():
+            present[v] = True
+    return present
+
+
+def check_final(tables: Tables, order: VersionOrder, present: bytearray, found: Findings) -> None:
+    """X1: all readers of the final phase saw the same, and in it everything that was acknowledged or read before.
+
+    `present` is what `in_the_end` says.
+    """
+    found.judged("lost-acked", "final-incomplete", "final-differs")
+    for key in range(len(tables.keys)):
+        reads = {process: of_key.get(key, FinalRead()) for process, of_key in tables.final.items()}
+        longest = max(reads, key=lambda process: len(reads[process].offsets))
+        for process in reads.keys() - {longest}:
+            _compare(tables, key, (longest, reads[longest]), (process, reads[process]), found)
+    for v, there in enumerate(present):
+        if there or order.excused[v] or not (tables.outcome[v] == ACKED or tables.read_by[v] >= 0):
+            continue
+        offset = order.offset_of(v)
+        if _expired(tables, v, offset):
+            continue
+        name = "lost-acked" if tables.outcome[v] == ACKED else "final-incomplete"
+        found.add(name, _told_missing, tables, v, offset)
+
+
+def _told_missing(tables: Tables, v: int, offset: int) -> Example:
+    reader = tables.read_by[v]
+    known = [
+        *([f"acknowledged at {tables.ended[v]:.3f} s"] if tables.outcome[v] == ACKED else []),
+        *([f"read by {told_poll(tables, reader)}"] if reader >= 0 else []),
+    ]
+    return example(
+        tables, f"{told_send(tables, v)}, offset {offset}, {' and '.join(known)}, is not in the final read", [v]
+    )
+
+
+def _compare(
+    tables: Tables, key: int, longest: tuple[str, FinalRead], other: tuple[str, FinalRead], found: Findings
+) -> None:
+    """A reader that was thrown away may have stopped early; as far as it came it must agree."""
+    (process, whole), (other_process, part) = longest, other
+    size = len(part.offsets)
+    if (len(whole.offsets) == size or other_process in tables.crashed) and (
+        whole.offsets[:size] == part.offsets and whole.values[:size] == part.values
+    ):
+        return
+    seen = zip(whole.offsets, whole.values, part.offsets, part.values, strict=False)
+    at = next((i for i, (a, b, c, d) in enumerate(seen) if (a, b) != (c, d)), size)
+    told = " and ".join(
+        f"{who} saw {_told_record(tables, read, at)}" for who, read in ((process, whole), (other_process, part))
+    )
+    tp = tables.keys[key]
+    t = max(tables.poll_ended, default=0.0)
+    found.add("final-differs", Example, f"{tp}: as record number {at} {told}", t, tp.topic, tp.partition)
+
+
+def _told_record(tables: Tables, read: FinalRead, at: int) -> str:
+    if at >= len(read.offsets):
+        return "nothing"
+    return f"{tables.values[read.values[at]]!r} at offset {read.offsets[at]}"

@@ -1,0 +1,94 @@
+"""X2: after healing all replicas of a partition hold the same bytes up to the high watermark.
+
+Someone else reads the replicas' files; this is what it hands in, and what is made of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidelog.chaos.checker.findings import Findings
+from tidelog.chaos.checker.verdict import Example
+
+
+class Stretch(NamedTuple):
+    """A record batch, or any other piece of a log that all replicas cut at the same offsets."""
+
+    first: int
+    end: int
+    """Exclusive."""
+    digest: str
+    """Of its bytes as they are in the segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    broker: int
+    log_start: int
+    log_end: int
+    stretches: tuple[Stretch, ...]
+    """In the order of their offsets, from the log start to the log end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    topic: str
+    partition: int
+    high_watermark: int
+    """The leader's; what is above it need not be equal."""
+    replicas: tuple[ReplicaLog, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "high_watermark": self.high_watermark,
+            "replicas": [
+                {"broker": r.broker, "log_start": r.log_start, "log_end": r.log_end, "stretches": r.stretches}
+                for r in self.replicas
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "PartitionReplicas":
+        """KeyError, TypeError: it is none."""
+        replicas = tuple(
+            ReplicaLog(r["broker"], r["log_start"], r["log_end"], tuple(Stretch(*each) for each in r["stretches"]))
+            for r in found["replicas"]
+        )
+        return cls(found["topic"], found["partition"], found["high_watermark"], replicas)
+
+
+def check_replicas(partitions: Iterable[PartitionReplicas], found: Findings, t: float) -> None:
+    """From the highest log start up to the high watermark; a stretch that reaches over an edge of that is left out.
+
+    `t` is when the replicas were read.
+    """
+    found.judged("replicas-differ")
+    for each in partitions:
+        low = max((replica.log_start for replica in each.replicas), default=0)
+        held = [_between(replica, low, each.high_watermark) for replica in each.replicas]
+        for replica, its in zip(each.replicas[1:], held[1:], strict=True):
+            if its != held[0]:
+                found.add("replicas-differ", _told, each, (each.replicas[0].broker, held[0]), (replica.broker, its), t)
+
+
+def _between(replica: ReplicaLog, low: int, high: int) -> dict[int, Stretch]:
+    return {each.first: each for each in replica.stretches if each.first >= low and each.end <= high}
+
+
+def _told(
+    partition: PartitionReplicas, one: tuple[int, dict[int, Stretch]], other: tuple[int, dict[int, Stretch]], t: float
+) -> Example:
+    (broker, held), (other_broker, other_held) = one, other
+    at = min(first for first in held.keys() | other_held.keys() if held.get(first) != other_held.get(first))
+    texts = [_told_stretch(broker, held.get(at)), _told_stretch(other_broker, other_held.get(at))]
+    tp = f"{partition.topic}-{partition.partition}"
+    text = f"{tp}: from offset {at} on replicas differ: {' and '.join(texts)}; the high watermark is {partition.high_watermark}"
+    return Example(text, t, partition.topic, partition.partition)
+
+
+def _told_stretch(broker: int, stretch: Stretch | None) -> str:
+    if stretch is None:
+        return f"broker {broker} has nothing there"
+    return f"broker {broker} has {stretch.digest} up to {stretch.end}"

@@ -1,0 +1,149 @@
+"""The order in which one client saw, and one client sent: Jepsen's int-, poll- and send- rules (1.4).
+
+What is compared is the distance of two ranks in the version order. A poll's ranks are those of its own offsets, which are
+exact where a value has several places. Offsets that follow each other are neighbours whatever else is in the log, so all that
+is kept of most polls is their last offset; only where a poll jumps there is something to look at when the order is known.
+"""
+
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from tidelog.chaos.checker.contents import example, told_send
+from tidelog.chaos.checker.findings import Findings
+from tidelog.chaos.checker.tables import FROM_ALL, NOBODY, REFUSED, UNKNOWN, Tables
+from tidelog.chaos.checker.verdict import Example
+from tidelog.chaos.checker.version_order import VersionOrder
+from tidelog.chaos.history import ASSIGNED, Ownership, Polled
+
+_POLL_RULES: Final = {
+    # (within one operation, member of a group) -> names for passing over and for going back
+    (True, False): ("int-poll-skip", "int-nonmonotonic-poll"),
+    (True, True): ("int-poll-skip", "int-nonmonotonic-poll"),
+    (False, False): ("poll-skip", "nonmonotonic-poll"),
+    (False, True): ("poll-skip (subscribed)", "nonmonotonic-poll (subscribed)"),
+}
+
+
+class Jump(NamedTuple):
+    """A record that was read after another one, at an offset that is not the next."""
+
+    key: int
+    before: int
+    offset: int
+    poll: int
+    """Its position in the tables."""
+    inner: bool
+    subscribed: bool
+
+
+class Consumer:
+    """Where a process is in each key; `changed_at` is when it last got or lost the key."""
+
+    __slots__ = ("changed_at", "last", "last_op")
+
+    def __init__(self) -> None:
+        self.last: dict[int, int] = {}
+        self.last_op: dict[int, int] = {}
+        self.changed_at: dict[int, float] = {}
+
+
+class Polls:
+    """Fed in the order of the history."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._consumers: dict[str, Consumer] = {}
+        self._jumps: list[Jump] = []
+
+    def ownership(self, record: Ownership) -> None:
+        """A key that stays keeps its position: an assignment that names it again is no reason to skip (1.4)."""
+        consumer = self._consumers.setdefault(record.process, Consumer())
+        named = {self._tables.key_number(*tp) for tp in record.partitions}
+        gone = consumer.last.keys() - named if record.kind == ASSIGNED else named & consumer.last.keys()
+        for key in gone:
+            del consumer.last[key]
+        kept = consumer.last.keys() if record.kind == ASSIGNED else set()
+        for key in (named | gone) - kept:
+            consumer.changed_at[key] = record.t
+
+    def polled(self, record: Polled, poll: int) -> None:
+        consumer = self._consumers.setdefault(record.process, Consumer())
+        subscribed = record.group is not None
+        for topic, partition, records in record.partitions:
+            if not records:
+                continue
+            key = self._tables.key_number(topic, partition)
+            before = consumer.last.get(key)
+            first, last = records[0][0], records[-1][0]
+            if before is not None and first != before + 1:
+                inner = record.op is not None and consumer.last_op.get(key) == record.op
+                self._jumps.append(Jump(key, before, first, poll, inner, subscribed))
+            consumer.last[key] = last
+            if record.op is not None:
+                consumer.last_op[key] = record.op
+            offsets = [offset for offset, _ in records]
+            if (
+                offsets == list(range(first, first + len(offsets)))
+                or consumer.changed_at.get(key, -1.0) >= record.began
+            ):
+                continue  # what is in the operation's rebalance log may jump
+            self._jumps.extend(Jump(key, a, b, poll, True, subscribed) for a, b in pairwise(offsets) if b != a + 1)
+
+    def check(self, order: VersionOrder, found: Findings) -> None:
+        found.judged(*(name for names in _POLL_RULES.values() for name in names))
+        for jump in self._jumps:
+            distance = order.rank(jump.key, jump.offset) - order.rank(jump.key, jump.before)
+            if distance != 1:
+                skip, back = _POLL_RULES[jump.inner, jump.subscribed]
+                found.add(skip if distance > 1 else back, self._told, jump, distance)
+
+    def _told(self, jump: Jump, distance: int) -> Example:
+        tables, poll = self._tables, jump.poll
+        tp = tables.keys[jump.key]
+        how = f"passing over {distance - 1} values" if distance > 1 else "which is no later value"
+        process, t = tables.processes[tables.poll_process[poll]], tables.poll_ended[poll]
+        text = f"{tp}: {process} read offset {jump.offset} after offset {jump.before}, {how}, at {t:.3f} s"
+        return Example(text, t, tp.topic, tp.partition, (tables.poll_id[poll],))
+
+
+def check_sends(tables: Tables, order: VersionOrder, found: Findings, *, idempotent: bool) -> None:
+    """By process and key, in the order of the attempts; a send that failed for certain, or that nobody saw, says nothing."""
+    found.judged("int-send-skip", "int-nonmonotonic-send", "nonmonotonic-send", "nonmonotonic-send (unknown)")
+    latest: dict[int, int] = {}
+    keys = len(tables.keys)
+    columns = zip(tables.process, tables.key, order.first, tables.outcome, strict=True)
+    for v, (process, key, rank, outcome) in enumerate(columns):
+        if rank < 0 or process == NOBODY or outcome == REFUSED:
+            continue
+        session = process * keys + key
+        before = latest.get(session, NOBODY)
+        latest[session] = v
+        if before == NOBODY:
+            continue
+        previous = order.first[before]
+        if tables.op[v] != NOBODY and tables.op[v] == tables.op[before]:
+            if rank < previous:
+                found.add("int-nonmonotonic-send", _told_order, tables, order, before, v)
+            elif rank > previous + 1:
+                found.add("int-send-skip", _told_order, tables, order, before, v)
+        elif rank < previous:
+            late = tables.outcome[before] == UNKNOWN and not (idempotent and tables.acks[before] == FROM_ALL)
+            found.add(
+                "nonmonotonic-send (unknown)" if late else "nonmonotonic-send", _told_order, tables, order, before, v
+            )
+
+
+def _told_order(tables: Tables, order: VersionOrder, earlier: int, later: int) -> Example:
+    text = (
+        f"{told_send(tables, later)} is at offset {order.offset_of(later)}; "
+        f"{told_send(tables, earlier)}, the one before it, is at offset {order.offset_of(earlier)}"
+    )
+    return example(tables, text, [earlier, later], tables.began[later])
+
+
+def check_precommitted(tables: Tables, found: Findings) -> None:
+    found.judged("precommitted-read")
+    for op, poll, v in tables.op_reads:
+        if tables.op[v] == op:
+            text = f"operation {op} read its own {tables.values[v]!r} at {tables.poll_ended[poll]:.3f} s"
+            found.add("precommitted-read", example, tables, text, [v], None, (poll,))

@@ -1,0 +1,105 @@
+"""The order of the values of each key, as all that is known of its log tells it (reliability 1.3).
+
+The log is fed by every poll, and by sends that must have committed and know their offset. Offsets may have gaps; each one
+that is occupied gets a dense rank. Where an offset has several values the one found first stands for it, so rules that must be
+exact use the first and the last rank at which a value appears.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.chaos.checker.tables import ACKED, NOBODY, REFUSED, Tables
+from tidelog.ids import NO_OFFSET
+
+NOWHERE: Final = -1
+
+
+def excused(tables: Tables) -> bytearray:
+    """X3, by value: acknowledged by one replica alone, read by nobody, and the leader changed before the heal was over.
+
+    Such a record may be gone, and its offset may carry another one: the acknowledgement is no part of the log.
+    """
+    marks = bytearray(len(tables.values))
+    for v, one_copy in enumerate(tables.one_copy):
+        if one_copy and tables.outcome[v] == ACKED and tables.read_by[v] < 0 and tables.leader_changed_after(v):
+            marks[v] = True
+    return marks
+
+
+def must_have_committed(tables: Tables) -> bytearray:
+    """By value: its operation is ok, or its outcome is unknown and something of it was read."""
+    seen = {op for op, reader in zip(tables.op, tables.read_by, strict=True) if op != NOBODY and reader >= 0}
+    columns = zip(tables.outcome, tables.read_by, tables.op, tables.send_id, strict=True)
+    return bytearray(
+        outcome == ACKED or (outcome != REFUSED and send_id != NOBODY and (reader >= 0 or op in seen))
+        for outcome, reader, op, send_id in columns
+    )
+
+
+class VersionOrder:
+    """Takes over `tables.log`, which the acknowledgements complete."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.excused: Final = excused(tables)
+        self.committed: Final = must_have_committed(tables)
+        self._conflicts = tables.conflicts
+        self._add_acknowledged(tables)
+        self.offsets: Final = [sorted(log) for log in tables.log]
+        self.picked: Final = [
+            list(map(log.__getitem__, offsets)) for log, offsets in zip(tables.log, self.offsets, strict=True)
+        ]
+        count = len(tables.values)
+        self.first: Final = array("q", [NOWHERE]) * count
+        """By value: the lowest rank at which it appears."""
+        self.last: Final = array("q", [NOWHERE]) * count
+        for key, picked in enumerate(self.picked):
+            self._rank(key, picked)
+        self._key = tables.key
+
+    def _add_acknowledged(self, tables: Tables) -> None:
+        for v, offset in enumerate(tables.acked_at):
+            if offset == NO_OFFSET or not self.committed[v] or self.excused[v]:
+                continue
+            key = tables.key[v]
+            found = tables.log[key].setdefault(offset, v)
+            if found != v:
+                tables.conflicts[key].setdefault(offset, {found}).add(v)
+
+    def _rank(self, key: int, picked: list[int]) -> None:
+        first, last = self.first, self.last
+        for rank, v in enumerate(picked):
+            if first[v] < 0:
+                first[v] = rank
+            last[v] = rank
+        for offset, values in self._conflicts[key].items():
+            rank = self.rank(key, offset)
+            for v in values:
+                first[v] = rank if first[v] < 0 else min(first[v], rank)
+                last[v] = max(last[v], rank)
+
+    def rank(self, key: int, offset: int) -> int:
+        """Of an offset that is occupied."""
+        offsets = self.offsets[key]
+        guess = offset - offsets[0]
+        if guess < len(offsets) and offsets[guess] == offset:  # no gap below it
+            return guess
+        return bisect_left(offsets, offset)
+
+    def offset_of(self, v: int) -> int:
+        """The lowest offset at which the value appears, or NO_OFFSET."""
+        return self.offsets[self._key[v]][self.first[v]] if self.first[v] >= 0 else NO_OFFSET
+
+    def places(self, v: int) -> list[int]:
+        """All offsets at which the value appears; slow, for values that have several."""
+        key = self._key[v]
+        single = (offset for offset, found in zip(self.offsets[key], self.picked[key], strict=True) if found == v)
+        shared = (offset for offset, values in self._conflicts[key].items() if v in values)
+        return sorted({*single, *shared})
+
+    def conflicts(self) -> Iterator[tuple[int, int, list[int]]]:
+        """(key, offset, values) of each offset that has several."""
+        for key, of_key in enumerate(self._conflicts):
+            for offset in sorted(of_key):
+                yield key, offset, sorted(of_key[offset])

@@ -1,0 +1,111 @@
+"""Clusters for runs: a local one of the wanted shape, shared by the runs that can share it, or the containers that are there."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from tidelog.chaos.scenario import ClusterShape
+from tidelog.cluster.api import BROKER, Cluster, ClusterError, State
+from tidelog.cluster.compose import ComposeCluster
+from tidelog.cluster.local import LocalCluster
+
+Say = Callable[[str], None]
+USES_MAX: Final = 20
+"""Topics of past runs stay; a cluster that has many of them is no longer the one that a scenario describes."""
+
+
+class Clusters(Protocol):
+    """A context manager: on the way out it ends what it has started."""
+
+    def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        """A cluster whose processes all run. ClusterError."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class LocalClusters:
+    """At most one runs at a time."""
+
+    def __init__(self, keep: Path | None = None) -> None:
+        """`keep`: where the files of its processes stay; None: in a temporary directory, which goes with it."""
+        self._keep = keep
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._shape: ClusterShape | None = None
+        self._cluster: LocalCluster | None = None
+        self._uses = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        if self._cluster is not None and self._covers(shape) and self._uses < USES_MAX and not _down(self._cluster):
+            self._uses += 1
+            return self._cluster
+        self._end()
+        say(f"starting a cluster of {shape.brokers} brokers and {shape.controllers} controllers")
+        base = self._keep
+        if base is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tidelog-chaos-")
+            base = Path(self._folder.name)
+        self._cluster, self._shape, self._uses = LocalCluster(base), shape, 1
+        self._cluster.up(
+            brokers=range(shape.brokers),
+            controllers=shape.controllers,
+            zookeepers=shape.zookeepers,
+            links_through_proxy=shape.proxy,
+            settings=shape.settings,
+        )
+        return self._cluster
+
+    def _covers(self, shape: ClusterShape) -> bool:
+        """One whose links can be cut serves a scenario that cuts none."""
+        return self._shape is not None and self._shape in (shape, replace(shape, proxy=True))
+
+    def _end(self) -> None:
+        if self._cluster is not None:
+            self._cluster.down(grace_s=0.0)
+            self._cluster = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+class ComposeClusters:
+    """The one that `docker compose up` has made, whatever a scenario would like."""
+
+    def __init__(self, root: Path, project: str) -> None:
+        """ClusterError when no engine answers."""
+        self._cluster = ComposeCluster(root, project)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cluster.close()
+
+    def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        there = len(self._cluster.names(BROKER))
+        if there < shape.brokers:
+            raise ClusterError(f"the Compose cluster has {there} brokers, not {shape.brokers}; `make up` starts it")
+        if down := _down(self._cluster):
+            raise ClusterError(f"{', '.join(down)} must run before a fault is made")
+        return self._cluster
+
+
+def _down(cluster: Cluster) -> list[str]:
+    return [row.name for row in cluster.status() if row.state is not State.RUNNING]

@@ -1,0 +1,204 @@
+"""Faults of processes: they die, are stopped in order, stand still, or come back at once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final
+
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end
+from tidelog.chaos.quantities import duration
+from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, Pause, State, kind_of
+from tidelog.storage.data_dir import CLEAN_FILE
+
+PROCESSES: Final = frozenset(KINDS)
+NO_QUORUM_WITHIN_S: Final = 15.0
+
+
+def state_of(cluster: Cluster, name: str) -> State:
+    return next(row.state for row in cluster.status() if row.name == name)
+
+
+@dataclass(frozen=True)
+class Kill(Fault):
+    """SIGKILL leaves what was written to the kernel; see SIMULATOR_ONLY for what does not."""
+
+    name: ClassVar[str] = "kill"
+    about: ClassVar[str] = "SIGKILL; healed by a start"
+    hits: ClassVar[frozenset[str]] = PROCESSES
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            await killed(bed.cluster, targets)
+            injected.effect = f"{', '.join(targets)} killed"
+        return injected
+
+
+@dataclass(frozen=True)
+class Stop(Fault):
+    name: ClassVar[str] = "stop"
+    about: ClassVar[str] = "SIGTERM, and the end of the process is waited for; healed by a start"
+    hits: ClassVar[frozenset[str]] = PROCESSES
+    within: float = parameter(30.0, duration, "how long each may take to end")
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            for target in targets:
+                began_at = bed.clock.now()
+                await to_the_end(bed.cluster.stop, target, self.within)
+                took_s = bed.clock.now() - began_at
+                ended = await to_the_end(_ending, bed.cluster, target)
+                injected.observed[target] = {"took_s": took_s, **ended}
+            check_state(bed.cluster, targets, State.STOPPED)
+            injected.effect = f"{', '.join(targets)} ended"
+        return injected
+
+
+def _ending(cluster: Cluster, name: str) -> Mapping[str, object]:
+    """Exit code, and of a broker whether it says that it ended in order."""
+    found: dict[str, object] = {"exit_code": cluster.exit_code(name)}
+    if kind_of(name) == BROKER:
+        found["clean"] = CLEAN_FILE in cluster.files(name).sizes()
+    return found
+
+
+@dataclass(frozen=True)
+class PauseProcess(Fault):
+    name: ClassVar[str] = "pause"
+    about: ClassVar[str] = "stands still, with its connections open; healed by going on"
+    hits: ClassVar[frozenset[str]] = PROCESSES
+    how: str = parameter(
+        "signal", one_of("signal", "freezer"), "by SIGSTOP, or by the cgroup's freezer, which nobody sees"
+    )
+
+    def why_not(self, on: On) -> str | None:
+        if on is On.LOCAL and self.how == "freezer":
+            return "a local process has no cgroup of its own to freeze"
+        return None
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(_resume_paused, bed.cluster, targets)) as injected:
+            for target in targets:
+                await to_the_end(bed.cluster.pause, target, Pause(self.how))
+            check_state(bed.cluster, targets, State.PAUSED)
+            injected.effect = f"{', '.join(targets)} stand{'s' * (len(targets) == 1)} still"
+        return injected
+
+
+@dataclass(frozen=True)
+class Bounce(Fault):
+    """Its session of before is still alive when it comes back."""
+
+    name: ClassVar[str] = "bounce"
+    about: ClassVar[str] = "SIGKILL and a start at once, before the session is over"
+    hits: ClassVar[frozenset[str]] = PROCESSES
+    within: float = parameter(3.0, duration, "what took longer was no fast bounce")
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            before = _lives(bed.cluster)
+            for target in targets:
+                began_at = bed.clock.now()
+                await to_the_end(bed.cluster.kill, target)
+                await to_the_end(bed.cluster.start, target)
+                injected.observed[target] = down_s = bed.clock.now() - began_at
+                if down_s > self.within:
+                    raise FaultMissed(f"{target} was down for {down_s:.1f} s, a fast bounce lasts {self.within:g} s")
+            _check_new(before, _lives(bed.cluster), targets)
+            injected.effect = f"{', '.join(targets)} killed and back"
+        return injected
+
+
+@dataclass(frozen=True)
+class Restart(Fault):
+    name: ClassVar[str] = "restart"
+    about: ClassVar[str] = "SIGTERM and, when it has ended, a start"
+    hits: ClassVar[frozenset[str]] = PROCESSES
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            before = _lives(bed.cluster)
+            for target in targets:
+                await to_the_end(bed.cluster.restart, target)
+            _check_new(before, _lives(bed.cluster), targets)
+            injected.effect = f"{', '.join(targets)} restarted"
+        return injected
+
+
+@dataclass(frozen=True)
+class RollingRestart(Fault):
+    """As an operator does it: the next one only when everybody is in sync again."""
+
+    name: ClassVar[str] = "rolling-restart"
+    about: ClassVar[str] = "one after the other restarted in order, each when every ISR is full again"
+    hits: ClassVar[frozenset[str]] = frozenset({BROKER})
+    settle: float = parameter(60.0, duration, "how long every ISR may take to be full after each")
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            before = _lives(bed.cluster)
+            for target in targets:
+                await to_the_end(bed.cluster.restart, target)
+                bed.say(f"{target} restarted")
+                await bed.admin.wait_until_led(bed.topic, in_sync=True, timeout_s=self.settle)
+            _check_new(before, _lives(bed.cluster), targets)
+            injected.effect = f"{', '.join(targets)} restarted one after the other"
+        return injected
+
+
+@dataclass(frozen=True)
+class LoseQuorum(Fault):
+    name: ClassVar[str] = "lose-quorum"
+    about: ClassVar[str] = "so many ZooKeeper servers killed that those left serve nobody; healed by a start"
+    hits: ClassVar[frozenset[str]] = frozenset({ZOOKEEPER})
+
+    async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
+        async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
+            await killed(bed.cluster, targets)
+            serves_nobody = partial(_without_quorum, bed.cluster)
+            await bed.until(serves_nobody, "the quorum being lost", NO_QUORUM_WITHIN_S)
+            injected.effect = f"no ZooKeeper server serves without {', '.join(targets)}"
+        return injected
+
+
+def _without_quorum(cluster: Cluster) -> bool:
+    rows = [row for row in cluster.status() if row.kind == ZOOKEEPER and row.state is State.RUNNING]
+    return not any(cluster.zookeeper_mode(row.name) for row in rows)
+
+
+async def killed(cluster: Cluster, targets: Sequence[str]) -> None:
+    """FaultMissed when one of them still runs."""
+    for target in targets:
+        await to_the_end(cluster.kill, target)
+    check_state(cluster, targets, State.STOPPED)
+
+
+def start_stopped(cluster: Cluster, targets: Sequence[str]) -> None:
+    _where(cluster, targets, State.STOPPED, cluster.start)
+
+
+def _resume_paused(cluster: Cluster, targets: Sequence[str]) -> None:
+    _where(cluster, targets, State.PAUSED, cluster.resume)
+
+
+def _where(cluster: Cluster, targets: Sequence[str], state: State, act: Callable[[str], None]) -> None:
+    for target in targets:
+        if state_of(cluster, target) is state:
+            act(target)
+
+
+def check_state(cluster: Cluster, targets: Sequence[str], wanted: State) -> None:
+    """FaultMissed names whoever is in another one."""
+    rows = {row.name: row for row in cluster.status()}
+    wrong = [f"{t} is {rows[t].state.value} as process {rows[t].pid}" for t in targets if rows[t].state is not wanted]
+    if wrong:
+        raise FaultMissed(f"{', '.join(wrong)}, not {wanted.value}")
+
+
+def _lives(cluster: Cluster) -> dict[str, int | None]:
+    return {row.name: row.pid for row in cluster.status()}
+
+
+def _check_new(before: Mapping[str, int | None], after: Mapping[str, int | None], targets: Sequence[str]) -> None:
+    same = [target for target in targets if after[target] in (None, before[target])]
+    if same:
+        raise FaultMissed(f"{', '.join(same)} did not come back as another process")

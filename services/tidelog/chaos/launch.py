@@ -1,0 +1,143 @@
+"""From a scenario file to a verdict: a directory for the run, a cluster, the run in an event loop of its own, the judgement."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tidelog.chaos import scenario_file
+from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
+from tidelog.chaos.clusters import Clusters
+from tidelog.chaos.faults.base import InForce, On
+from tidelog.chaos.history import HistoryDamaged, HistoryReader
+from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.chaos.run import NoVerdict, Run, Watcher
+from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, judge
+from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.workload import GROUP
+from tidelog.chaos.yaml_nodes import ScenarioError
+from tidelog.cluster.api import Cluster, ClusterError
+from tidelog.ports.clock import Clock
+from tidelog.runtime import loop
+
+RUNS_DIR: Final = Path("data/chaos")
+LOG_LINES: Final = 5_000
+EXIT_BROKEN: Final = 1
+EXIT_NO_VERDICT: Final = 3
+PLAYED: Final = "played"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run."""
+
+    path: Path
+    scenario: Scenario
+    on: On
+    seed: int
+    duration_s: float | None = None
+    """None: the scenario's own."""
+    directory: Path | None = None
+    """None: the next free one below RUNS_DIR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    directory: Path
+    file: RunFile
+    verdict: Verdict | None
+    """None: there is nothing to judge; `file.ended` says why."""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_NO_VERDICT if self.verdict is None else self.verdict.exit_code
+
+
+def order(name: str, on: On, seed: int | None, duration_s: float | None = None, directory: Path | None = None) -> Order:
+    """ScenarioError when it is unknown, wrong, or not to be played there."""
+    path = scenario_file.find(name)
+    scenario = scenario_file.load(path)
+    if on not in scenario.runs_in:
+        where = (
+            f"runs on {', '.join(scenario.runs_in)}"
+            if scenario.runs_in
+            else f"runs in the simulator only: {scenario.simulator}"
+        )
+        raise ScenarioError(f"{scenario.name} {where}")
+    return Order(path, scenario, on, Random().randrange(2**31) if seed is None else seed, duration_s, directory)
+
+
+def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics) -> Outcome:
+    """One run. KeyboardInterrupt comes through when everything is healed; whatever there is by then is in the directory."""
+    scenario = order.scenario
+    directory = order.directory or next_directory(scenario.name)
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(order.path, directory / SCENARIO_FILE)
+    rand = Random(order.seed)
+    file = RunFile(
+        name=scenario.name,
+        row=scenario.row,
+        title=scenario.title,
+        seed=order.seed,
+        on=order.on.value,
+        duration_s=order.duration_s or scenario.duration_s,
+        topics=[f"chaos-{Random().randbytes(4).hex()}"],
+        partitions=scenario.topic.partitions,
+        group=GROUP if scenario.workload.consumers.group else None,
+        started_wall_ms=clock.wall_ms(),
+    )
+    cluster: Cluster | None = None
+    try:
+        began = clock.now()
+        cluster = clusters.of(scenario.cluster, watcher.say)
+        with InForce() as in_force:
+            run = Run(scenario, file, cluster, directory, clock, rand, watcher, in_force, metrics)
+            loop.run(run.play())
+        file.ended = PLAYED
+        file.write(directory)
+        watcher.phase("verdict")
+        verdict = judge(directory)
+        file.overhead_s = round(clock.now() - began - file.duration_s, 3)
+    except (NoVerdict, CannotCheck, HistoryDamaged, ClusterError) as error:
+        file.ended = f"no verdict: {error}"
+        verdict = None
+    finally:
+        file.write(directory)
+    if verdict is not None:
+        save_verdict(directory, verdict)
+    if cluster is not None and (verdict is None or verdict.exit_code):
+        _save_logs(cluster, directory / "logs")
+    if (directory / HISTORY).exists():
+        save_parquet(directory)
+        from tidelog.chaos.report.page import write_report  # it draws with Bokeh, which takes its time to load
+
+        write_report(directory)
+    return Outcome(directory, file, verdict)
+
+
+def save_parquet(directory: Path) -> None:
+    """history.parquet; without PyArrow, or of a history that makes no sense, there is none."""
+    path = directory / PARQUET
+    try:
+        from tidelog.chaos.history_parquet import write_parquet  # PyArrow comes with the extra `spark` alone
+
+        write_parquet(HistoryReader(directory / HISTORY), path)
+    except ImportError:
+        return
+    except HistoryDamaged:  # who asked for the verdict was told
+        path.unlink(missing_ok=True)
+
+
+def next_directory(name: str, below: Path = RUNS_DIR) -> Path:
+    number = 1
+    while (below / f"{name}-{number}").exists():
+        number += 1
+    return below / f"{name}-{number}"
+
+
+def _save_logs(cluster: Cluster, directory: Path) -> None:
+    directory.mkdir(exist_ok=True)
+    for name in cluster.names():
+        (directory / f"{name}.log").write_text(cluster.logs(name, LOG_LINES))

@@ -1,0 +1,62 @@
+"""X2: reads the segments of every replica of a topic, byte by byte, for the checker to compare.
+
+What is a replica's own is left out: indexes, checkpoints, where a segment ends. What it is asked to hold is every batch.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+
+from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
+from tidelog.chaos.faults.base import to_the_end
+from tidelog.client.admin import AdminClient
+from tidelog.client.offsets import LATEST
+from tidelog.cluster.api import Cluster, ClusterError, broker_name
+from tidelog.ids import TopicPartition
+from tidelog.storage.segment import parse_segment_name
+from tidelog.wire.batch import HEADER_BYTES, batch_size, read_header
+
+DIGEST_BYTES = 16
+
+
+async def read_replicas(cluster: Cluster, admin: AdminClient, topic: str) -> list[PartitionReplicas]:
+    """Of every partition, in order. ClusterError when a replica that should be there is not.
+
+    The high watermark is asked for first: a replica that is in sync then has everything below it in its files.
+    """
+    partitions = sorted((await admin.describe_topic(topic)).partitions, key=lambda each: each.partition)
+    marks = await admin.list_offsets({TopicPartition(topic, each.partition): LATEST for each in partitions})
+    found = []
+    for each in partitions:
+        tp = TopicPartition(topic, each.partition)
+        logs = [await to_the_end(_read, cluster, broker, tp) for broker in sorted(each.replicas)]
+        found.append(PartitionReplicas(topic, tp.partition, marks[tp].offset, tuple(logs)))
+    return found
+
+
+def _read(cluster: Cluster, broker: int, tp: TopicPartition) -> ReplicaLog:
+    name = broker_name(broker)
+    try:
+        return replica_log(broker, cluster.files(name).read(f"{tp.topic}-{tp.partition}"))
+    except FileNotFoundError:
+        raise ClusterError(f"{name} keeps no replica of {tp.topic}-{tp.partition}") from None
+
+
+def replica_log(broker: int, files: Mapping[str, bytes]) -> ReplicaLog:
+    """`files` are those of the replica's folder by name."""
+    segments = {base: data for name, data in files.items() if (base := parse_segment_name(name)) is not None}
+    start = min(segments, default=0)
+    stretches = tuple(stretch for base in sorted(segments) for stretch in _batches(segments[base]))
+    return ReplicaLog(broker, start, stretches[-1].end if stretches else start, stretches)
+
+
+def _batches(data: bytes) -> Iterator[Stretch]:
+    """As long as they lie whole in `data`; nothing is checked, since altered bytes are what is looked for."""
+    view, at = memoryview(data), 0
+    while len(data) - at >= HEADER_BYTES:
+        size = batch_size(data, at)
+        if not HEADER_BYTES <= size <= len(data) - at:
+            return
+        header = read_header(data, at)
+        digest = blake2b(view[at : at + size], digest_size=DIGEST_BYTES).hexdigest()
+        yield Stretch(header.base_offset, header.end_offset, digest)
+        at += size

@@ -1,0 +1,202 @@
+"""One run: load, faults on their time line, healing, a final phase, and the files from which it is judged."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from tidelog.chaos import samples
+from tidelog.chaos.checking import HISTORY, REPLICAS
+from tidelog.chaos.chronicle import Chronicle
+from tidelog.chaos.fault_player import FaultPlayer
+from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
+from tidelog.chaos.final_read import CannotRead, read_everything
+from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.chaos.observe import Observer
+from tidelog.chaos.replicas import read_replicas
+from tidelog.chaos.run_files import RunFile, promise_of
+from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.time_line import time_line
+from tidelog.chaos.workload import GROUP, Load, LoopLag
+from tidelog.client.admin import AdminClient
+from tidelog.client.connections import ClientPorts
+from tidelog.client.offsets import LATEST
+from tidelog.cluster.api import Cluster, ClusterError, bootstrap_servers
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import NO_OFFSET, TopicPartition
+from tidelog.ports.clock import Clock
+from tidelog.ports.rand import Rand
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.runtime.tasks import Supervisor
+
+LED_WITHIN_S: Final = 30.0
+ACKED_WITHIN_S: Final = 15.0
+WHOLE_WITHIN_S: Final = 60.0
+CAUGHT_UP_WITHIN_S: Final = 30.0
+READ_WITHIN_S: Final = 60.0
+SETTLE_S: Final = 5.0
+LOOK_AGAIN_S: Final = 0.1
+
+TICK_S: Final = 0.25
+
+NO_VERDICT: Final = (FaultMissed, ClusterError, CannotRead, TidelogError, TransportError)
+
+
+class NoVerdict(Exception):
+    """The run says nothing about the cluster; the message says why."""
+
+
+class Watcher(Protocol):
+    """Whoever looks on."""
+
+    def say(self, what: str) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+    def tick(self, chronicle: Chronicle, faults: Sequence[str]) -> None:
+        """A few times a second."""
+        ...
+
+
+@dataclass(slots=True)
+class Run:
+    """`play` is called once, inside `with InForce()` around the event loop."""
+
+    scenario: Scenario
+    file: RunFile
+    cluster: Cluster
+    directory: Path
+    clock: Clock
+    rand: Rand
+    watcher: Watcher
+    in_force: InForce
+    metrics: ChaosMetrics
+
+    async def play(self) -> None:
+        """Returns when everything is in the files. NoVerdict says why there is nothing to judge."""
+        servers = bootstrap_servers(self.cluster)
+        try:
+            async with AdminClient(servers) as admin:
+                await self._create_topic(admin)
+                with Chronicle(self.directory / HISTORY, self.clock) as chronicle:
+                    await self._chronicled(servers, admin, chronicle)
+        except NO_VERDICT as error:
+            raise NoVerdict(str(error)) from error
+
+    async def _create_topic(self, admin: AdminClient) -> None:
+        shape = self.scenario.topic
+        self.watcher.phase("set-up")
+        configs = {"min.insync.replicas": str(shape.min_isr), **shape.configs}
+        await admin.create_topic(self.topic, shape.partitions, shape.replication_factor, configs=configs)
+        await admin.wait_until_led(self.topic, in_sync=True, timeout_s=LED_WITHIN_S)
+
+    async def _chronicled(self, servers: str, admin: AdminClient, chronicle: Chronicle) -> None:
+        background, lag = Supervisor("run"), LoopLag(chronicle)
+        bed = Bed(
+            cluster=self.cluster,
+            on=On(self.file.on),
+            admin=admin,
+            topic=self.topic,
+            clock=self.clock,
+            rand=self.rand,
+            tasks=background,
+            in_force=self.in_force,
+            say=self.watcher.say,
+        )
+        player = FaultPlayer(bed, chronicle, self.metrics)
+
+        def looked(sample: samples.Sample) -> None:
+            chronicle.looked(sample)
+            player.looked(sample)
+
+        observer = Observer(
+            self.cluster,
+            self.clock,
+            chronicle.began,
+            self.directory / samples.FILE_NAME,
+            topics=[self.topic],
+            groups=[GROUP] if self.scenario.workload.consumers.group else [],
+            on_sample=looked,
+        )
+        links = self.cluster.client_links() if self.scenario.reaches_clients else {}
+        load = Load(
+            servers,
+            self.topic,
+            self.scenario.workload,
+            chronicle,
+            lambda: ClientPorts(self.clock, GrpcNet(link_map=links), self.rand),
+        )
+        async with observer:
+            try:
+                background.start("lag", lag.watch())
+                background.start("ticks", self._ticks(chronicle))
+                await self._phases(servers, player, load)
+            finally:
+                await background.stop()
+                await load.stop()
+                self._note(player, lag)
+        if background.failure is not None:
+            raise background.failure
+
+    async def _phases(self, servers: str, player: FaultPlayer, load: Load) -> None:
+        admin, chronicle = player.bed.admin, player.chronicle
+        self._enter(chronicle, "load")
+        load.start()
+        await self._acks_flow(chronicle)
+        moments = time_line(self.scenario, On(self.file.on), self.file.duration_s, self.rand)
+        await player.play(moments, self.file.duration_s)
+        self._enter(chronicle, "heal")
+        await player.heal_all()
+        await admin.wait_until_led(self.topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
+        self.watcher.say("every ISR is full")
+        await load.stop_producers()
+        self._enter(chronicle, "final")
+        ends = await self._ends(admin, chronicle)
+        if not await load.caught_up(ends, CAUGHT_UP_WITHIN_S):
+            self.watcher.say(f"group {GROUP} has not processed everything after {CAUGHT_UP_WITHIN_S:g} s")
+        await load.stop()
+        await read_everything(servers, ends, chronicle, READ_WITHIN_S)
+        replicas = await read_replicas(self.cluster, admin, self.topic)
+        (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
+        self._enter(chronicle, "end")
+
+    @property
+    def topic(self) -> str:
+        return self.file.topics[0]
+
+    def _note(self, player: FaultPlayer, lag: LoopLag) -> None:
+        file = self.file
+        file.faults, file.affected = player.played, sorted(player.affected)
+        file.promise = promise_of(self.scenario, file).to_json()
+        file.acked, file.seconds = player.chronicle.acked, round(player.chronicle.now(), 3)
+        file.loop_lag_worst_s, file.loop_late = round(lag.worst_s, 3), lag.late
+
+    def _enter(self, chronicle: Chronicle, phase: str) -> None:
+        chronicle.phase(phase)
+        self.watcher.phase(phase)
+
+    async def _acks_flow(self, chronicle: Chronicle) -> None:
+        """A fault before the first acknowledgement would hit a load that has not begun."""
+        give_up_at = self.clock.now() + ACKED_WITHIN_S
+        while not chronicle.acked:
+            if self.clock.now() > give_up_at:
+                raise ClusterError(f"nothing was acknowledged within {ACKED_WITHIN_S:g} s")
+            await self.clock.sleep(LOOK_AGAIN_S)
+
+    async def _ends(self, admin: AdminClient, chronicle: Chronicle) -> dict[TopicPartition, int]:
+        """High watermarks behind everything that was ever seen. What still lies beyond them after a while is gone, which is
+        for the checker to say."""
+        wanted = {TopicPartition(self.topic, p): LATEST for p in range(self.scenario.topic.partitions)}
+        give_up_at = self.clock.now() + SETTLE_S
+        while True:
+            ends = {tp: found.offset for tp, found in (await admin.list_offsets(wanted)).items()}
+            short = [tp for tp, end in ends.items() if end <= chronicle.highest.get(tp, NO_OFFSET)]
+            if not short or self.clock.now() >= give_up_at:
+                return ends
+            await self.clock.sleep(LOOK_AGAIN_S)
+
+    async def _ticks(self, chronicle: Chronicle) -> None:
+        while True:
+            self.watcher.tick(chronicle, [injected.name for injected in self.in_force.left])
+            await self.clock.sleep(TICK_S)

@@ -1,0 +1,122 @@
+"""What a run leaves in its directory beside the history and the samples, and what is made of all of it: the verdict."""
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tidelog.chaos import expect, samples, scenario_file
+from tidelog.chaos.checker.promise import Availability, Promise
+from tidelog.chaos.checker.verdict import Kept, Verdict
+from tidelog.chaos.checking import HISTORY, RUN, CannotCheck, check_run
+from tidelog.chaos.fault_player import PlayedFault
+from tidelog.chaos.history import HistoryReader
+from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.verifiable_consumer import POLL_RECORDS
+from tidelog.ids import TopicPartition
+
+SCENARIO_FILE: Final = "scenario.yaml"
+LOSS_ANOMALIES: Final = ("lost-write", "lost-acked", "allowed-loss")
+LOOP_LAG_MAX_S: Final = 0.5
+"""What a history says about gaps is no better than the loop that wrote it."""
+
+
+@dataclass(slots=True)
+class RunFile:
+    """run.json."""
+
+    name: str
+    row: int | None
+    title: str
+    seed: int
+    on: str
+    duration_s: float
+    """From the first fault's time base to the healing: what the scenario asks for."""
+    topics: list[str]
+    partitions: int
+    group: str | None = None
+    started_wall_ms: int = 0
+    version: str = field(default_factory=lambda: version("tidelog"))
+    faults: list[PlayedFault] = field(default_factory=list)
+    affected: list[int] = field(default_factory=list)
+    """Partitions of the topic that a target led when it was hit."""
+    promise: dict[str, Any] = field(default_factory=dict)
+    """As the checker reads it."""
+    acked: int = 0
+    seconds: float = 0.0
+    """From the start of the load to the last file."""
+    overhead_s: float = 0.0
+    """All that the run took beside the scenario's duration: from the set-up of the topic to the verdict."""
+    loop_lag_worst_s: float = 0.0
+    """How late the event loop was that sent, read and wrote the history."""
+    loop_late: int = 0
+    ended: str = "interrupted"
+    """played; interrupted; or why there is no verdict."""
+
+    def write(self, directory: Path) -> None:
+        (directory / RUN).write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """CannotCheck."""
+        try:
+            found: dict[str, Any] = json.loads((directory / RUN).read_text())
+            found["faults"] = [PlayedFault(**each) for each in found["faults"]]
+            known = {each.name for each in fields(cls)}
+            return cls(**{key: value for key, value in found.items() if key in known})
+        except FileNotFoundError:
+            raise CannotCheck(f"{directory} holds no run: there is no {RUN}") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CannotCheck(f"{directory / RUN} cannot be read: {error}") from None
+
+
+def judge(directory: Path) -> Verdict:
+    """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged, ScenarioError."""
+    file = RunFile.read(directory)
+    scenario = scenario_file.load(directory / SCENARIO_FILE)
+    verdict = check_run(directory)
+    if not verdict.complete:
+        left_out = "what the scenario expects beside its promise is not judged: that takes a whole run"
+        return replace(verdict, notes=(*verdict.notes, left_out))
+    facts = expect.Facts.of(HistoryReader(directory / HISTORY))
+    looks = samples.read_samples(directory / samples.FILE_NAME)
+    seen = expect.Seen(facts, looks, [fault.observed for fault in file.faults])
+    more = (*expect.judge(scenario.expect, seen), *_controls(scenario, verdict))
+    return replace(verdict.with_promises(*more), notes=(*verdict.notes, *_pace(file)))
+
+
+def promise_of(scenario: Scenario, file: RunFile) -> Promise:
+    available: list[Availability] = []
+    hit = frozenset(file.affected)
+    for each in scenario.promise.unavailable:
+        if each.others_s is None:
+            available.append(Availability(each.at_most_s, None, each.acks))
+            continue
+        for limit_s, partitions in (
+            (each.at_most_s, hit),
+            (each.others_s, frozenset(range(file.partitions)) - hit),
+        ):
+            if partitions:
+                named = tuple(TopicPartition(file.topics[0], p) for p in sorted(partitions))
+                available.append(Availability(limit_s, named, each.acks))
+    return Promise(
+        lost=scenario.promise.lost,
+        idempotent=any(producer.acks == "all" for producer in scenario.workload.producers),
+        available=tuple(available),
+        uncommitted_max=POLL_RECORDS if file.group else None,
+    )
+
+
+def _controls(scenario: Scenario, verdict: Verdict) -> list[Kept]:
+    """X7: a run that must show a loss, and does not, shows that the tests are blind."""
+    if not scenario.promise.loss_expected:
+        return []
+    lost = sum(verdict.anomalies[name].count for name in LOSS_ANOMALIES if name in verdict.anomalies)
+    return [Kept("acknowledged records are lost, as they must be here", lost > 0, f"{lost} lost", "at least 1")]
+
+
+def _pace(file: RunFile) -> tuple[str, ...]:
+    if file.loop_lag_worst_s <= LOOP_LAG_MAX_S:
+        return ()
+    return (f"the run's own event loop was {file.loop_lag_worst_s:.1f} s late once: gaps may be its own by so much",)

@@ -1,0 +1,67 @@
+"""A consumer that says of everything it reads, is given, gives back and commits, as Kafka's verifiable consumer does."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from tidelog.client.consumer import Consumer
+from tidelog.client.records import ConsumerRecord
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.ports.clock import Clock
+
+POLL_RECORDS: Final = 500
+POLL_S: Final = 0.25
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Reading(Protocol):
+    """Whoever wants to know."""
+
+    def polled(self, began: float, records: Sequence[ConsumerRecord]) -> None:
+        """`began`: on the clock, when the poll was."""
+        ...
+
+    def processed(self, records: Sequence[ConsumerRecord]) -> None:
+        """Of a member of a group: these are done, and may be committed."""
+        ...
+
+    def committed(self, offsets: Offsets, error: BaseException | None) -> None: ...
+
+
+class VerifiableConsumer:
+    """Polls, and as a member of a group commits after each poll what it has got."""
+
+    def __init__(self, consumer: Consumer, clock: Clock, reading: Reading, *, commits: bool) -> None:
+        self._consumer = consumer
+        self._clock = clock
+        self._reading = reading
+        self._commits = commits
+        self._stopped = False
+
+    def stop(self) -> None:
+        """`run` returns after its next poll."""
+        self._stopped = True
+
+    async def run(self, most: int | None = None) -> None:
+        """Until `most` records came, or for ever. Raises what `poll` raises: then this consumer has come to its end."""
+        left = most
+        while not self._stopped and (left is None or left > 0):
+            began = self._clock.now()
+            records = await self._consumer.poll(POLL_RECORDS if left is None else min(left, POLL_RECORDS), POLL_S)
+            if not records:
+                continue
+            self._reading.polled(began, records)
+            if left is not None:
+                left -= len(records)
+            if self._commits:
+                self._reading.processed(records)
+                await self._commit({TopicPartition(r.topic, r.partition): r.offset + 1 for r in records})
+
+    async def _commit(self, offsets: Offsets) -> None:
+        error: BaseException | None = None
+        try:
+            await self._consumer.commit(offsets)
+        except (TidelogError, TransportError) as refused:
+            error = refused  # somebody else has what it was; what is read next says who
+        self._reading.committed(offsets, error)

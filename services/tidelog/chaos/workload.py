@@ -1,0 +1,312 @@
+"""The load of a run: verifiable producers and consumers, one life after the other, whose every step is in the history."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from tidelog.chaos.chronicle import Chronicle
+from tidelog.chaos.history import ASSIGNED, LOST, REVOKED, Committed, Crash, Ownership, Position, Processed, Span
+from tidelog.chaos.outcomes import error_name, outcome
+from tidelog.chaos.scenario import ProducerPlan, Workload
+from tidelog.chaos.verifiable_consumer import Offsets, VerifiableConsumer
+from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
+from tidelog.client.connections import ClientPorts
+from tidelog.client.consumer import Consumer
+from tidelog.client.producer import Producer, RecordMetadata
+from tidelog.client.records import ConsumerRecord
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.runtime.tasks import Supervisor
+
+GROUP: Final = "chaos-group"
+REQUEST_TIMEOUT_MS: Final = 3_000
+PRODUCE_TIMEOUT_MS: Final = 1_500
+"""A leader that says nothing for so long is asked again, or its successor is: without it a gap would be the client's."""
+NEXT_LIFE_S: Final = 0.2
+LAG_PERIOD_S: Final = 0.05
+
+
+class Load:
+    """`start`, `stop_producers`, `caught_up`, `stop`, in this order and in one event loop."""
+
+    def __init__(
+        self, servers: str, topic: str, plan: Workload, chronicle: Chronicle, ports: Callable[[], ClientPorts]
+    ) -> None:
+        """`ports`: of each client, which it may have to itself."""
+        self._ports = ports
+        self._servers = servers
+        self._topic = topic
+        self._plan = plan
+        self._chronicle = chronicle
+        self._clock = chronicle.clock
+        self._producers = Supervisor("producers")
+        self._consumers = Supervisor("consumers")
+        self._sending: set[VerifiableProducer] = set()
+        self._stopping = False
+        self._members: list[_Member] = []
+        self.processed: dict[TopicPartition, int] = {}
+        """By the group: the offset behind the last record that is done."""
+
+    def start(self) -> None:
+        plan = self._plan
+        names = [(f"producer-{n}", each) for n, each in enumerate(_each(plan.producers), 1)]
+        for name, each in names:
+            self._producers.start(name, self._produce(name, each, plan.rate / len(names)))
+        for n in range(1, plan.consumers.assigned + 1):
+            self._consumers.start(f"consumer-{n}", self._read_assigned(f"consumer-{n}"))
+        for n in range(1, plan.consumers.group + 1):
+            self._consumers.start(f"member-{n}", self._be_member(f"member-{n}"))
+        if plan.consumers.crash_every_s is not None:
+            self._consumers.start("crashes", self._crash_members(plan.consumers.crash_every_s))
+
+    async def stop_producers(self) -> None:
+        """Returns when every record is acknowledged or has failed."""
+        self._stopping = True
+        for producer in self._sending:
+            producer.stop()
+        await self._producers.wait()
+
+    async def caught_up(self, ends: Offsets, within_s: float) -> bool:
+        """Whether the group has processed everything below `ends` in that time; without a group there is nothing to wait for."""
+        if not self._plan.consumers.group:
+            return True
+        try:
+            async with asyncio.timeout(within_s):
+                while any(self.processed.get(tp, 0) < end for tp, end in ends.items()):
+                    await self._clock.sleep(LAG_PERIOD_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """TaskFailed if one has ended by a mistake of its own: then the history is not whole."""
+        await self._producers.stop()
+        await self._consumers.stop()
+        for supervisor in (self._producers, self._consumers):
+            if supervisor.failure is not None:
+                raise supervisor.failure
+
+    async def _produce(self, name: str, plan: ProducerPlan, per_s: float) -> None:
+        tries = _Tries(self._chronicle, self._topic, plan.acks)
+        for life in _lives(name):
+            tries.process = life
+            try:
+                async with Producer(
+                    self._servers,
+                    acks=plan.acks,
+                    request_timeout_ms=PRODUCE_TIMEOUT_MS,
+                    delivery_timeout_ms=int(plan.delivery_timeout_s * 1000),
+                    client_id=life,
+                    ports=self._ports(),
+                ) as producer:
+                    sender = VerifiableProducer(
+                        producer,
+                        self._topic,
+                        self._clock,
+                        tries,
+                        per_s=per_s,
+                        prefix=f"{name}-",
+                        keys=self._plan.keys,
+                        value_bytes=self._plan.value_bytes,
+                    )
+                    self._sending.add(sender)
+                    try:
+                        await sender.run(first=tries.count)
+                    finally:
+                        self._sending.discard(sender)
+                return
+            except (SendFailed, TidelogError, TransportError):
+                self._chronicle.append(Crash(self._chronicle.now(), life))
+            if self._stopping:
+                return
+            await self._clock.sleep(NEXT_LIFE_S)
+
+    async def _read_assigned(self, name: str) -> None:
+        for life in _lives(name):
+            try:
+                async with Consumer(
+                    self._servers, request_timeout_ms=REQUEST_TIMEOUT_MS, client_id=life, ports=self._ports()
+                ) as consumer:
+                    await consumer.assign_topics(self._topic)
+                    now, reading = self._chronicle.now(), _Reading(self._chronicle, life)
+                    self._chronicle.append(Ownership(now, ASSIGNED, life, tuple(consumer.assignment)))
+                    await VerifiableConsumer(consumer, self._clock, reading, commits=False).run()
+            except (TidelogError, TransportError):
+                self._chronicle.append(Crash(self._chronicle.now(), life))
+            await self._clock.sleep(NEXT_LIFE_S)
+
+    async def _be_member(self, name: str) -> None:
+        for life in _lives(name):
+            member = _Member(self._chronicle, life, self.processed)
+            member.consumer = Consumer(
+                self._servers,
+                group=GROUP,
+                topics=[self._topic],
+                consumer_id=life,
+                session_timeout_ms=int(self._plan.consumers.session_s * 1000),
+                auto_commit=False,
+                on_assigned=member.assigned,
+                on_revoked=member.revoked,
+                on_lost=member.lost,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                client_id=life,
+                ports=self._ports(),
+            )
+            await member.live(self._members)
+            await self._clock.sleep(NEXT_LIFE_S)
+
+    async def _crash_members(self, every_s: float) -> None:
+        turn = 0
+        while True:
+            await self._clock.sleep(every_s)
+            if self._members:
+                self._members[turn % len(self._members)].crash()
+                turn += 1
+
+
+class LoopLag:
+    """How late the event loop is: what waits longer than it asked for waits for somebody who does not yield.
+
+    A history whose writer stood still says little about gaps, so the worst of it belongs to the run.
+    """
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self._chronicle = chronicle
+        self.worst_s = 0.0
+        self.late = 0
+        """Times that it was later than a tick."""
+
+    async def watch(self) -> None:
+        clock = self._chronicle.clock
+        while True:
+            asked = clock.now()
+            await clock.sleep(LAG_PERIOD_S)
+            lag_s = clock.now() - asked - LAG_PERIOD_S
+            self.worst_s = max(self.worst_s, lag_s)
+            self.late += lag_s > LAG_PERIOD_S
+
+
+class _Tries:
+    """One producer's records, in all its lives."""
+
+    def __init__(self, chronicle: Chronicle, topic: str, acks: str) -> None:
+        self.process = ""
+        self.count = 0
+        self._chronicle = chronicle
+        self._topic = topic
+        self._acks = acks
+
+    def tried(self, partition: int | None, key: str | None, value: str) -> int:
+        assert partition is not None, "every record of a run has a key"
+        self.count += 1
+        return self._chronicle.tried(self.process, self._topic, partition, value, self._acks)
+
+    def ended(self, number: int, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        self._chronicle.ended(number, self._acks, metadata, error)
+
+
+class _Reading:
+    """One life of a consumer without a group; `final` of those that read everything once more."""
+
+    def __init__(self, chronicle: Chronicle, process: str, *, group: str | None = None, final: bool = False) -> None:
+        self._chronicle = chronicle
+        self._process = process
+        self._group = group
+        self._final = final
+
+    def polled(self, began: float, records: Sequence[ConsumerRecord]) -> None:
+        self._chronicle.polled(self._process, began, records, self._group, self._final)
+
+    def processed(self, records: Sequence[ConsumerRecord]) -> None:
+        """Nobody keeps what it has read."""
+
+    def committed(self, offsets: Offsets, error: BaseException | None) -> None:
+        """It has nobody to commit for."""
+
+
+class _Member(_Reading):
+    """One life of a member of the group."""
+
+    consumer: Consumer
+
+    def __init__(self, chronicle: Chronicle, process: str, done: dict[TopicPartition, int]) -> None:
+        super().__init__(chronicle, process, group=GROUP)
+        self._done = done
+        self._owned: set[TopicPartition] = set()
+        self._crash = asyncio.timeout(None)
+
+    async def live(self, members: list["_Member"]) -> None:
+        """Until it is crashed, or its consumer is of no use any more; it leaves the group if it is cancelled."""
+        members.append(self)
+        try:
+            await self.consumer.start()
+            async with self._crash:
+                await VerifiableConsumer(self.consumer, self._chronicle.clock, self, commits=True).run()
+        except (TidelogError, TransportError, TimeoutError):
+            self._chronicle.append(Crash(self._chronicle.now(), self._process))
+            await self.consumer.abandon()
+        except asyncio.CancelledError:
+            await self.consumer.stop()
+            raise
+        finally:
+            members.remove(self)
+
+    def crash(self) -> None:
+        self._crash.reschedule(0.0)
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self._owned.update(partitions)
+        self._owns(ASSIGNED, sorted(self._owned))
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self._owned.difference_update(partitions)
+        self._owns(REVOKED, partitions)
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self._owned.difference_update(partitions)
+        self._owns(LOST, partitions)
+
+    def processed(self, records: Sequence[ConsumerRecord]) -> None:
+        spans: dict[TopicPartition, list[int]] = {}
+        for record in records:
+            spans.setdefault(TopicPartition(record.topic, record.partition), []).append(record.offset)
+        for tp, offsets in spans.items():
+            self._done[tp] = max(self._done.get(tp, 0), offsets[-1] + 1)
+        done = tuple(Span(*tp, offsets[0], offsets[-1]) for tp, offsets in spans.items())
+        self._chronicle.append(Processed(self._chronicle.now(), self._process, GROUP, done))
+
+    def committed(self, offsets: Offsets, error: BaseException | None) -> None:
+        name = None if error is None else error_name(error)
+        known = self.consumer.group_metadata
+        self._chronicle.append(
+            Committed(
+                self._chronicle.now(),
+                self._process,
+                GROUP,
+                known.generation,
+                known.coordinator_epoch,
+                tuple(Position(*tp, offset) for tp, offset in offsets.items()),
+                outcome(error),
+                name,
+            )
+        )
+
+    def _owns(self, kind: str, partitions: Sequence[TopicPartition]) -> None:
+        known = self.consumer.group_metadata
+        now = self._chronicle.now()
+        self._chronicle.append(
+            Ownership(now, kind, self._process, tuple(partitions), GROUP, known.generation, known.coordinator_epoch)
+        )
+
+
+def _each(plans: Sequence[ProducerPlan]) -> list[ProducerPlan]:
+    return [plan for plan in plans for _ in range(plan.count)]
+
+
+def _lives(name: str) -> Iterator[str]:
+    """Names of one client life after the other (reliability 1.1)."""
+    yield name
+    life = 2
+    while True:
+        yield f"{name}.{life}"
+        life += 1

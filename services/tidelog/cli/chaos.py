@@ -1,0 +1,260 @@
+"""`tidelog chaos`: break a cluster on purpose, and be told what became of every record."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import CommandError, Format, FormatOption
+
+if TYPE_CHECKING:
+    from tidelog.chaos.clusters import Clusters
+    from tidelog.chaos.launch import Order, Outcome
+    from tidelog.chaos.scenario import Scenario
+
+app = typer.Typer(help="Break a cluster on purpose, and see what became of every record.", no_args_is_help=True)
+
+EXIT_NO_VERDICT: Final = 3
+RANDOM: Final = "row-37-random-mix"
+
+OnOption = Annotated[str, typer.Option("--on", metavar="local|compose", help="Own processes, or running containers.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Draws as another run did. Default: a new one.")]
+DurationOption = Annotated[
+    str | None, typer.Option("--duration", metavar="TIME", help="Like 20s or 5m, instead of the scenario's own.")
+]
+ProjectOption = Annotated[str, typer.Option("--project", help="Compose project, with --on compose.")]
+DirOption = Annotated[
+    Path | None, typer.Option("--dir", help="Where the run's files go. Default: data/chaos/NAME-NUMBER.")
+]
+KeepOption = Annotated[
+    bool,
+    typer.Option("--keep", help="Leave the data and logs of the local cluster's processes in the run's directory."),
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="DIR", help="What a run has left.")]
+
+
+@app.command("list")
+def list_(output: FormatOption = Format.TEXT) -> None:
+    """Show every scenario: name, row of the fault matrix, where it runs, and what it shows.
+
+    Example: tidelog chaos list
+    """
+    from tidelog.chaos import scenario_file
+
+    found = [scenario_file.load(scenario_file.find(name)) for name in scenario_file.names()]
+    found.sort(key=lambda each: (each.row or 99, each.name))
+    if output is Format.JSON:
+        common.print_json([_described(each) for each in found])
+        return
+    rows = [(s.name, s.row or "-", ",".join(s.runs_in) or "simulator", s.title) for s in found]
+    common.print_table(("NAME", "ROW", "ON", "SHOWS"), rows)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(metavar="NAME|FILE")]) -> None:
+    """Print a scenario: what it does, what it promises, and its file.
+
+    Example: tidelog chaos show row-01
+    """
+    from tidelog.chaos import scenario_file
+
+    path = scenario_file.find(name)
+    scenario_file.load(path)
+    print(path.read_text().rstrip())
+
+
+@app.command()
+def run(
+    names: Annotated[list[str], typer.Argument(metavar="NAME|FILE...", help="As `tidelog chaos list` names them.")],
+    on: OnOption = "local",
+    seed: SeedOption = None,
+    duration: DurationOption = None,
+    base: DirOption = None,
+    keep: KeepOption = False,
+    project: ProjectOption = "tidelog",
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Play scenarios and judge them. Exits 0 if every promise was kept, 1 if not, 2 for bad input, 3 without a verdict.
+
+    Example: tidelog chaos run row-01
+    """
+    orders = [_order(name, on, seed, duration, base) for name in names]
+    if len(orders) > 1 and (base is not None or keep):
+        raise CommandError("--dir and --keep are for one scenario at a time", 2)
+    raise typer.Exit(_play(orders, keep, project, output))
+
+
+@app.command()
+def random(
+    on: OnOption = "local",
+    seed: SeedOption = None,
+    duration: DurationOption = None,
+    base: DirOption = None,
+    keep: KeepOption = False,
+    project: ProjectOption = "tidelog",
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Row 37: every few seconds another random subset of faults, a quarter of the time none. Prints how to repeat it.
+
+    Example: tidelog chaos random --duration 5m
+    """
+    raise typer.Exit(_play([_order(RANDOM, on, seed, duration, base)], keep, project, output))
+
+
+@app.command()
+def campaign(
+    times: Annotated[int, typer.Option("--times", min=1, help="Runs of each, those of before included.")] = 1,
+    on: OnOption = "local",
+    results: Annotated[Path, typer.Option("--results", help="Where each result is appended.")] = Path(
+        "data/chaos/results.jsonl"
+    ),
+    project: ProjectOption = "tidelog",
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Default: the twelve first rows of the matrix.")
+    ] = None,
+) -> None:
+    """Play scenarios again and again, and print one table. What was interrupted goes on where it stood.
+
+    Example: tidelog chaos campaign --times 10
+    """
+    from tidelog.chaos import campaign as plan
+    from tidelog.chaos import scenario_file
+
+    chosen = names or [
+        name for name in scenario_file.names() if scenario_file.load(scenario_file.find(name)).row in plan.FIRST_ROWS
+    ]
+    chosen = [_order(name, on, None, None, None).scenario.name for name in chosen]
+    left = plan.to_come(chosen, times, on, plan.read(results))
+
+    def note(outcome: "Outcome") -> None:
+        plan.append(results, plan.Result.of(outcome))
+
+    worst = (
+        _play([_order(name, on, None, None, None) for name in left], False, project, Format.TEXT, note) if left else 0
+    )
+    done = plan.read(results)
+    columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "OVERHEAD-MEDIAN")
+    common.print_table(columns, plan.table(chosen, on, done))
+    broken = [result for result in done if result.exit_code and result.on == on and result.name in chosen]
+    for result in broken:
+        common.note(f"{result.name}: {result.said} ({result.directory})")
+    raise typer.Exit(max([worst, *(result.exit_code for result in broken)]))
+
+
+@app.command()
+def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
+    """Judge a run again from its files; one that was cut off is judged up to there. Exit codes as of `run`.
+
+    Example: tidelog chaos check data/chaos/row-01-kill-leader-1
+    """
+    from tidelog.chaos.checking import CannotCheck
+    from tidelog.chaos.history import HistoryDamaged
+    from tidelog.chaos.run_files import judge
+
+    try:
+        verdict = judge(directory)
+    except (CannotCheck, HistoryDamaged) as error:
+        raise CommandError(str(error), EXIT_NO_VERDICT) from None
+    if output is Format.JSON:
+        common.print_json(verdict.to_json())
+    else:
+        from tidelog.cli.chaos_screen import print_verdict
+
+        print_verdict(verdict)
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def report(directory: RunArgument) -> None:
+    """Write the page of a run anew, report.html: it needs no network, and a browser opens it as it is.
+
+    Example: tidelog chaos report data/chaos/row-01-kill-leader-1
+    """
+    from tidelog.chaos.checking import CannotCheck
+    from tidelog.chaos.history import HistoryDamaged
+    from tidelog.chaos.report.page import write_report
+
+    try:
+        print(write_report(directory))
+    except (CannotCheck, HistoryDamaged) as error:
+        raise CommandError(str(error), EXIT_NO_VERDICT) from None
+
+
+def _order(name: str, on: str, seed: int | None, duration: str | None, base: Path | None) -> "Order":
+    from tidelog.chaos import quantities
+    from tidelog.chaos.faults.base import On
+    from tidelog.chaos.launch import order
+
+    if on not in list(On):
+        raise CommandError(f"--on {on!r} is none of {', '.join(On)}", 2)
+    seconds = None if duration is None else quantities.duration(duration)
+    if seconds is not None and seconds <= 0:
+        raise CommandError(f"--duration {duration!r}: a run takes some time", 2)
+    return order(name, On(on), seed, seconds, base)
+
+
+def _play(
+    orders: "Sequence[Order]",
+    keep: bool,
+    project: str,
+    output: Format,
+    note: "Callable[[Outcome], None]" = lambda outcome: None,
+) -> int:
+    """The worst of their exit codes. `note` gets each as it comes."""
+    from tidelog.chaos.faults.base import On
+    from tidelog.chaos.launch import launch
+    from tidelog.chaos.metrics import LISTEN, LISTEN_LOCAL, ChaosMetrics
+    from tidelog.cli.chaos_screen import Screen
+    from tidelog.cluster.api import ClusterError
+    from tidelog.runtime.clock import SystemClock
+
+    clock, metrics, worst = SystemClock(), ChaosMetrics(), 0
+    listen = LISTEN if orders[0].on is On.COMPOSE else LISTEN_LOCAL
+    try:
+        with metrics.served(listen, common.note), _clusters(orders[0], keep, project) as clusters:
+            for each in orders:
+                with Screen(clock, each, quiet=output is Format.JSON) as screen:
+                    outcome = launch(each, clusters, clock, screen, metrics)
+                note(outcome)
+                _report(outcome, each, output)
+                worst = max(worst, outcome.exit_code)
+    except ClusterError as error:
+        raise CommandError(f"no verdict: {error}", EXIT_NO_VERDICT) from None
+    return worst
+
+
+def _clusters(order: "Order", keep: bool, project: str) -> "Clusters":
+    from tidelog.chaos.clusters import ComposeClusters, LocalClusters
+    from tidelog.chaos.faults.base import On
+    from tidelog.chaos.launch import next_directory
+
+    if order.on is On.COMPOSE:
+        return ComposeClusters(Path.cwd(), project)
+    kept = (order.directory or next_directory(order.scenario.name)) / "cluster"
+    return LocalClusters(kept if keep else None)
+
+
+def _report(outcome: "Outcome", order: "Order", output: Format) -> None:
+    from tidelog.cli.chaos_screen import print_outcome
+
+    if output is Format.JSON:
+        verdict = None if outcome.verdict is None else outcome.verdict.to_json()
+        common.print_json(
+            {"directory": str(outcome.directory), "ended": outcome.file.ended, "seed": order.seed, "verdict": verdict}
+        )
+    else:
+        print_outcome(outcome)
+
+
+def _described(scenario: "Scenario") -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "row": scenario.row,
+        "runsIn": list(scenario.runs_in),
+        "title": scenario.title,
+        "about": scenario.about,
+        "simulator": scenario.simulator,
+        "durationSeconds": scenario.duration_s,
+    }

@@ -1,0 +1,220 @@
+"""`tidelog top`: the cluster on one screen, drawn anew under your eyes."""
+
+import asyncio
+import json
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+
+if TYPE_CHECKING:
+    from tidelog.cli.top_rows import View
+    from tidelog.client.observer import ClusterObserver
+    from tidelog.config import ClientSettings
+
+_PATIENCE_S: Final = (1.0, 2.0)
+"""How long a broker may be silent before the screen goes on without it: the interval, within these."""
+_QUIT: Final = (b"q", b"Q")
+
+Draw = Callable[["View"], None]
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print what is so now, and end.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", "-d", metavar="SECONDS", help="Between two looks.", min=0.1, max=3600)
+    ] = 1.0,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", help="Only partitions, and lag of groups, of topics that match this regular expression."
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only groups that match this regular expression.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a broker that answers, however long it takes.")
+    ] = False,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Watch brokers, partitions and groups: the worst on top, q or Ctrl-C ends it.
+
+    OUT are replicas on a broker that are not in their ISR, BEHIND the records they lack; HW is where a partition's
+    committed records end, LEO where its leader's log does, LAG what its slowest replica lacks.
+
+    On a terminal it fills the screen; elsewhere every look is printed whole, as text or (--format json) as one object a line.
+    What a silent broker said last stays on the screen.
+
+    Example: tidelog top --topic 'ev.*' --interval 0.5
+    """
+    topics, groups = _compile("--topic", topic), _compile("--group", group)
+    settings = common.connect(bootstrap, config_file, properties).settings()
+
+    async def main() -> None:
+        from tidelog.client.observer import ClusterObserver
+
+        stop = asyncio.Event()
+        observer = ClusterObserver(
+            settings.bootstrap_servers, common.ports(), topics=topics.fullmatch, groups=groups.fullmatch
+        )
+        try:
+            async with aclosing(
+                _views(observer, settings, interval, stop, wait=wait, blank=wait and not once)
+            ) as views:
+                if once:
+                    _printer(output)(await anext(views))
+                    return
+                first = await anext(views)
+                with _ended_by_signal(stop), _screen(output, stop) as draw:
+                    draw(first)
+                    async for view in views:
+                        draw(view)
+        finally:
+            await observer.stop()
+
+    common.run(main())
+
+
+async def _views(
+    observer: "ClusterObserver",
+    settings: "ClientSettings",
+    interval_s: float,
+    stop: asyncio.Event,
+    *,
+    wait: bool,
+    blank: bool,
+) -> AsyncGenerator["View"]:
+    """One every `interval_s`, until `stop`; before anybody has answered only if `blank`.
+
+    ClusterUnreachable when nobody answers from the beginning, unless it is to `wait`.
+    """
+    from tidelog.cli.top_rows import view_of
+    from tidelog.client.errors import ClusterUnreachable
+
+    least_s, most_s = _PATIENCE_S
+    patience_s = min(most_s, max(least_s, interval_s))
+    clock = common.ports().clock
+    began_at = clock.now()
+    before, heard = None, blank
+    while not stop.is_set():
+        looked_at = clock.now()
+        now = await observer.look(patience_s)
+        heard = heard or now.heard
+        if heard:
+            yield view_of(before, now)
+            before = now
+        elif not wait and clock.now() - began_at >= settings.request_timeout_ms / 1000:
+            raise ClusterUnreachable(settings.bootstrap_servers, now.problem)
+        await _pause(stop, looked_at + interval_s - clock.now())
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await stop.wait()
+    except TimeoutError:
+        pass
+
+
+def _compile(option: str, pattern: str | None) -> re.Pattern[str]:
+    try:
+        return re.compile(".*" if pattern is None else pattern)
+    except re.error as error:
+        raise CommandError(f"{option} {pattern!r} is no regular expression: {error}", 2) from None
+
+
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _screen(output: Format, stop: asyncio.Event) -> Iterator[Draw]:
+    """The whole terminal where there is one."""
+    if output is Format.JSON or not sys.stdout.isatty():
+        yield _printer(output)
+        return
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from tidelog.cli.top_screen import lines_of
+
+    console = Console()
+    with _quit_key(stop), Live(console=console, screen=True, auto_refresh=False) as live:
+
+        def draw(view: "View") -> None:
+            live.update(Group(*lines_of(view, console.width, console.height)), refresh=True)
+
+        yield draw
+
+
+def _printer(output: Format) -> Draw:
+    """Whole views one after the other; on a terminal no wider and no higher than it is."""
+    from rich.console import Console
+
+    from tidelog.cli.top_rows import json_of
+    from tidelog.cli.top_screen import lines_of
+
+    console = Console(highlight=False, soft_wrap=True)
+
+    def draw(view: "View") -> None:
+        if output is Format.JSON:
+            print(json.dumps(json_of(view)), flush=True)
+            return
+        fits = (console.width, console.height - 1) if console.is_terminal else (None, None)
+        for line in lines_of(view, *fits):
+            console.print(line)
+        if not console.is_terminal:
+            print(flush=True)
+
+    return draw
+
+
+# -- how it ends ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _ended_by_signal(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM must not leave the terminal on its other screen; Ctrl-C is Python's."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+@contextmanager
+def _quit_key(stop: asyncio.Event) -> Iterator[None]:
+    """A q ends it at once, without a newline and without being seen."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import os
+    import termios
+    import tty
+
+    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def pressed() -> None:
+        typed = os.read(keyboard, 1024)
+        if not typed or any(key in typed for key in _QUIT):
+            stop.set()
+
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, pressed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -1,0 +1,264 @@
+"""`tidelog verifiable-producer` and `verifiable-consumer`: clients for tests that tell everything, one JSON object a line.
+
+Flags, names of events and their fields are those of Kafka's tools of these names (ecosystem 1.2).
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, PropertyOption
+
+if TYPE_CHECKING:
+    from tidelog.client.producer import RecordMetadata
+    from tidelog.client.records import ConsumerRecord
+    from tidelog.ids import TopicPartition
+    from tidelog.ports.clock import Clock
+
+TopicOption = Annotated[str, typer.Option("--topic", help="The topic's name.")]
+MaxOption = Annotated[int, typer.Option("--max-messages", help="So many, and then the end; -1: until it is stopped.")]
+RESETS: Final = ("earliest", "latest", "none")
+
+
+def verifiable_producer(
+    topic: TopicOption,
+    max_messages: MaxOption = -1,
+    throughput: Annotated[int, typer.Option("--throughput", help="Records a second; -1: as fast as they go.")] = -1,
+    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0; -1 is all.")] = "-1",
+    create_time: Annotated[
+        int, typer.Option("--message-create-time", help="Unix ms of the first record; -1: that of the clock.")
+    ] = -1,
+    value_prefix: Annotated[
+        str | None, typer.Option("--value-prefix", metavar="P", help="Values are P.0, P.1, ... instead of 0, 1, ...")
+    ] = None,
+    repeating_keys: Annotated[
+        int | None, typer.Option("--repeating-keys", metavar="N", min=1, help="Keys 0 to N-1 in turn; default: none.")
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Send numbered records and print what becomes of each. Ends in order on SIGTERM and Ctrl-C; exits 1 if one failed.
+
+    Example: tidelog verifiable-producer --topic events --max-messages 1000 --throughput 100 --acks all
+    """
+    if throughput == 0 or throughput < -1 or max_messages < -1:
+        raise CommandError("--throughput and --max-messages are numbers above 0, or -1", 2)
+    settings = common.connect(bootstrap, config_file, properties).settings()
+
+    async def main() -> bool:
+        from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
+        from tidelog.client.producer import Producer
+
+        ports = common.ports()
+        events = _ProducerEvents(ports.clock, topic, throughput)
+        async with Producer(
+            settings.bootstrap_servers,
+            acks=acks,
+            enable_idempotence=settings.enable_idempotence,
+            request_timeout_ms=settings.request_timeout_ms,
+            client_id=settings.client_id,
+            ports=ports,
+        ) as producer:
+            await producer.partitions_of(topic)  # a topic that does not exist is told before anything is sent
+            sender = VerifiableProducer(
+                producer,
+                topic,
+                ports.clock,
+                events,
+                per_s=None if throughput < 0 else float(throughput),
+                prefix="" if value_prefix is None else f"{value_prefix}.",
+                keys=repeating_keys,
+                create_time_ms=None if create_time < 0 else create_time,
+            )
+            events.say("startup_complete")
+            try:
+                with _stopped_by_signals(sender.stop):
+                    await sender.run(most=None if max_messages < 0 else max_messages)
+                    await producer.flush()
+            except SendFailed:
+                pass  # the event of that record has told it
+        events.end()
+        return events.acked == events.sent
+
+    if not common.run(main()):
+        raise typer.Exit(1)
+
+
+def verifiable_consumer(
+    topic: TopicOption,
+    group_id: Annotated[str, typer.Option("--group-id", help="The group that it joins.")],
+    instance_id: Annotated[
+        str | None,
+        typer.Option("--group-instance-id", help="A name that it keeps, and its partitions, over a restart."),
+    ] = None,
+    session_timeout_ms: Annotated[
+        int, typer.Option("--session-timeout", metavar="MS", min=1, help="Of its membership.")
+    ] = 10_000,
+    enable_autocommit: Annotated[
+        bool, typer.Option("--enable-autocommit", help="Commit now and then, instead of after each poll.")
+    ] = False,
+    reset_policy: Annotated[
+        str, typer.Option("--reset-policy", metavar="|".join(RESETS), help="Where nothing is committed.")
+    ] = "earliest",
+    strategy: Annotated[
+        str, typer.Option("--assignment-strategy", help="range, roundrobin or sticky; default: the coordinator's.")
+    ] = "",
+    max_messages: MaxOption = -1,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also every record (record_data).")] = False,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """Read as a member of a group and print what it gets, gives back and commits. Ends in order on SIGTERM and Ctrl-C.
+
+    Example: tidelog verifiable-consumer --topic events --group-id g --max-messages 1000
+    """
+    if reset_policy not in RESETS:
+        raise CommandError(f"--reset-policy {reset_policy!r} is none of {', '.join(RESETS)}", 2)
+    if max_messages == 0 or max_messages < -1:
+        raise CommandError("--max-messages is a number above 0, or -1", 2)
+    settings = common.connect(bootstrap, config_file, properties).settings()
+
+    async def main() -> None:
+        from tidelog.chaos.verifiable_consumer import VerifiableConsumer
+        from tidelog.client.consumer import Consumer
+
+        ports = common.ports()
+        events = _ConsumerEvents(ports.clock, verbose)
+        consumer = Consumer(
+            settings.bootstrap_servers,
+            group=group_id,
+            topics=[topic],
+            consumer_id=instance_id,
+            static=instance_id is not None,
+            session_timeout_ms=session_timeout_ms,
+            auto_commit=enable_autocommit,
+            auto_offset_reset="error" if reset_policy == "none" else reset_policy,
+            assignor=strategy,
+            on_assigned=events.assigned,
+            on_revoked=events.revoked,
+            on_lost=events.revoked,
+            request_timeout_ms=settings.request_timeout_ms,
+            max_bytes=settings.fetch_max_bytes,
+            client_id=settings.client_id,
+            ports=ports,
+        )
+        async with consumer:
+            await consumer.partitions_of(topic)  # a group would wait for it for ever
+            reader = VerifiableConsumer(consumer, ports.clock, events, commits=not enable_autocommit)
+            events.say("startup_complete")
+            with _stopped_by_signals(reader.stop):
+                await reader.run(None if max_messages < 0 else max_messages)
+        events.say("shutdown_complete")
+
+    common.run(main())
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """The first one ends it in order; Kafka's tools have a shutdown hook for it."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class _Events:
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+
+    def say(self, name: str, **fields: Any) -> None:
+        print(json.dumps({"timestamp": self._clock.wall_ms(), "name": name, **fields}), flush=True)
+
+
+class _ProducerEvents(_Events):
+    def __init__(self, clock: "Clock", topic: str, throughput: int) -> None:
+        super().__init__(clock)
+        self.sent = 0
+        self.acked = 0
+        self._topic = topic
+        self._throughput = throughput
+        self._began = clock.now()
+        self._open: dict[int, tuple[str | None, str]] = {}
+
+    def tried(self, partition: int | None, key: str | None, value: str) -> int:
+        self.sent += 1
+        self._open[self.sent] = (key, value)
+        return self.sent
+
+    def ended(self, number: int, metadata: "RecordMetadata | None", error: BaseException | None) -> None:
+        key, value = self._open.pop(number)
+        if metadata is not None:
+            self.acked += 1
+            self.say(
+                "producer_send_success",
+                key=key,
+                value=value,
+                topic=metadata.topic,
+                partition=metadata.partition,
+                offset=metadata.offset,
+            )
+            return
+        exception = type(error).__name__
+        self.say(
+            "producer_send_error", key=key, value=value, topic=self._topic, exception=exception, message=str(error)
+        )
+
+    def end(self) -> None:
+        seconds = max(self._clock.now() - self._began, 1e-9)
+        average = round(self.acked / seconds, 3)
+        data = {"sent": self.sent, "acked": self.acked}
+        self.say("tool_data", **data, target_throughput=self._throughput, avg_throughput=average)
+        self.say("shutdown_complete")
+
+
+class _ConsumerEvents(_Events):
+    def __init__(self, clock: "Clock", verbose: bool) -> None:
+        super().__init__(clock)
+        self._verbose = verbose
+
+    def assigned(self, partitions: "Sequence[TopicPartition]") -> None:
+        self.say("partitions_assigned", partitions=_named(partitions))
+
+    def revoked(self, partitions: "Sequence[TopicPartition]") -> None:
+        self.say("partitions_revoked", partitions=_named(partitions))
+
+    def polled(self, began: float, records: "Sequence[ConsumerRecord]") -> None:
+        offsets: dict[tuple[str, int], list[int]] = {}
+        for record in records:
+            offsets.setdefault((record.topic, record.partition), []).append(record.offset)
+        partitions = [
+            {"topic": t, "partition": p, "count": len(found), "minOffset": found[0], "maxOffset": found[-1]}
+            for (t, p), found in offsets.items()
+        ]
+        self.say("records_consumed", count=len(records), partitions=partitions)
+        for record in records if self._verbose else ():
+            place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            self.say("record_data", key=_text(record.key), value=_text(record.value), **place)
+
+    def processed(self, records: "Sequence[ConsumerRecord]") -> None:
+        """Kafka's tool has no event for it."""
+
+    def committed(self, offsets: "Mapping[TopicPartition, int]", error: BaseException | None) -> None:
+        named = [{"topic": tp.topic, "partition": tp.partition, "offset": offset} for tp, offset in offsets.items()]
+        failure = {} if error is None else {"error": str(error)}
+        self.say("offsets_committed", offsets=named, success=error is None, **failure)
+
+
+def _named(partitions: "Sequence[TopicPartition]") -> list[dict[str, Any]]:
+    return [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")

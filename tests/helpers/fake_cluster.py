@@ -1,0 +1,173 @@
+"""A cluster that is only a table of states, for tests of what is done to one.
+
+Faults take no effect on whoever is in `numb_names`, nor on the files of whoever is in `numb_files`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog.cluster.api import (
+    BROKER,
+    ClusterError,
+    Direction,
+    Pause,
+    ProcessStatus,
+    State,
+    Traffic,
+    Way,
+    kind_of,
+    ways,
+)
+from tidelog.cluster.files import LocalFiles
+from tidelog.ids import Address
+
+NAMES = (
+    "zookeeper-1",
+    "zookeeper-2",
+    "zookeeper-3",
+    "controller-1",
+    "controller-2",
+    "broker-1",
+    "broker-2",
+    "broker-3",
+)
+
+
+class NumbFiles(LocalFiles):
+    """Files that nothing changes."""
+
+    def truncate(self, path: str, size: int) -> None:
+        pass
+
+    def flip(self, path: str, offset: int) -> None:
+        pass
+
+    def remove(self, path: str) -> None:
+        pass
+
+    def wipe(self) -> None:
+        pass
+
+
+@dataclass
+class FakeCluster:
+    states: dict[str, State] = field(default_factory=lambda: dict.fromkeys(NAMES, State.RUNNING))
+    numb_names: set[str] = field(default_factory=set)
+    numb_files: set[str] = field(default_factory=set)
+    done: list[tuple[str, ...]] = field(default_factory=list)
+    cut: set[Way] = field(default_factory=set)
+    shaped: dict[Way, Traffic] = field(default_factory=dict)
+    loss: dict[str, float] = field(default_factory=dict)
+    full: set[str] = field(default_factory=set)
+    base: Path = Path("/nowhere")
+    lives: Counter[str] = field(default_factory=Counter)
+    """How often each was started."""
+    modes: Mapping[str, str] = field(
+        default_factory=lambda: {"zookeeper-1": "follower", "zookeeper-2": "leader", "zookeeper-3": "follower"}
+    )
+
+    def names(self, kind: str | None = None) -> Sequence[str]:
+        return [name for name in self.states if kind in (None, kind_of(name))]
+
+    def status(self) -> Sequence[ProcessStatus]:
+        return [
+            ProcessStatus(name, kind_of(name), state, None if state is State.STOPPED else self._pid(name), {}, "")
+            for name, state in self.states.items()
+        ]
+
+    def endpoints(self, kind: str = BROKER) -> Mapping[str, Address]:
+        return {name: Address("127.0.0.1", 9000 + n) for n, name in enumerate(self.names(kind))}
+
+    def start(self, name: str) -> None:
+        self._becomes("start", name, State.STOPPED, State.RUNNING)
+        self.lives[name] += name not in self.numb_names
+
+    def stop(self, name: str, timeout_s: float = 30.0) -> None:
+        self._becomes("stop", name, State.RUNNING, State.STOPPED)
+
+    def kill(self, name: str) -> None:
+        self._becomes("kill", name, State.RUNNING, State.STOPPED)
+
+    def restart(self, name: str) -> None:
+        if name not in self.numb_names:
+            self.stop(name)
+            self.start(name)
+
+    def pause(self, name: str, how: Pause | None = None) -> None:
+        self._becomes("pause", name, State.RUNNING, State.PAUSED)
+
+    def resume(self, name: str) -> None:
+        self._becomes("resume", name, State.PAUSED, State.RUNNING)
+
+    def isolate(
+        self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH
+    ) -> Sequence[Way]:
+        asked = ways(name, self.names() if peers is None else peers, direction)
+        self.cut |= {way for way in asked if name not in self.numb_names}
+        return asked
+
+    def rejoin(self, name: str, peers: Collection[str] | None = None, direction: Direction = Direction.BOTH) -> None:
+        self.cut -= {*ways(name, self.names() if peers is None else peers, direction)}
+
+    def passing(self, ways: Collection[Way]) -> Sequence[Way]:
+        return [way for way in ways if way not in self.cut]
+
+    def heal(self) -> None:
+        self.cut.clear()
+
+    def client_links(self) -> Mapping[Address, Address]:
+        return {}
+
+    def shape(self, name: str, peers: Collection[str], traffic: Traffic | None) -> Sequence[Way]:
+        for way in ways(name, peers):
+            if traffic is None:
+                self.shaped.pop(way, None)
+            elif name not in self.numb_names:
+                self.shaped[way] = traffic
+        return ways(name, peers)
+
+    def waited_s(self, way: Way) -> float | None:
+        return self.shaped.get(way, Traffic()).delay_s
+
+    def reset_connections(self, name: str, peers: Collection[str]) -> int:
+        self.done.append(("reset", name))
+        return 0 if name in self.numb_names else len(peers)
+
+    def lose_packets(self, name: str, share: float) -> None:
+        self.loss[name] = share
+
+    def lost_packets(self, name: str) -> int:
+        return 0 if name in self.numb_names else int(100 * self.loss.get(name, 0.0))
+
+    def exit_code(self, name: str) -> int | None:
+        return None
+
+    def files(self, name: str) -> LocalFiles:
+        files = LocalFiles(self.base / name)
+        return NumbFiles(files.root) if name in self.numb_files else files
+
+    def fill_disk(self, name: str, growing: str) -> str:
+        self.full.add(name)
+        return f"{name} is full"
+
+    def free_disk(self, name: str) -> None:
+        self.full.discard(name)
+
+    def logs(self, name: str, lines: int = 200) -> str:
+        return ""
+
+    def zookeeper_mode(self, name: str) -> str:
+        return self.modes[name]
+
+    def _pid(self, name: str) -> int:
+        return 100 * (1 + list(self.states).index(name)) + self.lives[name]
+
+    def _becomes(self, what: str, name: str, before: State, after: State) -> None:
+        self.done.append((what, name))
+        if name in self.numb_names:
+            return
+        if self.states[name] is not before:
+            raise ClusterError(f"{name} is {self.states[name].value}, not {before.value}")
+        self.states[name] = after

@@ -1,0 +1,162 @@
+"""Runs of scenarios on real processes, from the file to the verdict; and that a verdict can be red."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tidelog.chaos.chronicle import Chronicle
+from tidelog.chaos.clusters import Say
+from tidelog.chaos.faults.base import On
+from tidelog.chaos.launch import Outcome, launch, order
+from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.chaos.run_files import RunFile, judge
+from tidelog.chaos.scenario import ClusterShape
+from tidelog.client.producer import RecordMetadata
+from tidelog.cluster.api import Cluster, State
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.plan import FILE_NAME
+from tidelog.cluster.wait import until
+from tidelog.runtime.clock import SystemClock
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+KILL = """\
+name: row-01-short
+row: 1
+title: a leader dies
+about: as row 1, in a few seconds
+runs_in: [local]
+workload:
+  rate: 200
+  producers: [{acks: all}, {acks: 1}]
+  consumers: {assigned: 1, group: 2}
+duration: 6s
+faults:
+  - {at: 1s, fault: kill, target: leader of 0, for: 2s}
+promise:
+  lost: one-copy
+  unavailable: {at_most: 20s}
+expect:
+  - elections at least: 1
+"""
+FILES = {
+    "scenario.yaml",
+    "run.json",
+    "history.jsonl",
+    "history.parquet",
+    "samples.jsonl",
+    "replicas.json",
+    "verdict.json",
+    "report.html",
+}
+
+
+class Given:
+    """A cluster that runs already, whatever a scenario would like."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        return self._cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Quiet:
+    def say(self, what: str) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+    def tick(self, chronicle: Chronicle, faults: object) -> None: ...
+
+
+def play(cluster: LocalCluster, directory: Path, text: str) -> Outcome:
+    path = directory / "mine.yaml"
+    path.write_text(text)
+    asked = order(str(path), On.LOCAL, seed=1, directory=directory / "run")
+    outcome = launch(asked, Given(cluster), SystemClock(), Quiet(), ChaosMetrics())
+    assert {row.state for row in cluster.status()} == {State.RUNNING}
+    return outcome
+
+
+def test_row_01_a_run_ends_with_its_verdict_and_can_be_judged_again(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    outcome = play(shared_cluster, tmp_path, KILL)
+    verdict = outcome.verdict
+    assert verdict is not None, outcome.file.ended
+    assert outcome.exit_code == 0, verdict
+    assert {path.name for path in outcome.directory.iterdir()} >= FILES
+    assert verdict.complete and len(verdict.anomalies) > 20 and outcome.file.acked > 100
+    assert [fault.name for fault in outcome.file.faults] == ["kill leader of 0"]
+    assert 0 in outcome.file.affected
+    assert judge(outcome.directory) == verdict
+
+    history = outcome.directory / "history.jsonl"
+    lines = history.read_bytes().splitlines(keepends=True)
+    history.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:20])
+    cut = judge(outcome.directory)
+    assert not cut.complete and any("cut off after line" in note for note in cut.notes)
+
+
+def test_x7_an_acknowledgement_without_a_record_makes_a_run_red(
+    shared_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a broker would give that forgets what it has acknowledged: at an offset that another record has."""
+    told = Chronicle.ended
+    lied: list[int] = []
+
+    def ended(
+        self: Chronicle, number: int, acks: str, metadata: RecordMetadata | None, error: BaseException | None
+    ) -> None:
+        if metadata is not None and acks == "all" and len(lied) < 1 and metadata.offset > 20:
+            lied.append(self.tried("producer-1", metadata.topic, metadata.partition, "forgotten", acks))
+            told(self, lied[0], acks, metadata, None)
+        told(self, number, acks, metadata, error)
+
+    monkeypatch.setattr(Chronicle, "ended", ended)
+    outcome = play(shared_cluster, tmp_path, KILL)
+    assert outcome.exit_code == 1 and outcome.verdict is not None and len(lied) == 1
+    bad = {name for name, anomaly in outcome.verdict.anomalies.items() if anomaly.bad}
+    assert {"lost-acked", "inconsistent-offsets"} <= bad
+    assert (outcome.directory / "logs" / "broker-0.log").read_text()
+
+
+def test_a_target_that_is_not_there_is_no_pass(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    outcome = play(shared_cluster, tmp_path, KILL.replace("leader of 0", "broker-7"))
+    assert (outcome.verdict, outcome.exit_code) == (None, 3)
+    assert "no process broker-7 in this cluster" in outcome.file.ended
+
+
+def test_an_interrupted_run_leaves_nothing_behind_but_its_files(tmp_path: Path) -> None:
+    """Ctrl-C while a broker stands still: every process ends, and what there is of the history can be judged."""
+    path, directory = tmp_path / "mine.yaml", tmp_path / "run"
+    path.write_text(KILL.replace("fault: kill", "fault: pause").replace("6s", "600s").replace("for: 2s", "for: 500s"))
+    command = [sys.executable, "-m", "tidelog.cli.main", "chaos", "run", str(path), "--dir", str(directory), "--keep"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until((directory / "cluster" / FILE_NAME).exists, "the cluster", timeout_s=60.0)
+        cluster = LocalCluster(directory / "cluster")
+        until(lambda: State.PAUSED in {row.state for row in cluster.status()}, "the pause", timeout_s=90.0)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60.0) == 130
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.wait()
+    assert {row.state for row in cluster.status()} == {State.STOPPED}
+    assert RunFile.read(directory).ended == "interrupted"
+    verdict = judge(directory)
+    assert not verdict.complete and any("cut off after line" in note for note in verdict.notes)
+    assert (verdict.sound, verdict.exit_code) == (True, 3), verdict

@@ -1,0 +1,49 @@
+"""X2: replicas are compared byte by byte, as far as they must be equal."""
+
+from helpers.histories import Story, found
+from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
+from tidelog.chaos.checker.verdict import Verdict
+
+A, B, C = Stretch(0, 5, "aa"), Stretch(5, 9, "bb"), Stretch(9, 12, "cc")
+
+
+def compared(*logs: tuple[Stretch, ...], high_watermark: int = 9, starts: tuple[int, ...] = (0, 0, 0)) -> Verdict:
+    replicas = tuple(
+        ReplicaLog(broker, start, log[-1].end if log else 0, log)
+        for broker, (log, start) in enumerate(zip(logs, starts, strict=False), 1)
+    )
+    return Story().log("a").end([(0, "a")]).check(replicas=[PartitionReplicas("chaos", 0, high_watermark, replicas)])
+
+
+def test_x2_equal_replicas_are_equal() -> None:
+    verdict = compared((A, B), (A, B), (A, B))
+    assert found(verdict) == {} and verdict.sound
+
+
+def test_x2_a_replica_with_other_bytes() -> None:
+    verdict = compared((A, B), (A, B), (A, Stretch(5, 9, "xx")))
+    assert found(verdict) == {"replicas-differ": 1} and not verdict.sound
+    assert verdict.anomalies["replicas-differ"].examples[0].text == (
+        "chaos-0: from offset 5 on replicas differ: broker 1 has bb up to 9 and broker 3 has xx up to 9; the high watermark is 9"
+    )
+
+
+def test_x2_a_replica_that_lacks_something() -> None:
+    verdict = compared((A, B), (A,))
+    assert found(verdict) == {"replicas-differ": 1}
+    assert "broker 2 has nothing there" in verdict.anomalies["replicas-differ"].examples[0].text
+
+
+def test_x2_above_the_high_watermark_they_may_differ() -> None:
+    assert found(compared((A, B, C), (A, B), (A, B, Stretch(9, 11, "xx")))) == {}
+    assert found(compared((A, B, C), (A, B), high_watermark=12)) == {"replicas-differ": 1}
+
+
+def test_x2_below_the_highest_log_start_they_may_differ() -> None:
+    assert found(compared((A, B), (B,), starts=(0, 5))) == {}
+    assert found(compared((A, B), (B,), starts=(0, 0))) == {"replicas-differ": 1}
+
+
+def test_x2_that_was_not_looked_at_is_said() -> None:
+    verdict = Story().log("a").end([(0, "a")]).check(replicas=None)
+    assert "replicas-differ" not in verdict.anomalies and verdict.notes == ("replicas were not compared (X2)",)

@@ -1,0 +1,130 @@
+"""Extra assertions: each predicate holds on what it describes, and fails on what it excludes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tidelog.chaos import samples as s
+from tidelog.chaos.expect import PREDICATES, Facts, Seen, check, judge
+from tidelog.chaos.history import ASSIGNED, Crash, FaultStep, Ownership, Phase, Processed, Record, Sent, Span
+from tidelog.chaos.samples import Samples
+from tidelog.ids import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def part(t: float, leader: int = 1, epoch: int = 3, isr: Sequence[int] = (0, 1, 2)) -> s.Partitions:
+    state = s.PartitionState(
+        topic="t", partition=0, leader=leader, leader_epoch=epoch, partition_epoch=0, replicas=(0, 1, 2), isr=isr
+    )
+    return s.Partitions(t=t, partitions=[state])
+
+
+def ctl(t: float, epoch: int, expirations: int = 0, active: bool = True) -> s.ControllerLook:
+    return s.ControllerLook(t=t, process="controller-1", active=active, epoch=epoch, session_expirations=expirations)
+
+
+def group(t: float, generation: int, coordinator_epoch: int = 1) -> s.GroupLook:
+    return s.GroupLook(
+        t=t,
+        group="g",
+        state="Stable",
+        coordinator=1,
+        coordinator_epoch=coordinator_epoch,
+        generation=generation,
+        members=2,
+    )
+
+
+def leader(t: float, high_watermark: int) -> s.BrokerLook:
+    replica = s.Replica(
+        topic="t", partition=0, leader_epoch=3, log_start=0, high_watermark=high_watermark, log_end=99, isr_size=3
+    )
+    return s.BrokerLook(t=t, process="broker-1", replicas=[replica])
+
+
+def fault(began: float = 4.0, effect: float = 4.5, heal: float = 9.0) -> list[Record]:
+    times = {"begin": began, "effect": effect, "heal": heal, "healed": heal + 0.5}
+    return [FaultStep(t, "kill", what, ("broker-1",), "kill leader of 0", 1) for what, t in times.items()]
+
+
+def assigned(t: float, process: str) -> Ownership:
+    return Ownership(t, ASSIGNED, process, (TP,), "g", 1, 1)
+
+
+def processed(t: float, count: int) -> Processed:
+    return Processed(t, "member-1", "g", (Span("t", 0, 0, count - 1),))
+
+
+def rates(before: int, during: int) -> list[Record]:
+    return [processed(float(t), before) for t in range(4)] + [processed(4.0 + t, during) for t in range(5)]
+
+
+def moved(at: float = 0.0) -> list[Record]:
+    return [assigned(1.0, "a"), Crash(5.0, "a"), assigned(at, "b")]
+
+
+def refused(outcome: str) -> Sent:
+    return Sent(5.0, 1, outcome, error="NOT_ENOUGH_REPLICAS")
+
+
+STOPPED = {"broker-1": {"took_s": 1.0, "exit_code": 0, "clean": True}}
+
+
+def seen(looks: Sequence[s.Sample] = (), more: Sequence[Record] = (), observed: Sequence[Any] = ()) -> Seen:
+    history: list[Record] = [Phase(0.0, "load"), *fault(), *more, Phase(20.0, "final")]
+    return Seen(Facts.of(history), Samples(looks), observed)
+
+
+def look(*looks: s.Sample) -> Seen:
+    return seen(looks)
+
+
+def hist(*more: Record) -> Seen:
+    return seen(more=more)
+
+
+def told(*observed: Any) -> Seen:
+    return seen(observed=observed)
+
+
+CASES: Sequence[tuple[str, str, Seen, Seen]] = [
+    # predicate, argument, seen where it holds, seen where it does not
+    ("isr shrinks to", "2", look(part(1.0), part(5.0, isr=(0, 2))), look(part(5.0))),
+    ("isr shrinks to", "2", look(part(5.0, isr=(0, 2))), look(part(5.0, isr=(0,)))),
+    ("isr stays full", "", look(part(1.0, isr=(1,)), part(5.0)), look(part(5.0, isr=(0, 2)))),
+    ("elections at most", "1", look(part(1.0, epoch=3), part(5.0, epoch=4)), look(part(1.0), part(5.0, epoch=5))),
+    ("elections at most", "1", look(part(1.0)), look()),
+    ("elections at least", "1", look(part(1.0), part(5.0, epoch=4)), look(part(1.0), part(5.0))),
+    ("no elections", "", look(part(1.0), part(5.0)), look(part(1.0), part(5.0, epoch=4))),
+    ("always a leader", "", look(part(1.0)), look(part(1.0), part(5.0, leader=-1))),
+    ("controller changes", "1", look(ctl(1.0, 1), ctl(5.0, 2)), look(ctl(1.0, 1))),
+    ("controller changes", "0", look(ctl(1.0, 1), ctl(5.0, 2, active=False)), look(ctl(1.0, 1), ctl(5.0, 2))),
+    ("sessions kept", "", look(ctl(1.0, 1, 4), ctl(5.0, 1, 4)), look(ctl(1.0, 1, 4), ctl(5.0, 1, 5))),
+    ("no rebalance", "", look(group(1.0, 1), group(5.0, 2), group(8.0, 2, 2)), look(group(5.0, 2), group(8.0, 3))),
+    ("coordinator changes", "", look(group(1.0, 1), group(5.0, 1, 2)), look(group(1.0, 1), group(5.0, 2))),
+    ("group moves within", "3s", hist(*moved(7.0)), hist(*moved(9.0))),
+    ("group moves within", "3s", hist(*moved(7.0)), hist(*moved()[:2])),
+    ("group works on", "50%", hist(*rates(10, 9)), hist(*rates(10, 3))),
+    ("refused with", "NOT_ENOUGH_REPLICAS", hist(refused("fail")), hist(refused("info"))),
+    ("effect within", "1s", hist(), hist(*fault(effect=6.0))),
+    ("ends in order", "", told(STOPPED), told({"broker-1": {"exit_code": -9, "clean": False}})),
+    ("ends in order", "", told(STOPPED), told()),
+    ("watermark stands", "0", look(leader(4.2, 5), leader(5.5, 9), leader(8.0, 9)), look(leader(5.5, 9), leader(8.0, 10))),
+    ("watermark stands", "0", look(leader(5.5, 9)), look(leader(3.0, 9))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "argument", "good", "bad"), CASES, ids=[case[0] for case in CASES])
+def test_it_holds_where_it_should_and_nowhere_else(name: str, argument: str, good: Seen, bad: Seen) -> None:
+    expected = [check(name, argument)]
+    (kept,) = judge(expected, good)
+    assert kept.kept, kept
+    (broken,) = judge(expected, bad)
+    assert not broken.kept, broken
+    assert broken.text == kept.text and broken.limit == (argument or "-")
+
+
+def test_every_predicate_has_a_case() -> None:
+    assert {case[0] for case in CASES} == set(PREDICATES)

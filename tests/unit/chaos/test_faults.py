@@ -1,0 +1,271 @@
+"""Each fault on a cluster that is only a table: what it does, what it takes for its effect, and what is left when healed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from helpers.aio import run
+from helpers.chaos_bed import fake_bed
+from helpers.fake_cluster import FakeCluster
+from tidelog.chaos.faults import links
+from tidelog.chaos.faults.base import Bed, FaultMissed, Injected, On
+from tidelog.chaos.faults.registry import FAULTS, fault_named, make
+from tidelog.cluster.api import ClusterError, Direction, State, Traffic, ways
+
+LOG = "t-0/00000000000000000000.log"
+NEXT_LOG = "t-0/00000000000000000100.log"
+INDEX = "t-0/00000000000000000000.index"
+MARKS = "replication-offset-checkpoint"
+DATA = {LOG: 1_000, NEXT_LOG: 500, INDEX: 80, INDEX.replace("000.", "100."): 16, ".clean-shutdown": 9, MARKS: 40}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    made = FakeCluster(base=tmp_path)
+    for name in made.names("broker"):
+        for path, size in DATA.items():
+            file = tmp_path / name / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(bytes(size))
+    return made
+
+
+async def inject(bed: Bed, name: str, *targets: str, **texts: str) -> Injected:
+    return await make(fault_named(name), texts).inject(bed, targets)
+
+
+@pytest.mark.parametrize(
+    "name, targets, during",
+    [
+        ("kill", ["broker-1", "controller-1"], State.STOPPED),
+        ("stop", ["broker-1"], State.STOPPED),
+        ("pause", ["broker-1", "zookeeper-1"], State.PAUSED),
+        ("wipe", ["broker-1"], State.STOPPED),
+        ("torn-tail", ["broker-1"], State.STOPPED),
+        ("bit-flip", ["broker-1"], State.STOPPED),
+        ("bounce", ["broker-1"], State.RUNNING),
+        ("restart", ["broker-1"], State.RUNNING),
+        ("rolling-restart", ["broker-1", "broker-2"], State.RUNNING),
+    ],
+)
+def test_a_process_is_as_the_fault_says_and_runs_when_it_is_healed(
+    cluster: FakeCluster, name: str, targets: list[str], during: State
+) -> None:
+    async def story() -> None:
+        injected = await inject(fake_bed(cluster), name, *targets)
+        assert {cluster.states[target] for target in targets} == {during}
+        assert all(target in injected.effect for target in targets)
+        await injected.heal()
+        assert set(cluster.states.values()) == {State.RUNNING}
+
+    run(story())
+
+
+MISSES: Mapping[str, Mapping[str, str]] = {
+    "kill": {},
+    "stop": {},
+    "pause": {},
+    "bounce": {},
+    "restart": {},
+    "rolling-restart": {},
+    "isolate": {"peers": "all controllers"},
+    "packet-loss": {},
+    "reset": {},
+    "slow-link": {},
+}
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_a_fault_without_an_effect_is_a_miss_and_leaves_nothing(
+    cluster: FakeCluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "SEEN_WITHIN_S", 0.05)
+    cluster.numb_names = {"broker-2"}
+    bed = fake_bed(cluster)
+    with pytest.raises(FaultMissed):
+        run(inject(bed, name, "broker-2", **MISSES[name]))
+    assert bed.in_force.left == []
+    assert set(cluster.states.values()) == {State.RUNNING}
+    assert not cluster.cut and not cluster.shaped and not any(cluster.loss.values())
+
+
+@pytest.mark.parametrize("name", ["wipe", "torn-tail", "bit-flip"])
+def test_files_that_stay_as_they_are_are_a_miss(cluster: FakeCluster, name: str) -> None:
+    cluster.numb_files = {"broker-2"}
+    with pytest.raises(FaultMissed):
+        run(inject(fake_bed(cluster), name, "broker-2"))
+    assert cluster.states["broker-2"] is State.RUNNING
+
+
+def test_every_fault_that_looks_for_its_effect_is_seen_to_miss() -> None:
+    looked_at_elsewhere = {"wipe", "torn-tail", "bit-flip", "lose-quorum", "full-disk"}
+    assert MISSES.keys() | looked_at_elsewhere == FAULTS.keys()
+
+
+def test_a_bounce_that_took_longer_than_a_session_is_a_miss(cluster: FakeCluster) -> None:
+    with pytest.raises(FaultMissed, match="a fast bounce lasts 0 s"):
+        run(inject(fake_bed(cluster), "bounce", "broker-1", within="0ms"))
+
+
+def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
+    bed = fake_bed(cluster)
+    told: list[object] = []
+
+    async def wait_until_led(topic: str, *, in_sync: bool, timeout_s: float) -> None:
+        told.append((topic, in_sync, timeout_s, len(cluster.done)))
+
+    bed.admin.wait_until_led = wait_until_led  # type: ignore[method-assign,assignment]
+    run(inject(bed, "rolling-restart", "broker-1", "broker-2", settle="9s"))
+    assert told == [("t", True, 9.0, 2), ("t", True, 9.0, 4)]
+
+
+def test_row_21_the_quorum_is_lost_only_when_no_server_serves(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidelog.chaos.faults import processes
+
+    monkeypatch.setattr(processes, "NO_QUORUM_WITHIN_S", 0.05)
+    with pytest.raises(FaultMissed, match="without the quorum being lost"):
+        run(inject(fake_bed(cluster), "lose-quorum", "zookeeper-1"))
+    assert cluster.states["zookeeper-1"] is State.RUNNING
+    cluster.modes = dict.fromkeys(cluster.names("zookeeper"), "")
+    injected = run(inject(fake_bed(cluster), "lose-quorum", "zookeeper-1", "zookeeper-2"))
+    assert "zookeeper-1, zookeeper-2" in injected.effect
+
+
+@pytest.mark.parametrize(
+    "target, peers, direction, cut",
+    [
+        ("broker-1", "all zookeepers", "both", ways("broker-1", ["zookeeper-1", "zookeeper-2", "zookeeper-3"])),
+        ("broker-1", "followers of 0", "both", ways("broker-1", ["broker-2", "broker-3"])),
+        ("controller-1", "all brokers", "outbound", [("controller-1", f"broker-{n}") for n in (1, 2, 3)]),
+        ("broker-1", "clients", "inbound", [("client", "broker-1")]),
+        ("client", "all brokers", "both", ways("client", ["broker-1", "broker-2", "broker-3"])),
+        ("broker-1", "everything", "both", ways("broker-1", FakeCluster().names())),
+    ],
+)
+def test_links_between_any_two_sets_are_cut_and_joined_again(
+    cluster: FakeCluster, target: str, peers: str, direction: str, cut: list[tuple[str, str]]
+) -> None:
+    async def story() -> None:
+        injected = await inject(fake_bed(cluster), "isolate", target, peers=peers, direction=direction)
+        assert cluster.cut == set(cut)
+        await injected.heal()
+        assert not cluster.cut
+
+    run(story())
+
+
+def test_who_is_cut_off_together_stays_together(cluster: FakeCluster) -> None:
+    run(inject(fake_bed(cluster), "isolate", "broker-1", "broker-2", peers="all brokers"))
+    assert cluster.cut == {*ways("broker-1", ["broker-3"]), *ways("broker-2", ["broker-3"])}
+
+
+def test_a_cut_between_nobody_and_nobody_is_an_error(cluster: FakeCluster) -> None:
+    with pytest.raises(ClusterError, match="peers 'broker-1' are the targets themselves"):
+        run(inject(fake_bed(cluster), "isolate", "broker-1", peers="broker-1"))
+
+
+def test_a_cut_ends_alone_and_leaves_the_other_one(cluster: FakeCluster) -> None:
+    async def story() -> None:
+        bed = fake_bed(cluster)
+        one = await inject(bed, "isolate", "broker-1", peers="controller-1", direction=Direction.BOTH.value)
+        await inject(bed, "isolate", "broker-2", peers="controller-1")
+        await one.heal()
+        assert cluster.cut == set(ways("broker-2", ["controller-1"]))
+
+    run(story())
+
+
+def test_row_28_resets_go_on_until_healed(cluster: FakeCluster) -> None:
+    async def story() -> None:
+        bed = fake_bed(cluster)
+        injected = await inject(bed, "reset", "broker-1", every="10ms")
+        while cluster.done.count(("reset", "broker-1")) < 3:
+            await bed.clock.sleep(0.005)
+        await injected.heal()
+        await bed.tasks.wait()
+
+    run(story())
+
+
+def test_a_slow_link_is_slow_both_ways_until_healed(cluster: FakeCluster) -> None:
+    async def story() -> None:
+        traffic = {"peers": "broker-2", "delay": "100ms", "jitter": "50ms", "rate": "375kB/s"}
+        injected = await inject(fake_bed(cluster), "slow-link", "broker-1", **traffic)
+        assert cluster.shaped == dict.fromkeys(ways("broker-1", ["broker-2"]), Traffic(0.1, 0.05, 375_000.0))
+        await injected.heal()
+        assert not cluster.shaped
+
+    run(story())
+
+
+def test_what_cannot_be_played_somewhere_says_why() -> None:
+    refused = [
+        make(fault_named("pause"), {"how": "freezer"}).why_not(On.LOCAL),
+        make(fault_named("packet-loss"), {}).why_not(On.LOCAL),
+        make(fault_named("slow-link"), {}).why_not(On.COMPOSE),
+    ]
+    assert all(refused)
+    allowed = [
+        make(fault_named("pause"), {"how": "freezer"}).why_not(On.COMPOSE),
+        make(fault_named("pause"), {}).why_not(On.LOCAL),
+        make(fault_named("slow-link"), {"peers": "clients"}).why_not(On.COMPOSE),
+        make(fault_named("packet-loss"), {}).why_not(On.COMPOSE),
+    ]
+    assert not any(allowed)
+
+
+def test_row_26_a_wiped_directory_is_empty(cluster: FakeCluster) -> None:
+    run(inject(fake_bed(cluster), "wipe", "broker-1"))
+    assert not cluster.files("broker-1").sizes()
+    assert cluster.files("broker-2").sizes() == DATA
+
+
+def test_row_33_a_torn_tail_is_that_of_the_newest_segment_and_the_marker_is_gone(cluster: FakeCluster) -> None:
+    injected = run(inject(fake_bed(cluster), "torn-tail", "broker-1", bytes="123"))
+    after = cluster.files("broker-1").sizes()
+    assert after == {path: size for path, size in DATA.items() if path != ".clean-shutdown"} | {NEXT_LOG: 377}
+    assert f"{NEXT_LOG} has 377 of 500 bytes" in injected.effect
+
+
+@pytest.mark.parametrize(
+    "file, path", [("segment", LOG), ("index", INDEX), ("checkpoint", MARKS)], ids=["segment", "index", "checkpoint"]
+)
+@pytest.mark.parametrize("state", ["stopped", "running"])
+def test_row_32_one_bit_of_a_closed_file_is_flipped_and_nothing_else(
+    cluster: FakeCluster, file: str, path: str, state: str
+) -> None:
+    run(inject(fake_bed(cluster), "bit-flip", "broker-1", file=file, state=state))
+    assert cluster.states["broker-1"] is State(state)
+    root = cluster.base / "broker-1"
+    changed = {p: (root / p).read_bytes() for p in DATA if any((root / p).read_bytes())}
+    assert changed.keys() == {path}
+    assert sorted(changed[path], reverse=True)[:2] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "name, texts, complaint",
+    [
+        ("torn-tail", {"partition": "4"}, "broker-1 keeps no replica of t-4"),
+        ("bit-flip", {"partition": "4"}, "broker-1 keeps no replica of t-4"),
+        ("bit-flip", {"file": "epochs"}, "broker-1 has nothing in leader-epoch-journal"),
+    ],
+)
+def test_what_is_not_there_cannot_be_damaged(
+    cluster: FakeCluster, name: str, texts: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ClusterError, match=complaint):
+        run(inject(fake_bed(cluster), name, "broker-1", **texts))
+    assert cluster.states["broker-1"] is State.RUNNING
+
+
+def test_row_29_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
+    async def story() -> None:
+        injected = await inject(fake_bed(cluster), "full-disk", "broker-1")
+        assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
+        await injected.heal()
+        assert not cluster.full
+
+    run(story())

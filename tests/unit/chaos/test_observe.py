@@ -1,0 +1,196 @@
+"""The observer against real metrics servers and brokers in memory: what it writes, and that it goes on when they are silent."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from helpers.aio import eventually, run
+from helpers.fake_broker import FakeCluster, serve_over_grpc
+from tidelog.chaos import samples as s
+from tidelog.chaos.observe import ANSWER_WITHIN_S, Observer, measured, zookeeper_role
+from tidelog.cluster.api import BROKER, ClusterError, ProcessStatus, State, kind_of
+from tidelog.ids import Address, BrokerId, TopicPartition
+from tidelog.ports.meta import SessionState
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics, MetricsServer
+from tidelog.runtime.partition_metrics import PartitionSnapshot
+
+ANYWHERE = Address("127.0.0.1", 0)
+LED = PartitionSnapshot(TopicPartition("chaos", 0), BrokerId(1), BrokerId(1), 4, 3, 2, 2, 5, 120, 125, 0, 1)
+FOLLOWED = LED._replace(topic_partition=TopicPartition("chaos", 1), leader=BrokerId(2), leader_epoch=7)
+ANOTHER_TOPIC = LED._replace(topic_partition=TopicPartition("other", 0))
+
+
+class Processes:
+    """As much of a cluster as the observer asks."""
+
+    def __init__(self, addresses):
+        self.addresses = addresses
+        self.states = dict.fromkeys(addresses, State.RUNNING)
+        self.broken = False
+        self.brokers = {}
+
+    def names(self, kind=None):
+        return list(self.addresses)
+
+    def endpoints(self, kind=BROKER):
+        return self.brokers
+
+    def status(self):
+        if self.broken:
+            raise ClusterError("the engine is gone")
+        return [
+            ProcessStatus(name, kind_of(name), state, 1, self.addresses[name], "")
+            for name, state in self.states.items()
+        ]
+
+
+@asynccontextmanager
+async def observed(tmp_path):
+    """(processes, brokers in memory, what was seen, servers by name)"""
+    async with AsyncExitStack() as ends:
+        registry = CollectorRegistry()
+        metrics = BrokerMetrics(registry)
+        metrics.watch_partitions(lambda: [LED, FOLLOWED, ANOTHER_TOPIC], 100)
+        metrics.zk.session(SessionState.LOST)
+        controllers = CollectorRegistry()
+        acting = ControllerMetrics(controllers)
+        acting._active.set(1)
+        acting._epoch.set(3)
+        acting._elections.labels("broker_down").inc(2)
+        acting._elections.labels("preferred").inc()
+        servers = {
+            name: MetricsServer(ANYWHERE, r) for name, r in (("broker-1", registry), ("controller-1", controllers))
+        }
+        for server in servers.values():
+            ends.callback(server.close)
+        zookeeper = await asyncio.start_server(answer_srvr, *ANYWHERE)
+        ends.callback(zookeeper.close)
+        processes = Processes(
+            {
+                "zookeeper-1": {"CLIENT": Address("127.0.0.1", zookeeper.sockets[0].getsockname()[1])},
+                **{name: {"METRICS": server.address} for name, server in servers.items()},
+                "agent-1": {"METRICS": ANYWHERE},
+            }
+        )
+        fakes = FakeCluster(brokers=1)
+        fakes.create("chaos", 2)
+        fakes.create("other")
+        fakes.groups.create("g", {("chaos", 0): 7})
+        for served in await serve_over_grpc(fakes):
+            ends.push_async_callback(served.stop, 0)
+        processes.brokers = {f"broker-{n}": address for n, address in fakes.addresses.items()}
+        seen = []
+        clock = SystemClock()
+        async with Observer(
+            processes,
+            clock,
+            clock.now(),
+            tmp_path / s.FILE_NAME,
+            topics=["chaos"],
+            groups=["g"],
+            period_s=0.05,
+            on_sample=seen.append,
+        ):
+            yield processes, fakes, seen, servers
+
+
+async def answer_srvr(reader, writer):
+    assert await reader.readexactly(4) == b"srvr"
+    writer.write(b"Zookeeper version: 3.9\nMode: follower\nNode count: 5\n")
+    await writer.drain()
+    writer.close()
+
+
+def last(seen, kind):
+    return next(each for each in reversed(seen) if isinstance(each, kind))
+
+
+def kinds(seen):
+    return {type(each) for each in seen}
+
+
+def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
+    async def story():
+        async with observed(tmp_path) as (_, _, seen, _):
+            await eventually(lambda: kinds(seen) >= set(s.KINDS.values()) - {s.Silent}, "a look at every source")
+            await eventually(lambda: last(seen, s.BrokerLook), "an answer of the broker")
+        return seen
+
+    seen = run(story())
+    assert last(seen, s.ProcessStates).states["broker-1"] == "running"
+    look = last(seen, s.BrokerLook)
+    assert (look.process, look.session_expirations) == ("broker-1", 1)
+    assert list(look.replicas) == [
+        s.Replica(topic="chaos", partition=0, leader_epoch=4, log_start=5, high_watermark=120, log_end=125, isr_size=2),
+        s.Replica(topic="chaos", partition=1, leader_epoch=7, log_start=5, high_watermark=120, log_end=125),
+    ]
+    assert [replica.leads for replica in look.replicas] == [True, False]
+    controller = last(seen, s.ControllerLook)
+    assert (controller.process, controller.active, controller.epoch) == ("controller-1", True, 3)
+    counted = {reason: count for reason, count in controller.elections.items() if count}
+    assert counted == {"broker_down": 2, "preferred": 1}
+    assert last(seen, s.ZooKeeperLook).role == "follower"
+    assert [(p.topic, p.partition, p.leader) for p in last(seen, s.Partitions).partitions] == [
+        ("chaos", 0, 1),
+        ("chaos", 1, 1),
+    ]
+    group = last(seen, s.GroupLook)
+    assert group.state == "Empty" and list(group.committed) == [s.Committed(topic="chaos", partition=0, offset=7)]
+    written = s.read_samples(tmp_path / s.FILE_NAME)
+    assert written.complete and len(written.looks) == len(seen)
+    assert all(look.t >= 0 and 0 <= look.took < ANSWER_WITHIN_S for look in written.looks)
+
+
+def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_path):
+    async def hang(reader, writer):
+        await reader.read()  # until the observer gives up
+        writer.close()
+
+    async def story():
+        async with observed(tmp_path) as (processes, fakes, seen, servers):
+            await eventually(lambda: s.BrokerLook in kinds(seen), "a first look")
+            servers["controller-1"].close()
+            stopped = await asyncio.start_server(hang, *ANYWHERE)
+            processes.addresses["broker-1"] = {"METRICS": Address("127.0.0.1", stopped.sockets[0].getsockname()[1])}
+            fakes.down = {1}
+            await eventually(
+                lambda: (
+                    {"controller-1", "broker-1", s.CLUSTER, "group g"}
+                    <= {e.source for e in seen if isinstance(e, s.Silent)}
+                ),
+                "a gap of each",
+            )
+            others = len([each for each in seen if isinstance(each, s.ZooKeeperLook)])
+            await eventually(
+                lambda: len([e for e in seen if isinstance(e, s.ZooKeeperLook)]) > others + 3,
+                "more looks at the living",
+            )
+            processes.addresses["broker-1"] = {"METRICS": servers["broker-1"].address}
+            fakes.down = set()
+            count = len(seen)
+            await eventually(lambda: {s.BrokerLook, s.Partitions, s.GroupLook} <= kinds(seen[count:]), "looks again")
+            processes.broken = True
+            await eventually(
+                lambda: any(isinstance(e, s.Silent) and e.source == s.PROCESSES for e in seen), "no engine"
+            )
+            stopped.close()
+        return seen
+
+    seen = run(story())
+    why = {each.source: each.why for each in seen if isinstance(each, s.Silent)}
+    assert why["broker-1"] == "no answer within 1 s"
+    assert why[s.PROCESSES] == "the engine is gone"
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 500 Oops\r\n\r\n", b"imok"])
+def test_what_is_no_page_of_metrics_is_refused(answer):
+    with pytest.raises(ValueError, match="no metrics"):
+        measured(answer)
+
+
+def test_a_server_outside_of_its_quorum_has_no_role():
+    assert zookeeper_role("This ZooKeeper instance is not currently serving requests\n") == ""
+    assert zookeeper_role("Zookeeper version: 3.9\nMode: leader\n") == "leader"

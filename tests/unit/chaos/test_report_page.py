@@ -1,0 +1,159 @@
+"""The page of a run: what it says, whatever is missing, and that nothing on it comes from elsewhere or is taken for markup."""
+
+import json
+import re
+
+import pytest
+
+from helpers import chaos_runs
+from helpers.chaos_runs import BROKEN, SOUND, write_run
+from tidelog.chaos import history as h
+from tidelog.chaos.checker.verdict import Anomaly, Kept, Verdict
+from tidelog.chaos.checking import CannotCheck
+from tidelog.chaos.report import page as p
+from tidelog.chaos.report.timeline import timeline
+
+PLOTS = re.compile(r'<div id="[^"]+" data-root-id="[^"]+"')
+BOKEH = re.compile(r"<script type=\"text/javascript\">.*?</script>", re.DOTALL)
+
+
+SMALL = {"partitions": 1, "rate": 20.0}
+"""A page costs more than a second; most of what it says does not depend on how much there is."""
+
+
+def text_of(directory):
+    """The page without Bokeh and its data."""
+    page = p.write_report(directory)
+    assert page == directory / "report.html"
+    return BOKEH.sub("", page.read_text())
+
+
+def test_the_verdict_stands_first_then_the_promises_then_the_plots(tmp_path):
+    text = text_of(write_run(tmp_path))
+    order = [
+        text.index(mark) for mark in ('id="verdict"', 'id="promises"', "data-root-id", "<h2>Anomalies", 'id="repeat"')
+    ]
+    assert order == sorted(order)
+    assert 'class="verdict good"' in text and "Nothing is wrong in the history, and every promise was kept." in text
+    assert "tidelog chaos run row-01-kill-leader --on local --seed 7 --duration 20s" in text
+    # faults, sends, latency, leaders, ISR, elections, processes, three partitions, groups, lag
+    assert len(PLOTS.findall(text)) == 12
+
+
+def test_a_broken_run_names_what_broke_and_shows_the_operations(tmp_path):
+    text = text_of(write_run(tmp_path, BROKEN))
+    assert 'class="verdict bad"' in text and "The history shows 2 lost-write." in text
+    assert "affected partitions are available again (measured 9.4 s, promised at most 8 s)" in text
+    assert "p1-17 was acknowledged at offset 12 of chaos-0 and is gone" in text
+    assert "0.007 s  producer-2 sends p-1 to chaos-1, acks=all" in text
+    assert "ok at offset 0 (epoch 1, ISR of 3)" in text
+    assert "consumer-1 polls chaos-1: 0 p-1" in text
+    assert "X2 was not judged" in text
+    assert re.search(r"Looked for and not found: unseen, inconsistent-offsets", text)
+
+
+def test_a_page_is_whole_by_itself(tmp_path):
+    page = p.write_report(write_run(tmp_path, **SMALL)).read_text()
+    assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(?!data:)', page)
+
+
+def test_of_fifty_partitions_some_are_drawn_and_the_page_says_which(tmp_path):
+    text = text_of(write_run(tmp_path, partitions=50, rate=20.0))
+    assert (tmp_path / "report.html").stat().st_size < 6_000_000
+    assert "Of 50 partitions 24 have a row, and 6 a plot of their own" in text
+    assert len(PLOTS.findall(text)) == 9 + p.OFFSETS_MAX
+    assert "<h3>HW and LEO of chaos-0 " in text  # it has the longest gap
+
+
+def test_one_partition_has_no_such_note(tmp_path):
+    text = text_of(write_run(tmp_path, **SMALL))
+    assert "have a row" not in text and text.count("<h3>HW and LEO of") == 1
+
+
+@pytest.mark.parametrize("until", [0.0, 5.0, 12.3])
+def test_a_run_that_was_cut_off_is_shown_up_to_there(tmp_path, until):
+    text = text_of(write_run(tmp_path, None, until=until, **SMALL))
+    assert 'class="verdict open"' in text and "No verdict" in text
+    (shown,) = re.findall(r"The run was cut off: this page shows it up to ([\d.]+) s", text)
+    assert float(shown) == pytest.approx(until, abs=0.4)
+
+
+def test_a_run_that_ended_before_anything_was_recorded_has_a_page_too(tmp_path):
+    (tmp_path / "run.json").write_text('{"name": "row-01"}')
+    text = text_of(tmp_path)
+    assert "Nothing was recorded." in text and "None was looked for" in text
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path):
+    with pytest.raises(CannotCheck, match=r"there is no run\.json in it"):
+        p.write_report(tmp_path)
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (write_run(tmp_path) / "verdict.json").write_text("{")
+    with pytest.raises(ValueError, match=r"verdict\.json is damaged"):
+        p.write_report(tmp_path)
+
+
+def test_nothing_that_a_run_names_is_taken_for_markup(tmp_path):
+    evil = "</script><script>alert(1)</script>"
+    verdict = Verdict({evil: Anomaly(1, False)}, promises=(Kept(evil, False, evil, evil),), notes=(evil,))
+    write_run(tmp_path, verdict, **SMALL)
+    run = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(run | {"name": evil, "title": evil, "on": evil, "version": evil}))
+    (tmp_path / "scenario.yaml").write_text(evil)
+    history = tmp_path / "history.jsonl"
+    history.write_text(history.read_text().replace("kill leader of 0", evil).replace("broker-1", evil))
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(samples.read_text().replace("chaos", evil).replace("broker-1", evil))
+    page = p.write_report(tmp_path).read_text()
+    assert evil not in page and "<script>alert" not in page
+    assert page.count("&lt;script&gt;alert(1)") >= 8
+
+
+def test_a_run_may_keep_its_time_line_instead_of_its_records(tmp_path):
+    directory = write_run(tmp_path, **SMALL)
+    with_records = text_of(directory)
+    p.write_timeline(directory, timeline(chaos_runs.history(**SMALL)))
+    (directory / "history.jsonl").unlink()
+    without = text_of(directory)
+    assert len(PLOTS.findall(without)) == len(PLOTS.findall(with_records))
+    assert re.findall(r"<dd>(.*?)</dd>", without) == re.findall(r"<dd>(.*?)</dd>", with_records)
+    assert "cut off" not in without
+
+
+CASES = {
+    "no verdict": (None, "open", "No verdict"),
+    "sound": (SOUND, "good", "Sound"),
+    "nothing promised": (Verdict({}), "good", "Sound"),
+    "anomaly": (BROKEN, "bad", "Broken"),
+    "missed": (Verdict({}, promises=(Kept("quick", False, "9 s", "at most 8 s"),)), "bad", "A promise was missed"),
+    "cut off": (Verdict({}, complete=False), "open", "No verdict"),
+    "broken and cut off": (Verdict({"G1a": Anomaly(1, False)}, complete=False), "bad", "Broken"),
+    "tolerated": (Verdict({"duplicate": Anomaly(3, True)}), "good", "Sound"),
+}
+
+
+@pytest.mark.parametrize(("verdict", "tone", "words"), CASES.values(), ids=CASES)
+def test_the_headline_is_that_of_the_exit_code(verdict, tone, words):
+    found = p.headline(verdict, 12.0)
+    assert (found.tone, found.headline) == (tone, words)
+    assert {"good": 0, "bad": 1, "open": 3}[found.tone] == (3 if verdict is None else verdict.exit_code)
+
+
+def test_what_is_tolerated_is_said_in_the_headline():
+    assert p.headline(CASES["tolerated"][0], 12.0).text.endswith("Tolerated: 3 duplicate.")
+
+
+def test_a_run_says_itself_how_to_repeat_it():
+    assert p.repeat({"name": "x", "command": "make demo SEED=3"}) == "make demo SEED=3"
+    assert (
+        p.repeat({"name": "random", "seed": 0, "duration_s": 90.5})
+        == "tidelog chaos run random --seed 0 --duration 90.5s"
+    )
+
+
+def test_an_operation_is_one_line():
+    read = h.Read("chaos", 0, ((4, "a"), (5, "b"), (6, "c")))
+    assert p.operation(h.Polled(1.5, "c-1", 9, 1.4, (read,))) == "1.500 s  c-1 polls chaos-0: 4 a to 6 c"
+    assert p.operation(h.Sent(2.0, 1, h.INFO, error="timeout")) == "2.000 s  info (timeout)"

@@ -1,0 +1,56 @@
+"""scripts/chaos/*.sh: one for each fault, and bad usage is refused before anything is looked for."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from helpers.scripts import ROOT
+from tidelog.chaos.faults.registry import FAULTS
+
+FOLDER = ROOT / "scripts" / "chaos"
+
+
+def inject(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(FOLDER / "inject.py"), *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_has_a_script_that_anybody_can_run(name: str) -> None:
+    script = FOLDER / f"{name.replace('-', '_')}.sh"
+    assert os.access(script, os.X_OK)
+    lines = script.read_text().splitlines()
+    assert lines[-1] == f'exec "$(dirname "$0")/inject.sh" {name} "$@"'
+    assert f"scripts/chaos/{script.name}" in lines[1], "how it is called"
+
+
+def test_no_script_is_left_of_a_fault_that_is_gone() -> None:
+    scripts = {path.stem for path in FOLDER.glob("*.sh")}
+    assert scripts == {name.replace("-", "_") for name in FAULTS} | {"inject", "kill_leader"}
+
+
+def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None:
+    general = inject("--help")
+    assert general.returncode == 0 and all(name in general.stdout for name in FAULTS)
+    own = inject("isolate", "--help")
+    assert own.returncode == 0 and all(word in own.stdout for word in ("--peers", "--direction", "--for", "--on"))
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        (["kil"], "no fault 'kil'; did you mean 'kill'?"),
+        (["clock"], "played by the simulator only"),
+        (["kill", "lead of 0"], "no target 'lead of 0'; did you mean 'leader of N'?"),
+        (["kill", "clients"], "'kill' hits zookeepers, controllers, brokers, agents"),
+        (["kill", "--for", "soon"], "'soon' is not a duration"),
+        (["torn-tail", "--bytes", "many"], "bytes: 'many' is not a size"),
+        (["packet-loss", "broker-1"], "not with --on local: local links run through a proxy"),
+    ],
+)
+def test_bad_usage_is_one_line_and_ends_with_2(words: list[str], complaint: str) -> None:
+    done = inject(*words)
+    assert done.returncode == 2 and not done.stdout
+    assert complaint in done.stderr.splitlines()[-1]

@@ -1,0 +1,95 @@
+"""`tidelog top` as a command, against brokers in memory."""
+
+import json
+import re
+
+import pytest
+
+from helpers.batches import batch
+from helpers.fake_broker import FakeCall, FakeCluster
+from tidelog.errors import TransportError
+from unit.cli.conftest import Tidelog
+
+HASTE = ("--command-property", "request.timeout.ms=200")
+
+
+@pytest.fixture
+def events(cluster: FakeCluster) -> FakeCluster:
+    cluster.create("events", partitions=3)
+    cluster.create("other")
+    cluster.partition("events").append(batch(b"a", b"b"), 1 << 20)
+    cluster.groups.create("readers", {("events", 0): 0, ("other", 0): 0}, members={"c": [("events", 0)]})
+    cluster.groups.create("writers")
+    return cluster
+
+
+def test_once_prints_everything_and_ends(tidelog: Tidelog, events: FakeCluster) -> None:
+    result = tidelog("top", "--once")
+    assert (result.exit_code, result.err) == (0, "")
+    lines = result.text.splitlines()
+    assert lines[1] == "controller 0 (epoch 1)  3 of 3 brokers up  2 topics  4 partitions"
+    (row,) = (line.split() for line in lines if re.match(r"events +0 ", line))
+    assert row == ["events", "0", "1", "0", "1,2,3", "3/3", "1,2,3", "2", "2", "0", "-", "-"]
+    assert [line.split()[0] for line in lines if "Stable" in line or "Empty" in line] == ["readers", "writers"]
+    assert "\x1b" not in result.text
+
+
+def test_json_is_one_object_a_line(tidelog: Tidelog, events: FakeCluster) -> None:
+    result = tidelog("top", "--once", "--format", "json", "--topic", "ev.*", "--group", "re.*")
+    assert result.text.count("\n") == 1
+    found = json.loads(result.text)
+    assert [(p["topic"], p["partition"]) for p in found["partitions"]] == [("events", 1), ("events", 2), ("events", 0)]
+    assert [(g["group"], g["lag"]) for g in found["groups"]] == [("readers", 2)], "of the chosen topics"
+    assert found["topics"] == 2, "of the whole cluster"
+
+
+def test_a_broker_that_is_down_is_on_the_screen(tidelog: Tidelog, events: FakeCluster) -> None:
+    events.down.add(3)
+    result = tidelog("top", "--once")
+    assert result.exit_code == 0
+    assert "2 of 3 brokers up" in result.text
+    assert "no answer from broker 3\n" in result.text
+    assert re.search(r"^ *3  - +down ", result.text, re.MULTILINE)
+    assert re.search(r"^events +2 +3 .* leader silent$", result.text, re.MULTILINE)
+
+
+def test_a_start_at_which_nothing_answers_is_one_line_after_the_timeout(tidelog: Tidelog, events: FakeCluster) -> None:
+    events.down |= {1, 2, 3}
+    for args in (("--once",), ()):
+        result = tidelog("top", *args, *HASTE)
+        assert result.exit_code == 1
+        assert result.out == b""
+        assert "nothing answers at b1:9092, b2:9092, b3:9092 (not reached)" in result.error
+
+
+def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: FakeCluster) -> None:
+    left = 20
+
+    async def not_yet(call: FakeCall) -> object:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise TransportError("UNAVAILABLE")
+        return NotImplemented
+
+    events.faults.append(not_yet)
+    result = tidelog("top", "--once", "--wait", "--interval", "0.1", *HASTE)
+    assert (result.exit_code, left < 0) == (0, True)
+    assert "3 of 3 brokers up" in result.text
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("--interval", "0"), 2, "'--interval'"),
+        (("--interval", "soon"), 2, "'--interval'"),
+        (("--topic", "("), 2, "--topic '(' is no regular expression"),
+        (("--group", "["), 2, "--group '[' is no regular expression"),
+        (("--format", "xml"), 2, "'--format'"),
+        (("--bootstrap-server", "nowhere"), 1, "'nowhere' is not host:port"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:
+    result = tidelog("top", *args)
+    assert (result.exit_code, result.out) == (code, b"")
+    assert said in result.error

@@ -1,0 +1,183 @@
+"""The packet rules of containers, with an engine and namespaces that only remember: what is in force after what."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import docker
+import pytest
+
+from tidelog.cluster import compose, netfilter
+from tidelog.cluster.api import CLIENT, ClusterError, Direction, State
+from tidelog.cluster.compose import PROJECT_LABEL, SERVICE_LABEL, ComposeCluster
+from tidelog.cluster.netfilter import Counters, Rules
+
+NETWORKS = {
+    "zookeeper-1": ["zk"],
+    "controller-1": ["zk", "cluster"],
+    "broker-1": ["zk", "cluster"],
+    "broker-2": ["zk", "cluster"],
+}
+NUMBERS = count(1)
+
+
+class Container:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.labels = {PROJECT_LABEL: "test", SERVICE_LABEL: name}
+        self.status = "exited"
+        ports = {"19092/tcp": [{"HostIp": "", "HostPort": str(20_000 + next(NUMBERS))}]} if "broker" in name else {}
+        self.attrs: dict[str, Any] = {"HostConfig": {"PortBindings": ports}}
+        self.start()
+
+    def start(self) -> None:
+        """In a namespace of its own, with other addresses than before."""
+        self.status = "running"
+        networks = {network: {"IPAddress": f"10.0.0.{next(NUMBERS)}"} for network in NETWORKS[self.name]}
+        self.attrs |= {"State": {"Pid": 1_000_000 + next(NUMBERS)}, "NetworkSettings": {"Networks": networks}}
+
+    def kill(self) -> None:
+        self.status = "exited"
+        networks = {network: {"IPAddress": ""} for network in NETWORKS[self.name]}
+        self.attrs |= {"State": {"Pid": 0}, "NetworkSettings": {"Networks": networks}}
+
+    @property
+    def pid(self) -> int:
+        return int(self.attrs["State"]["Pid"])
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        return frozenset(each["IPAddress"] for each in self.attrs["NetworkSettings"]["Networks"].values())
+
+
+class World:
+    """The containers, and the rules of each namespace by the process that lives in it."""
+
+    def __init__(self) -> None:
+        self.containers = {name: Container(name) for name in NETWORKS}
+        self.rules: dict[int, Rules] = {}
+        self.refusals = 3
+
+    def silenced(self, name: str) -> frozenset[str]:
+        return self.rules.get(self.containers[name].pid, Rules()).silenced
+
+    def set_rules(self, pid: int, rules: Rules) -> None:
+        self.rules[pid] = rules
+
+    def counters(self, pid: int) -> Counters:
+        return Counters({}, self.refusals if self.rules[pid].refused else 0, 0)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    listed = SimpleNamespace(list=lambda **_: list(made.containers.values()))
+    monkeypatch.setattr(docker, "from_env", lambda: SimpleNamespace(containers=listed, ping=lambda: True))
+    monkeypatch.setattr(netfilter, "set_rules", made.set_rules)
+    monkeypatch.setattr(netfilter, "counters", made.counters)
+    monkeypatch.setattr(compose, "RESETS_FOR_S", 0.0)
+    return made
+
+
+@pytest.fixture
+def cluster(world: World) -> Iterator[ComposeCluster]:
+    made = ComposeCluster(Path("/nowhere"), "test")
+    yield made
+    if made._proxy is not None:
+        made._proxy.stop()
+
+
+def test_a_receiver_drops_what_the_sender_sends_from_every_address(world: World, cluster: ComposeCluster) -> None:
+    cut = cluster.isolate("broker-1", ["broker-2"])
+    assert set(cut) == {("broker-1", "broker-2"), ("broker-2", "broker-1")}
+    assert world.silenced("broker-1") == world.containers["broker-2"].addresses
+    assert world.silenced("broker-2") == world.containers["broker-1"].addresses
+    assert not world.silenced("controller-1")
+
+
+@pytest.mark.parametrize("direction, dropping", [(Direction.INBOUND, "broker-1"), (Direction.OUTBOUND, "broker-2")])
+def test_one_way_only_the_receiver_drops(
+    world: World, cluster: ComposeCluster, direction: Direction, dropping: str
+) -> None:
+    cluster.isolate("broker-1", ["broker-2"], direction)
+    assert [name for name in NETWORKS if world.silenced(name)] == [dropping]
+
+
+def test_a_cut_ends_alone(world: World, cluster: ComposeCluster) -> None:
+    cluster.isolate("broker-1", ["broker-2"])
+    cluster.isolate("broker-1", ["zookeeper-1"])
+    cluster.rejoin("broker-1", ["broker-2"])
+    assert not world.silenced("broker-2")
+    (left,) = world.silenced("broker-1")
+    assert left in world.containers["zookeeper-1"].addresses
+    cluster.rejoin("broker-1", ["zookeeper-1"])
+    assert set(world.rules.values()) == {Rules()}
+
+
+@pytest.mark.parametrize("restarted", ["broker-1", "broker-2"])
+def test_a_cut_outlives_the_restart_of_either_end(world: World, cluster: ComposeCluster, restarted: str) -> None:
+    cluster.isolate("broker-1", ["broker-2"])
+    cluster.kill(restarted)
+    cluster.start(restarted)
+    assert world.silenced("broker-1") == world.containers["broker-2"].addresses
+    assert world.silenced("broker-2") == world.containers["broker-1"].addresses
+
+
+def test_row_28_a_reset_lasts_a_moment_and_leaves_the_cuts_that_were(world: World, cluster: ComposeCluster) -> None:
+    assert cluster.reset_connections("broker-1", ["broker-2", "controller-1"]) == 3
+    assert world.rules[world.containers["broker-1"].pid] == Rules()
+    cluster.isolate("broker-1", ["zookeeper-1"], Direction.INBOUND)
+    cluster.reset_connections("broker-1", ["broker-2"])
+    (left,) = world.silenced("broker-1")
+    assert left in world.containers["zookeeper-1"].addresses
+    assert not world.rules[world.containers["broker-1"].pid].refused
+
+
+def test_a_reset_that_fails_half_way_leaves_no_rule(
+    world: World, cluster: ComposeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(pid: int) -> Counters:
+        raise ClusterError("no counters")
+
+    monkeypatch.setattr(netfilter, "counters", fails)
+    with pytest.raises(ClusterError, match="no counters"):
+        cluster.reset_connections("broker-1", ["broker-2"])
+    assert world.rules[world.containers["broker-1"].pid] == Rules()
+
+
+def test_row_27_loss_and_cuts_are_kept_apart(world: World, cluster: ComposeCluster) -> None:
+    cluster.lose_packets("broker-1", 0.1)
+    cluster.isolate("broker-1", ["broker-2"], Direction.INBOUND)
+    assert world.rules[world.containers["broker-1"].pid].loss == 0.1
+    cluster.lose_packets("broker-1", 0.0)
+    assert world.rules[world.containers["broker-1"].pid].loss == 0.0
+    assert world.silenced("broker-1") == world.containers["broker-2"].addresses
+
+
+def test_links_of_clients_run_through_the_proxy_and_touch_no_container(world: World, cluster: ComposeCluster) -> None:
+    with pytest.raises(ClusterError, match="clients have to dial as `client_links` says"):
+        cluster.isolate(CLIENT, ["broker-1"])
+    assert set(cluster.client_links()) == set(cluster.endpoints().values())
+    cut = cluster.isolate(CLIENT, ["broker-1"])
+    assert set(cut) == {(CLIENT, "broker-1"), ("broker-1", CLIENT)} and cluster.passing(cut) == []
+    assert not world.rules
+    cluster.rejoin(CLIENT, ["broker-1"])
+    assert cluster.passing(cut) == cut
+
+
+def test_who_shares_no_network_has_no_link(world: World, cluster: ComposeCluster) -> None:
+    with pytest.raises(ClusterError, match="zookeeper-1 shares no network with client"):
+        cluster.isolate("zookeeper-1", [CLIENT])
+    with pytest.raises(ClusterError, match="no process broker-9"):
+        cluster.isolate("broker-1", ["broker-9"])
+
+
+def test_who_has_ended_has_no_rules_to_set(world: World, cluster: ComposeCluster) -> None:
+    cluster.kill("broker-2")
+    assert next(row.state for row in cluster.status() if row.name == "broker-2") is State.STOPPED
+    cluster.isolate("broker-1", ["broker-2"])
+    assert 0 not in world.rules
+    cluster.heal()
+    assert 0 not in world.rules
