@@ -16,6 +16,7 @@ from testcontainers.compose import DockerCompose
 
 from helpers.scripts import ROOT
 from tidelog.cluster.compose import PROJECT_LABEL, SERVICE_LABEL, ComposeCluster
+from tidelog.cluster.container_exec import run_in
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.wait import until
 
@@ -57,9 +58,8 @@ class ComposeProject:
         return self.containers()[service]
 
     def run_in(self, service: str, *command: str) -> tuple[int, str]:
-        """Exit code and output of `command` in the service's container."""
-        code, output = self.container(service).exec_run(list(command))
-        return code, output.decode(errors="replace")
+        """Exit code and output of `command` in the service's container; it may run more than once."""
+        return run_in(self.container(service), command)
 
     def health(self, service: str) -> str:
         """healthy, unhealthy or starting."""

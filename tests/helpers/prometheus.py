@@ -22,6 +22,8 @@ from tidelog.ids import Address
 IMAGE = "tidelog/prometheus:dev"
 READY_S = 30.0
 DEPLOYED = ROOT / "deploy" / "prometheus"
+INSIDE = "/etc/tidelog-test"
+"""Where the container finds what it is to read."""
 
 
 class Prometheus:
@@ -88,7 +90,7 @@ def promtool(directory: Path, *arguments: str) -> subprocess.CompletedProcess[st
     """Runs it in `directory`, which holds what it reads. Call `why_not` first."""
     command = ["promtool"]
     if shutil.which("promtool") is None:
-        mounted = [f"--volume={directory}:/work:ro", "--workdir=/work", "--network=none"]
+        mounted = [f"--volume={directory}:{INSIDE}:ro", f"--workdir={INSIDE}", "--network=none"]
         user = f"--user={os.getuid()}:{os.getgid()}"  # the directory may be for its owner alone
         command = ["docker", "run", "--rm", *mounted, user, IMAGE, "promtool"]
     return subprocess.run([*command, *arguments], cwd=directory, capture_output=True, text=True)
@@ -121,11 +123,11 @@ def prometheus_server(directory: Path, jobs: Mapping[str, Sequence[Address]]) ->
             "--rm",
             "--network=host",
             "--tmpfs=/tmp",
-            f"--volume={config}:/work/prometheus.yml:ro",
-            f"--volume={directory / 'rules'}:/work/rules:ro",
+            f"--volume={config}:{INSIDE}/prometheus.yml:ro",
+            f"--volume={directory / 'rules'}:{INSIDE}/rules:ro",
             IMAGE,
         ]
-        command += ["prometheus", *arguments, "--config.file=/work/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
+        command += ["prometheus", *arguments, f"--config.file={INSIDE}/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
     process = subprocess.Popen(command)
     try:
         server = Prometheus(Address("127.0.0.1", port))

@@ -29,6 +29,7 @@ from tidelog.cluster.api import (
     kind_of,
     ways,
 )
+from tidelog.cluster.container_exec import run_in
 from tidelog.cluster.container_files import ContainerFiles
 from tidelog.cluster.proxy import Proxy, link_clients
 from tidelog.cluster.wait import until
@@ -260,8 +261,7 @@ class ComposeCluster:
 
     def zookeeper_mode(self, name: str) -> str:
         # Its port is for containers alone: the image's own health check asks inside, and prints the answer.
-        answer: bytes = self._in_state(name, State.RUNNING).exec_run(["serves"]).output
-        return mode_of(answer.decode(errors="replace"))
+        return mode_of(run_in(self._in_state(name, State.RUNNING), ["serves"])[1])
 
     @property
     def _clients_proxy(self) -> Proxy:
