@@ -348,11 +348,14 @@ class Consumer:
             for record in await self.poll(at_once, timeout_s=3600):
                 yield record
 
-    def fetch_batches(self, topic: str, partition: int, start: int, end: int) -> AsyncIterator[bytes]:
+    def fetch_batches(
+        self, topic: str, partition: int, start: int, end: int, topic_id: bytes = b""
+    ) -> AsyncIterator[bytes]:
         """The record batches that hold offsets `start` to `end` (exclusive), as bytes, undecoded, CRC checked.
 
         Each item is one or more whole batches; the first may begin before `start` and the last end after `end`. Needs no
         assignment. OffsetOutOfRangeError if the log no longer holds all of the range: it is complete or it fails.
+        With `topic_id`, INCONSISTENT_TOPIC_ID if the topic is another one by now.
         """
         reader = RangeReader(
             self._ports,
@@ -361,5 +364,6 @@ class Consumer:
             client_id=self._options.client_id,
             partition_bytes=self._options.partition_bytes,
             stall_s=self._options.limit_s,
+            topic_id=topic_id,
         )
         return reader.read(TopicPartition(topic, partition), start, end)

@@ -18,7 +18,10 @@ _ANSWER_SLACK_S = 3.0
 
 
 class RangeReader:
-    """`stall_s`: how long it goes on without a byte, through elections and restarts, before it raises the last error."""
+    """`stall_s`: how long it goes on without a byte, through elections and restarts, before it raises the last error.
+
+    `topic_id`: of the topic that is meant, b"" for whichever has the name.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class RangeReader:
         client_id: str,
         partition_bytes: int,
         stall_s: float,
+        topic_id: bytes = b"",
     ) -> None:
         self._ports = ports
         self._connections = connections
@@ -36,6 +40,7 @@ class RangeReader:
         self._client_id = client_id
         self._partition_bytes = partition_bytes
         self._stall_s = stall_s
+        self._topic_id = topic_id
 
     async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncIterator[bytes]:
         """See `Consumer.fetch_batches`."""
@@ -81,12 +86,14 @@ class RangeReader:
         raise AssertionError("tenacity ends a loop with an answer or an error")
 
     async def _fetch_once(self, tp: TopicPartition, position: int, epoch: int) -> m.FetchResult:
-        led = self._metadata.leadership(tp)
-        if led is None:
+        led, topic = self._metadata.leadership(tp), self._metadata.snapshot.topics.get(tp.topic)
+        if self._topic_id and topic is not None and topic.topic_id != self._topic_id:
+            raise TidelogError(f"{tp}: the topic was deleted and created anew", ErrorCode.INCONSISTENT_TOPIC_ID)
+        if led is None or topic is None:
             raise TidelogError(f"{tp} has no leader now", ErrorCode.LEADER_NOT_AVAILABLE)
         ask = m.FetchPartition(
             topic=tp.topic,
-            topic_id=self._metadata.snapshot.topics[tp.topic].topic_id,
+            topic_id=topic.topic_id,
             partition=tp.partition,
             leader_epoch=led.leader_epoch,
             offset=position,

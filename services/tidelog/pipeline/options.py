@@ -1,83 +1,73 @@
-"""Options of the Spark source: those of Spark's Kafka source, by its names. Every mistake is a ValueError that says what
-is allowed."""
+"""What the options of source and sink have in common: names, numbers, durations, JSON, servers and `kafka.*`.
+
+Every mistake is a ValueError that names the option and says what is allowed. Spark hands options over as strings.
+"""
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from tidelog.ids import Address, TopicPartition
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""Kafka's stand-ins for a position, in JSON and in requests."""
+from tidelog.ids import Address
 
 SERVERS: Final = ("kafka.bootstrap.servers", "bootstrap.servers")
-SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
-KNOWN: Final = (*SERVERS, *SELECTIONS, "startingOffsets", "endingOffsets", "failOnDataLoss", "includeHeaders")
+KAFKA: Final = "kafka."
+"""Before the settings of the client."""
 
-Offsets = int | Mapping[TopicPartition, int]
-"""EARLIEST or LATEST for every partition, or a position for each."""
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
 
+_UNITS_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
-@dataclass(frozen=True, slots=True)
-class Assign:
-    partitions: tuple[TopicPartition, ...]
+Given = Mapping[str, str]
+"""Options by their names in lower case."""
 
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SubscribePattern:
-    pattern: re.Pattern[str]
-    """Matches whole topic names."""
-
-    def choose(self, topics: Iterable[str]) -> tuple[str, ...]:
-        return tuple(sorted(topic for topic in topics if self.pattern.fullmatch(topic)))
+Check = Callable[[str, str], object]
+"""Of a setting's name and text; ValueError says what is allowed."""
 
 
-Selection = Assign | Subscribe | SubscribePattern
+def by_lower_name(options: Mapping[str, str]) -> Given:
+    """Names are case-insensitive, as everywhere in Spark. ValueError if two differ in case alone."""
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        if given.setdefault(name.lower(), value) != value:
+            raise ValueError(f"option {name!r} is given twice, with different values")
+    return given
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    bootstrap: tuple[Address, ...]
-    selection: Selection
-    starting: Offsets = EARLIEST
-    ending: Offsets = LATEST
-    fail_on_data_loss: bool = True
-    include_headers: bool = False
-
-
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Of a batch query. Names are case-insensitive, as everywhere in Spark."""
-    given = {key.lower(): value for key, value in options.items()}
-    _refuse_unknown(options)
-    return SourceOptions(
-        bootstrap=_servers(given),
-        selection=_selection(given),
-        starting=_offsets(given, "startingOffsets", EARLIEST, refused=LATEST),
-        ending=_offsets(given, "endingOffsets", LATEST, refused=EARLIEST),
-        fail_on_data_loss=_flag(given, "failOnDataLoss", True),
-        include_headers=_flag(given, "includeHeaders", False),
-    )
-
-
-def _refuse_unknown(options: Iterable[str]) -> None:
-    known = {name.lower(): name for name in KNOWN}
+def refuse_unknown(options: Iterable[str], known: Iterable[str], what: str) -> None:
+    """`what` is whose options they are; `kafka.*` is `kafka_settings`'s business."""
+    names = {name.lower(): name for name in known}
     for key in options:
-        if key.lower() not in known:
-            near = get_close_matches(key.lower(), known, 1)
-            hint = f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(KNOWN)}"
-            raise ValueError(f"option {key!r} is not known to the tidelog source; {hint}")
+        name = key.lower()
+        if name in names or (name.startswith(KAFKA) and name != KAFKA):
+            continue
+        near = get_close_matches(name, names, 1)
+        hint = f"did you mean {names[near[0]]}?" if near else f"known are {', '.join(names.values())}"
+        raise ValueError(f"option {key!r} is not known to {what}; {hint}")
 
 
-def _servers(given: Mapping[str, str]) -> tuple[Address, ...]:
+def kafka_settings(given: Given, known: Mapping[str, Check], forbidden: Mapping[str, str], what: str) -> dict[str, str]:
+    """Settings of the client without their prefix; servers are left out. `forbidden` says why, and what to use instead."""
+    settings = {}
+    for key, value in given.items():
+        if not key.startswith(KAFKA) or key in SERVERS:
+            continue
+        name = key.removeprefix(KAFKA)
+        if name in forbidden:
+            raise ValueError(f"option {key} is not allowed: {forbidden[name]}")
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {KAFKA}{near[0]}?" if near else f"known are {', '.join(KAFKA + n for n in known)}"
+            raise ValueError(f"option {key!r} is not known to {what}; {hint}")
+        known[name](key, value.strip())
+        settings[name] = value.strip()
+    return settings
+
+
+def servers(given: Given) -> tuple[Address, ...]:
     found = [given[name] for name in SERVERS if name in given]
     if len(found) != 1:
         raise ValueError(f"exactly one of {' and '.join(SERVERS)} is needed, {len(found)} are given")
@@ -90,78 +80,74 @@ def _servers(given: Mapping[str, str]) -> tuple[Address, ...]:
         raise ValueError(f"{SERVERS[0]}: {error}") from None
 
 
-def _selection(given: Mapping[str, str]) -> Selection:
-    found = [name for name in SELECTIONS if name.lower() in given]
-    if len(found) != 1:
-        raise ValueError(f"exactly one of {', '.join(SELECTIONS)} is needed, given: {', '.join(found) or 'none'}")
-    (name,) = found
-    value = given[name.lower()]
-    if name == "assign":
-        return Assign(_partitions(value))
-    if name == "subscribe":
-        topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
-        if not topics:
-            raise ValueError("subscribe is empty: name topics, separated by commas")
-        return Subscribe(topics)
-    try:
-        return SubscribePattern(re.compile(value))
-    except re.error as error:
-        raise ValueError(f"subscribePattern {value!r} is not a regular expression: {error}") from None
+def flag(given: Given, name: str, default: bool) -> bool:
+    text = given.get(name.lower())
+    return default if text is None else one_of("true", "false")(name, text) == "true"
 
 
-def _partitions(text: str) -> tuple[TopicPartition, ...]:
-    shape = 'assign must be JSON like {"topic":[0,1]}'
-    found = _json_object(text, shape)
-    partitions = []
-    for topic, numbers in found.items():
-        if not isinstance(numbers, list) or not all(_is_count(n) for n in numbers):
-            raise ValueError(f"{shape}; {topic!r} has {numbers!r}")
-        partitions += [TopicPartition(topic, n) for n in numbers]
-    if not partitions:
-        raise ValueError(f"{shape}; it names no partition")
-    return tuple(sorted(set(partitions)))
+def one_of(*allowed: str) -> Callable[[str, str], str]:
+    """A check for words, which are case-insensitive; it returns the word as it is in `allowed`."""
+
+    def check(name: str, text: str) -> str:
+        for word in allowed:
+            if text.strip().lower() == word.lower():
+                return word
+        raise ValueError(f"{name} must be {' or '.join(allowed)}, it is {text!r}")
+
+    return check
 
 
-def _offsets(given: Mapping[str, str], name: str, default: int, *, refused: int) -> Offsets:
-    """`refused` is the stand-in that makes no sense at this end of a batch."""
-    words = {EARLIEST: "earliest", LATEST: "latest"}
+def whole(least: int, most: int = LONG_MAX) -> Callable[[str, str], int]:
+    """A check for whole numbers."""
+
+    def check(name: str, text: str) -> int:
+        digits = text.strip()
+        # Nothing longer is in any range, and int() refuses what is very long in words of its own.
+        if re.fullmatch(r"-?[0-9]{1,19}", digits) and least <= int(digits) <= most:
+            return int(digits)
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, it is {text!r}")
+
+    return check
+
+
+def number(given: Given, name: str, default: int, least: int, most: int = LONG_MAX) -> int:
+    text = given.get(name.lower())
+    return default if text is None else whole(least, most)(name, text)
+
+
+def number_or_none(given: Given, name: str, least: int, most: int = LONG_MAX) -> int | None:
+    text = given.get(name.lower())
+    return None if text is None else whole(least, most)(name, text)
+
+
+def duration_ms(given: Given, name: str, default: int) -> int:
+    """Spark's durations: 500ms, 30s, 15m (or min), 1h, 1d; a bare number is milliseconds."""
     text = given.get(name.lower())
     if text is None:
         return default
-    shape = f'{name} must be {words[default]} or JSON like {{"topic":{{"0":23,"1":{default}}}}}'
-    if text.strip().lower() == words[default]:
-        return default
-    if text.strip().lower() == words[refused]:
-        raise ValueError(f"{shape}; a batch cannot have {name}={words[refused]}")
-    positions: dict[TopicPartition, int] = {}
-    for topic, by_partition in _json_object(text, shape).items():
-        if not isinstance(by_partition, dict):
-            raise ValueError(f"{shape}; {topic!r} has {by_partition!r}")
-        for number, offset in by_partition.items():
-            if not (number.isascii() and number.isdigit()) or not (_is_count(offset) or offset == default):
-                raise ValueError(f"{shape}; {topic!r} has {number!r}: {offset!r}")
-            positions[TopicPartition(topic, int(number))] = offset
-    return positions
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS or len(found[1]) > 12:
+        raise ValueError(f"{name} must be a duration such as 500ms, 30s, 15m, 1h or 1d, it is {text!r}")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
-def _json_object(text: str, shape: str) -> dict[str, Any]:
+def json_object(text: str, shape: str) -> dict[str, Any]:
+    """`shape` is how the option should look; it opens every complaint. A name that comes twice is refused."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a name comes twice")
+        return found
+
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{shape}; it is {text!r}: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{shape}; it is {text!r}")
     return found
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{name} must be true or false, it is {text!r}")
-    return text.lower() == "true"
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from tidelog.pipeline.source import TidelogSource
+from tidelog.pipeline import register
 
 LOCAL: Final = "local[*]"
 
@@ -26,5 +26,5 @@ def spark_session(app: str, master: str = LOCAL, settings: dict[str, str] | None
     for key, value in {**quiet, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
-    spark.dataSource.register(TidelogSource)
+    register(spark)
     return spark
