@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,9 +23,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", default="tidelog", help="Compose project")
 
 
-def interrupt(number: int, frame: object) -> None:
-    """SIGTERM ends a script as Ctrl-C does."""
-    raise KeyboardInterrupt
+def ends_are_interrupts() -> None:
+    """SIGTERM and a hang-up end a script as Ctrl-C does; one that is ignored stays so."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
 
 
 @contextlib.contextmanager

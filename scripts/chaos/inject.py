@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from random import Random
 
-from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, interrupt, open_cluster
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, ends_are_interrupts, open_cluster
 from rich.console import Console
 
 from tidelog.chaos import quantities
@@ -51,7 +51,7 @@ LOOK_EVERY_S = 0.5
 
 def main() -> int:
     options, fault, target = arguments(sys.argv[1:])
-    signal.signal(signal.SIGTERM, interrupt)
+    ends_are_interrupts()
     console, clock = Console(), SystemClock()
     started = clock.now()
 

@@ -10,13 +10,12 @@ cluster is not there), 130 after Ctrl-C.
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 from pathlib import Path
 from random import Random
 
-from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, interrupt, open_cluster
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, ends_are_interrupts, open_cluster
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +30,7 @@ from tidelog.runtime.clock import SystemClock
 
 def main() -> int:
     options = arguments()
-    signal.signal(signal.SIGTERM, interrupt)
+    ends_are_interrupts()
     console = Console()
     clock = SystemClock()
     started = clock.now()

@@ -41,6 +41,9 @@ class FaultPlayer:
     played: list[PlayedFault] = field(default_factory=list)
     affected: set[int] = field(default_factory=set)
     """Partitions that a target led when it was hit."""
+    left_out: list[str] = field(default_factory=list)
+    """Drawn faults that found no target, missed, or met another fault; and why."""
+    _took: list[Moment] = field(default_factory=list)
     _active: dict[int, tuple[Moment, Injected]] = field(default_factory=dict)
     _injecting: int = 0
     _healing: set[int] = field(default_factory=set)
@@ -50,7 +53,7 @@ class FaultPlayer:
     _problem: str = ""
 
     async def play(self, moments: Sequence[Moment], duration_s: float) -> None:
-        """For the duration. FaultMissed when a fault that was asked for did not take effect, and when no fault did at all."""
+        """For the duration. FaultMissed when a fault that was asked for had no effect in it, and when none at all had one."""
         began = self.bed.clock.now()
         tasks = Supervisor("faults")
         try:
@@ -67,6 +70,8 @@ class FaultPlayer:
             raise tasks.failure
         if self._problem:
             raise FaultMissed(self._problem)
+        if late := [each.text for each in moments if not each.drawn and each not in self._took]:
+            raise FaultMissed(f"{', '.join(late)}: no effect was seen before the run's time was over")
         if moments and not self.played:
             raise FaultMissed("no fault took effect in the time of the run")
 
@@ -98,12 +103,12 @@ class FaultPlayer:
         try:
             targets = await resolve(moment.planned.target, self.bed)
             if moment.drawn and any(set(targets) & set(each.targets) for each in self.bed.in_force.left):
-                self.bed.say(f"left out: {moment.text}: another fault has hit it")
+                self._leave_out(f"{moment.text}: another fault has hit it")
                 return
             number = await self._inject(moment, targets)
         except MISSES as error:
             if moment.drawn:
-                self.bed.say(f"left out: {moment.text}: {error}")
+                self._leave_out(f"{moment.text}: {error}")
             else:
                 self._problem = self._problem or f"{moment.text}: {error}"
                 self._missed.set()
@@ -111,6 +116,10 @@ class FaultPlayer:
         if moment.planned.for_s is not None:
             await self.bed.clock.sleep(moment.planned.for_s)
             await self._heal(number)
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out.append(what)
+        self.bed.say(f"left out: {what}")
 
     async def _inject(self, moment: Moment, targets: Sequence[str]) -> int:
         fault, number = moment.planned.fault, self.chronicle.next_fault()
@@ -125,6 +134,7 @@ class FaultPlayer:
         self.metrics.began(fault.name, targets)
         self.bed.say(f"{moment.text}: {injected.effect}")
         self.played.append(PlayedFault(number, moment.text, tuple(targets), injected.effect, injected.observed))
+        self._took.append(moment)
         self._active[number] = (moment, injected)
         return number
 

@@ -203,7 +203,7 @@ def _play(
     note: "Callable[[Outcome], None]" = lambda outcome: None,
 ) -> int:
     """The worst of their exit codes. `note` gets each as it comes."""
-    from tidelog.chaos.faults.base import On
+    from tidelog.chaos.faults.base import On, ends_as_interrupt
     from tidelog.chaos.launch import launch
     from tidelog.chaos.metrics import LISTEN, LISTEN_LOCAL, ChaosMetrics
     from tidelog.cli.chaos_screen import Screen
@@ -213,7 +213,11 @@ def _play(
     clock, metrics, worst = SystemClock(), ChaosMetrics(), 0
     listen = LISTEN if orders[0].on is On.COMPOSE else LISTEN_LOCAL
     try:
-        with metrics.served(listen, common.note), _clusters(orders[0], keep, project) as clusters:
+        with (
+            ends_as_interrupt(),
+            metrics.served(listen, common.note),
+            _clusters(orders[0], keep, project) as clusters,
+        ):
             for each in orders:
                 with Screen(clock, each, quiet=output is Format.JSON) as screen:
                     outcome = launch(each, clusters, clock, screen, metrics)

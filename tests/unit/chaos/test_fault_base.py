@@ -13,7 +13,17 @@ import pytest
 from helpers.aio import run
 from helpers.chaos_bed import fake_bed
 from helpers.fake_cluster import FakeCluster
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, InForce, Injected, one_of, parameter, to_the_end
+from tidelog.chaos.faults.base import (
+    Bed,
+    Fault,
+    FaultMissed,
+    InForce,
+    Injected,
+    ends_as_interrupt,
+    one_of,
+    parameter,
+    to_the_end,
+)
 from tidelog.chaos.faults.processes import Kill
 from tidelog.chaos.faults.registry import FAULTS, fault_named, make, parameters_of
 from tidelog.chaos.quantities import duration, rate, share, size
@@ -142,6 +152,71 @@ def test_one_that_cannot_be_undone_does_not_keep_the_others_and_is_named() -> No
         in_force.undo_all()
     assert undone == ["pause"]
     assert [injected.name for injected in in_force.left] == ["kill"]
+
+
+def test_an_error_that_nobody_expects_does_not_keep_the_others_either() -> None:
+    in_force = InForce()
+    undone = []
+
+    def cannot() -> None:
+        raise KeyError("broker-9")
+
+    in_force.begin("pause", ["broker-1"], lambda: undone.append("pause"))
+    in_force.begin("kill", ["broker-9"], cannot)
+    with pytest.raises(KeyError):
+        in_force.undo_all()
+    assert undone == ["pause"]
+
+
+def test_a_target_that_cannot_be_healed_does_not_keep_the_others_of_its_fault() -> None:
+    cluster = FakeCluster()
+    start = cluster.start
+
+    def no_room(name: str) -> None:
+        if name == "broker-1":
+            raise ClusterError("no port for broker-1")
+        start(name)
+
+    cluster.start = no_room  # type: ignore[method-assign]
+
+    async def story() -> Injected:
+        injected = await Kill().inject(fake_bed(cluster), ["broker-1", "broker-2", "broker-3"])
+        with pytest.raises(ClusterError, match="no port for broker-1"):
+            await injected.heal()
+        return injected
+
+    injected = run(story())
+    assert {n: cluster.states[n] for n in injected.targets} == {
+        "broker-1": State.STOPPED,
+        "broker-2": State.RUNNING,
+        "broker-3": State.RUNNING,
+    }
+    assert not injected.over, "it may be tried again"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_program_ends_it_as_ctrl_c_does_and_faults_are_undone(number: signal.Signals) -> None:
+    undone, before = [], signal.getsignal(number)
+
+    def story() -> None:
+        with ends_as_interrupt(), InForce() as in_force:
+            in_force.begin("pause", ["broker-1"], lambda: undone.append("pause"))
+            os.kill(os.getpid(), number)
+            raise AssertionError("nothing came")
+
+    with pytest.raises(KeyboardInterrupt):
+        story()
+    assert undone == ["pause"] and signal.getsignal(number) is before
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ends_as_interrupt():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_ctrl_c_while_faults_are_undone_comes_through_behind_it() -> None:

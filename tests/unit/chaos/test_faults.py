@@ -178,6 +178,13 @@ def test_a_cut_ends_alone_and_leaves_the_other_one(cluster: FakeCluster) -> None
     run(story())
 
 
+def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeCluster) -> None:
+    cluster.states |= dict.fromkeys(("broker-2", "broker-3"), State.STOPPED)
+    with pytest.raises(FaultMissed, match="nobody runs at both ends of a link of broker-2"):
+        run(inject(fake_bed(cluster), "isolate", "broker-2", peers="broker-3"))
+    assert not cluster.cut
+
+
 def test_row_28_resets_go_on_until_healed(cluster: FakeCluster) -> None:
     async def story() -> None:
         bed = fake_bed(cluster)

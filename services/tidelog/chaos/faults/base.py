@@ -9,8 +9,8 @@ import asyncio
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -26,7 +26,9 @@ from tidelog.runtime.tasks import Supervisor
 T = TypeVar("T")
 
 LOOK_AGAIN_S: Final = 0.1
-_INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
+_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a program as Ctrl-C does: somebody stops it, or closes its terminal."""
+_INTERRUPTS: Final = (signal.SIGINT, *_ENDS)
 
 
 class On(StrEnum):
@@ -121,17 +123,34 @@ class InForce:
 
     def undo_all(self) -> None:
         """The newest first; one that cannot be undone does not keep the others. ClusterError names what is left."""
-        problems = []
-        for injected in reversed(self.left):
-            try:
-                injected.undo()
-            except (ClusterError, OSError) as error:
-                problems.append(f"{injected.name} of {', '.join(injected.targets)} is still in force: {error}")
-        if problems:
-            raise ClusterError("; ".join(problems))
+        undo_each(partial(_undo_named, injected) for injected in reversed(self.left))
 
     async def heal_all(self) -> None:
         await to_the_end(self.undo_all)
+
+
+def undo_each(undos: Iterable[Callable[[], None]]) -> None:
+    """In their order, each of them whatever becomes of the others. ClusterError tells of all that went wrong."""
+    problems: list[str] = []
+    with ExitStack() as stack:
+        for undo in reversed([*undos]):
+            stack.callback(_noting, undo, problems)
+    if problems:
+        raise ClusterError("; ".join(problems))
+
+
+def _noting(undo: Callable[[], None], problems: list[str]) -> None:
+    try:
+        undo()
+    except (ClusterError, OSError) as error:
+        problems.append(str(error))
+
+
+def _undo_named(injected: Injected) -> None:
+    try:
+        injected.undo()
+    except (ClusterError, OSError) as error:
+        raise ClusterError(f"{injected.name} of {', '.join(injected.targets)} is still in force: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +215,27 @@ class Fault(ABC):
 
 
 @contextmanager
+def ends_as_interrupt() -> Iterator[None]:
+    """SIGTERM and a hang-up are a Ctrl-C inside, so that they too leave no fault behind; one that is ignored stays so. For the
+    main thread."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = {number: signal.getsignal(number) for number in _ENDS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """A Ctrl-C or a SIGTERM inside comes through behind it. For the main thread."""
+    """A Ctrl-C, a SIGTERM or a hang-up inside comes through behind it. For the main thread."""
     waiting: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

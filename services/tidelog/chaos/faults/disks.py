@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, one_of, parameter, to_the_end
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, one_of, parameter, to_the_end, undo_each
 from tidelog.chaos.faults.processes import killed, start_stopped
 from tidelog.chaos.quantities import count, size
 from tidelog.cluster.api import BROKER, ZOOKEEPER, ClusterError
@@ -118,8 +118,7 @@ class FullDisk(Fault):
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         def free() -> None:
-            for target in targets:
-                bed.cluster.free_disk(target)
+            undo_each(partial(bed.cluster.free_disk, target) for target in targets)
 
         async with bed.injecting(self, targets, free) as injected:
             seen = [await to_the_end(bed.cluster.fill_disk, target, LOG_SUFFIX) for target in targets]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end, undo_each
 from tidelog.chaos.quantities import duration, rate, share
 from tidelog.chaos.targets import EVERYTHING, Target, parse, resolve
 from tidelog.cluster.api import CLIENT, KINDS, Cluster, ClusterError, Direction, State, Traffic, Way
@@ -42,8 +42,7 @@ class Isolate(Fault):
         peers = await others(self.peers, bed, targets)
 
         def rejoin() -> None:
-            for target in targets:
-                bed.cluster.rejoin(target, peers, self.direction)
+            undo_each(partial(bed.cluster.rejoin, target, peers, self.direction) for target in targets)
 
         async with bed.injecting(self, targets, rejoin) as injected:
             cut: list[Way] = []
@@ -51,6 +50,10 @@ class Isolate(Fault):
                 cut += await to_the_end(bed.cluster.isolate, target, peers, self.direction)
             running = {CLIENT, *(row.name for row in bed.cluster.status() if row.state is State.RUNNING)}
             looked_at = [way for way in cut if running.issuperset(way)]
+            if not looked_at:
+                raise FaultMissed(
+                    f"nobody runs at both ends of a link of {', '.join(targets)}: there is nothing to cut"
+                )
             passing = await to_the_end(bed.cluster.passing, looked_at)
             if passing:
                 raise FaultMissed(f"still arrives: {', '.join(f'{a} to {b}' for a, b in passing)}")
@@ -69,8 +72,8 @@ class PacketLoss(Fault):
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         def lose_none() -> None:
             running = {row.name for row in bed.cluster.status() if row.state is not State.STOPPED}
-            for target in running.intersection(targets):  # with its end a container's rules are gone
-                bed.cluster.lose_packets(target, 0.0)
+            # With its end a container's rules are gone.
+            undo_each(partial(bed.cluster.lose_packets, target, 0.0) for target in targets if target in running)
 
         async with bed.injecting(self, targets, lose_none) as injected:
             for target in targets:
@@ -136,8 +139,7 @@ class SlowLink(Fault):
         traffic = Traffic(self.delay, self.jitter, self.rate)
 
         def unshape() -> None:
-            for target in targets:
-                bed.cluster.shape(target, peers, None)
+            undo_each(partial(_unshape, bed.cluster, target, peers) for target in targets)
 
         async with bed.injecting(self, targets, unshape) as injected:
             for target in targets:
@@ -147,6 +149,10 @@ class SlowLink(Fault):
                 await bed.until(slow, f"bytes of {target} that took {least_s:.3f} s", SEEN_WITHIN_S)
             injected.effect = f"{', '.join(targets)}: what passes to and from {', '.join(peers)} is slow"
         return injected
+
+
+def _unshape(cluster: Cluster, target: str, peers: Sequence[str]) -> None:
+    cluster.shape(target, peers, None)
 
 
 def _loses(cluster: Cluster, name: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Final
 
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end, undo_each
 from tidelog.chaos.quantities import duration
 from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, Pause, State, kind_of
 from tidelog.storage.data_dir import CLEAN_FILE
@@ -181,9 +181,11 @@ def _resume_paused(cluster: Cluster, targets: Sequence[str]) -> None:
 
 
 def _where(cluster: Cluster, targets: Sequence[str], state: State, act: Callable[[str], None]) -> None:
-    for target in targets:
+    def one(target: str) -> None:
         if state_of(cluster, target) is state:
             act(target)
+
+    undo_each(partial(one, target) for target in targets)
 
 
 def check_state(cluster: Cluster, targets: Sequence[str], wanted: State) -> None:

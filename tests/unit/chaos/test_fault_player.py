@@ -1,0 +1,82 @@
+"""Faults on their time line: whatever was asked for takes effect, or the run says nothing."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from helpers.aio import run
+from helpers.chaos_bed import FakeAdmin, fake_bed
+from helpers.fake_cluster import FakeCluster
+from tidelog.chaos.chronicle import Chronicle
+from tidelog.chaos.fault_player import FaultPlayer
+from tidelog.chaos.faults.base import FaultMissed
+from tidelog.chaos.faults.processes import Kill
+from tidelog.chaos.history import FaultStep, HistoryReader
+from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.chaos.scenario import PlannedFault
+from tidelog.chaos.targets import parse
+from tidelog.chaos.time_line import Moment
+from tidelog.cluster.api import State
+
+
+class SlowAdmin(FakeAdmin):
+    """From the second time on it never answers who leads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def describe_topic(self, name: str) -> object:
+        self.asked += 1
+        if self.asked > 1:
+            await asyncio.Event().wait()
+        return await super().describe_topic(name)
+
+
+def kill(target: str, at_s: float, for_s: float | None = None, *, drawn: bool = False) -> Moment:
+    return Moment(PlannedFault(at_s, Kill(), parse(target), for_s), drawn)
+
+
+def played(
+    path: Path, moments: Sequence[Moment], cluster: FakeCluster, admin: FakeAdmin | None = None, duration_s: float = 0.3
+) -> tuple[FaultPlayer, list[str]]:
+    """The player, and the steps that are in the history."""
+    bed = fake_bed(cluster, admin)
+    with Chronicle(path / "history.jsonl", bed.clock) as chronicle:
+        player = FaultPlayer(bed, chronicle, ChaosMetrics(CollectorRegistry()))
+
+        async def story() -> None:
+            await player.play(moments, duration_s)
+            await player.heal_all()
+
+        run(story())
+    records = list(HistoryReader(path / "history.jsonl"))
+    return player, [record.what for record in records if isinstance(record, FaultStep)]
+
+
+def test_a_fault_comes_goes_and_is_told_step_by_step(tmp_path: Path) -> None:
+    cluster = FakeCluster()
+    player, steps = played(tmp_path, [kill("broker-1", 0.05, 0.05)], cluster)
+    assert steps == ["begin", "effect", "heal", "healed"] and cluster.states["broker-1"] is State.RUNNING
+    assert [fault.name for fault in player.played] == ["kill broker-1"] and player.affected == {0}
+
+
+def test_a_fault_that_was_asked_for_and_found_no_target_in_time_is_no_pass(tmp_path: Path) -> None:
+    moments = [kill("broker-2", 0.0, 0.1), kill("leader of 0", 0.05)]
+    with pytest.raises(FaultMissed, match="kill leader of 0: no effect was seen before the run's time was over"):
+        played(tmp_path, moments, FakeCluster(), SlowAdmin())
+
+
+def test_a_drawn_fault_that_misses_is_left_out_and_named(tmp_path: Path) -> None:
+    moments = [kill("broker-2", 0.0, 0.1, drawn=True), kill("leader of 2", 0.05, 0.1, drawn=True)]
+    player, _ = played(tmp_path, moments, FakeCluster())
+    assert [fault.name for fault in player.played] == ["kill broker-2"]
+    assert player.left_out == ["kill leader of 2: t-2 has no leader now"]
+
+
+def test_a_run_in_which_every_drawn_fault_missed_is_no_pass(tmp_path: Path) -> None:
+    with pytest.raises(FaultMissed, match="no fault took effect in the time of the run"):
+        played(tmp_path, [kill("leader of 2", 0.05, 0.1, drawn=True)], FakeCluster())
