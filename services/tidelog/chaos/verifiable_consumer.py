@@ -11,6 +11,8 @@ from tidelog.ports.clock import Clock
 
 POLL_RECORDS: Final = 500
 POLL_S: Final = 0.25
+COMMIT_S: Final = 60.0
+"""Over any failover: nothing more is read before the commit is known, so that POLL_RECORDS are the most in hand (X5)."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -61,7 +63,7 @@ class VerifiableConsumer:
     async def _commit(self, offsets: Offsets) -> None:
         error: BaseException | None = None
         try:
-            await self._consumer.commit(offsets)
+            await self._consumer.commit(offsets, COMMIT_S)
         except (TidelogError, TransportError) as refused:
             error = refused  # somebody else has what it was; what is read next says who
         self._reading.committed(offsets, error)

@@ -280,13 +280,16 @@ class Consumer:
 
     # -- as a member of a group ---------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None, timeout_s: float | None = None
+    ) -> None:
         """Stores these offsets, or those behind all that was handed out, as the group's: the next records to process.
 
         A tuple is an offset and a text for whoever reads it. Returns when they are stored. ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID: the partitions may be another's by now, and what was processed will be processed again.
+        UNKNOWN_MEMBER_ID: the partitions may be another's by now, and what was processed will be processed again. A
+        TransportError or an error that passes once `timeout_s` (default: request_timeout_ms) is over: nobody knows.
         """
-        await self._member.commit(offsets)
+        await self._member.commit(offsets, timeout_s)
 
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """As the coordinator has stored them; None where nothing was committed."""

@@ -248,7 +248,9 @@ class GroupMember:
 
     # -- offsets -----------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None, limit_s: float | None = None
+    ) -> None:
         """Returns when the offsets are stored."""
         if offsets is None:
             self._finish()
@@ -259,7 +261,7 @@ class GroupMember:
             self.membership.progress.finish_up_to(wanted)
             self._hands_free.set()
         if wanted:
-            await self._commit(wanted)
+            await self._commit(wanted, self._limit_s if limit_s is None else limit_s)
 
     def _refuse_lost(self, offsets: Iterable[m.OffsetInfo]) -> None:
         """What the application has not heard of yet: it may have come back, from another member that got further (N12)."""
@@ -274,13 +276,13 @@ class GroupMember:
         epoch = self.membership.progress.epoch_before(tp, offset)
         return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=epoch, metadata=text)
 
-    async def _commit(self, offsets: tuple[m.OffsetInfo, ...]) -> None:
+    async def _commit(self, offsets: tuple[m.OffsetInfo, ...], limit_s: float) -> None:
         clock, rand = self._ports.clock, self._ports.rand
-        give_up_at = clock.now() + self._limit_s
+        give_up_at = clock.now() + limit_s
         failures, tenures = 0, self._tenures(offsets)
         while True:
             request = self.membership.commit_request(offsets, clock.now())
-            refused = await self._try_commit(request)
+            refused = await self._try_commit(request, min(_ONE_COMMIT_S, give_up_at - clock.now()))
             if refused is None:
                 self._stats.commits += 1
                 self.membership.progress.committed(offsets)
@@ -296,12 +298,12 @@ class GroupMember:
     def _tenures(self, offsets: Iterable[m.OffsetInfo]) -> list[Key | None]:
         return [self.membership.held.get(TopicPartition(o.topic, o.partition)) for o in offsets]
 
-    async def _try_commit(self, request: m.CommitOffsetsRequest) -> _Refused | None:
+    async def _try_commit(self, request: m.CommitOffsetsRequest, limit_s: float) -> _Refused | None:
         group_id = request.group_id
         try:
-            address = await self._coordinators.find(group_id)
+            address = await self._coordinators.find(group_id, limit_s)
             channel = self._connections.to(address, "coordinator")
-            answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, _ONE_COMMIT_S)
+            answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, limit_s)
         except (TransportError, TidelogError) as error:
             self._coordinators.forget(group_id)
             return _Refused(error, whole=True)

@@ -171,8 +171,10 @@ class SyncConsumer(_Blocking):
                 options[name] = partial(asyncio.to_thread, listener)
         super().__init__(Consumer, bootstrap, options)
 
-    def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None) -> None:
-        self._thread.call(self._inner.commit(offsets))
+    def commit(
+        self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None, timeout_s: float | None = None
+    ) -> None:
+        self._thread.call(self._inner.commit(offsets, timeout_s))
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         return self._thread.call(self._inner.committed(tps))

@@ -11,7 +11,7 @@ from helpers.fake_coordinator import FakeCoordinator
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.records import ConsumerRecord, Record, encode_batch
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 from tidelog.wire.batch import Codec
@@ -317,6 +317,34 @@ def test_coord_12_a_commit_is_not_repeated_once_its_partition_has_been_another_m
             with pytest.raises(TidelogError):
                 await late
             assert bed.coordinator.offsets()[T[3]] == 10
+
+    run_virtual(story())
+
+
+def test_coord_12_a_commit_is_repeated_for_as_long_as_its_caller_says_and_no_longer() -> None:
+    """Its coordinator stands still: after a second nobody knows; one with patience is there when another one acts."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        commit_offsets = bed.coordinator.commit_offsets
+
+        async def silent(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
+            await bed.clock.sleep(1000.0)
+
+        async with bed.consumer("a", auto_commit=False) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            bed.coordinator.commit_offsets = silent  # type: ignore[method-assign]
+            began = bed.clock.now()
+            with pytest.raises(TransportError):
+                await a.commit({T[3]: 4}, timeout_s=1.0)
+            assert bed.clock.now() - began == pytest.approx(1.0)
+            patient = asyncio.create_task(a.commit({T[3]: 7}, timeout_s=30.0))
+            await bed.clock.sleep(12.0)
+            assert not patient.done()
+            bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
+            await patient
+            assert bed.coordinator.offsets()[T[3]] == 7
 
     run_virtual(story())
 

@@ -1,0 +1,49 @@
+"""A member that commits after each poll never has more in hand than one poll gives, whatever its coordinator does."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helpers.virtual_time import LoopClock, run_virtual
+from tidelog.chaos.verifiable_consumer import POLL_RECORDS, VerifiableConsumer
+from tidelog.client.records import ConsumerRecord
+from tidelog.errors import TransportError
+from tidelog.ids import TopicPartition
+
+FAILOVER_S = 20.0
+
+
+class Log:
+    """A consumer that always has records, and whose coordinator is away for FAILOVER_S; and who reads it."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.stored = 0
+        self.most_in_hand = 0
+        self.errors: list[BaseException | None] = []
+
+    async def poll(self, max_records: int, timeout_s: float) -> list[ConsumerRecord]:
+        first, self.position = self.position, self.position + max_records
+        return [ConsumerRecord("t", 0, o, 0, 0, None, b"", (), 0) for o in range(first, self.position)]
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], timeout_s: float = 3.0) -> None:
+        await asyncio.sleep(min(timeout_s, FAILOVER_S))
+        if timeout_s < FAILOVER_S:
+            raise TransportError("nobody knows")
+        self.stored = offsets[TopicPartition("t", 0)]
+
+    def polled(self, began: float, records: Sequence[ConsumerRecord]) -> None:
+        pass
+
+    def processed(self, records: Sequence[ConsumerRecord]) -> None:
+        self.most_in_hand = max(self.most_in_hand, records[-1].offset + 1 - self.stored)
+
+    def committed(self, offsets: Mapping[TopicPartition, int], error: BaseException | None) -> None:
+        self.errors.append(error)
+
+
+def test_x5_nothing_more_is_read_before_the_commit_is_known() -> None:
+    log: Any = Log()
+    run_virtual(VerifiableConsumer(log, LoopClock(), log, commits=True).run(most=3 * POLL_RECORDS))
+    assert log.errors == [None] * 3
+    assert log.most_in_hand == POLL_RECORDS
