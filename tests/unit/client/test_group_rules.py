@@ -15,7 +15,7 @@ from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
-from unit.client.test_group_consumer import Bed, every, offsets_of
+from unit.client.group_bed import Bed, every, offsets_of
 
 T = [TopicPartition("t", p) for p in range(4)]
 
