@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from tidelog.client.consumer import Consumer
+from tidelog.client.groups import GroupMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -28,7 +29,9 @@ class Reading(Protocol):
         """Of a member of a group: these are done, and may be committed."""
         ...
 
-    def committed(self, offsets: Offsets, error: BaseException | None) -> None: ...
+    def committed(self, offsets: Offsets, sent_in: GroupMetadata, error: BaseException | None) -> None:
+        """`sent_in`: what the member was when it asked; a rebalance may have come before the answer."""
+        ...
 
 
 class VerifiableConsumer:
@@ -61,9 +64,10 @@ class VerifiableConsumer:
                 await self._commit({TopicPartition(r.topic, r.partition): r.offset + 1 for r in records})
 
     async def _commit(self, offsets: Offsets) -> None:
+        sent_in = self._consumer.group_metadata
         error: BaseException | None = None
         try:
             await self._consumer.commit(offsets, COMMIT_S)
         except (TidelogError, TransportError) as refused:
             error = refused  # somebody else has what it was; what is read next says who
-        self._reading.committed(offsets, error)
+        self._reading.committed(offsets, sent_in, error)

@@ -12,6 +12,7 @@ from tidelog.chaos.verifiable_consumer import Offsets, VerifiableConsumer
 from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
+from tidelog.client.groups import GroupMetadata
 from tidelog.client.producer import Producer, RecordMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError, TransportError
@@ -220,7 +221,7 @@ class _Reading:
     def processed(self, records: Sequence[ConsumerRecord]) -> None:
         """Nobody keeps what it has read."""
 
-    def committed(self, offsets: Offsets, error: BaseException | None) -> None:
+    def committed(self, offsets: Offsets, sent_in: GroupMetadata, error: BaseException | None) -> None:
         """It has nobody to commit for."""
 
 
@@ -275,16 +276,15 @@ class _Member(_Reading):
         done = tuple(Span(*tp, offsets[0], offsets[-1]) for tp, offsets in spans.items())
         self._chronicle.append(Processed(self._chronicle.now(), self._process, GROUP, done))
 
-    def committed(self, offsets: Offsets, error: BaseException | None) -> None:
+    def committed(self, offsets: Offsets, sent_in: GroupMetadata, error: BaseException | None) -> None:
         name = None if error is None else error_name(error)
-        known = self.consumer.group_metadata
         self._chronicle.append(
             Committed(
                 self._chronicle.now(),
                 self._process,
                 GROUP,
-                known.generation,
-                known.coordinator_epoch,
+                sent_in.generation,
+                sent_in.coordinator_epoch,
                 tuple(Position(*tp, offset) for tp, offset in offsets.items()),
                 outcome(error),
                 name,

@@ -16,6 +16,7 @@ from tidelog.cli import common
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, PropertyOption
 
 if TYPE_CHECKING:
+    from tidelog.client.groups import GroupMetadata
     from tidelog.client.producer import RecordMetadata
     from tidelog.client.records import ConsumerRecord
     from tidelog.ids import TopicPartition
@@ -250,7 +251,9 @@ class _ConsumerEvents(_Events):
     def processed(self, records: "Sequence[ConsumerRecord]") -> None:
         """Kafka's tool has no event for it."""
 
-    def committed(self, offsets: "Mapping[TopicPartition, int]", error: BaseException | None) -> None:
+    def committed(
+        self, offsets: "Mapping[TopicPartition, int]", sent_in: "GroupMetadata", error: BaseException | None
+    ) -> None:
         named = [{"topic": tp.topic, "partition": tp.partition, "offset": offset} for tp, offset in offsets.items()]
         failure = {} if error is None else {"error": str(error)}
         self.say("offsets_committed", offsets=named, success=error is None, **failure)
