@@ -220,6 +220,10 @@ def ends_as_interrupt() -> Iterator[None]:
     main thread."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if (
+            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        ):  # as in the background of a script, where Ctrl-C means others
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in _ENDS}
