@@ -127,10 +127,11 @@ class Story:
         kind: str = "assigned",
         group: str | None = None,
         term: tuple[int, int] | None = None,
+        final: bool = False,
     ) -> "Story":
         tps = tuple(TopicPartition(TOPIC, partition) for partition in partitions)
         epoch, generation = (None, None) if term is None else term
-        self.records.append(Ownership(self._tick(), kind, process, tps, group, generation, epoch))
+        self.records.append(Ownership(self._tick(), kind, process, tps, group, generation, epoch, final))
         return self
 
     def processed(self, first: int, last: int, process: str = "c", partition: int = 0) -> "Story":

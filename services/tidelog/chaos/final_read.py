@@ -40,7 +40,7 @@ async def _read(servers: str, ends: Mapping[TopicPartition, int], chronicle: Chr
         async with Consumer(servers, client_id=process) as consumer:
             await consumer.assign(ends)
             await consumer.seek_to_beginning()
-            chronicle.append(Ownership(chronicle.now(), ASSIGNED, process, tuple(ends)))
+            chronicle.append(Ownership(chronicle.now(), ASSIGNED, process, tuple(ends), final=True))
             left = {tp: end for tp, end in ends.items() if await consumer.position(tp) < end}
             last_news = chronicle.clock.now()
             while left:

@@ -90,6 +90,8 @@ class Ownership(NamedTuple):
     group: str | None = None
     generation: int | None = None
     coordinator_epoch: int | None = None
+    final: bool = False
+    """Of a reader of the final phase, which may find nothing to read."""
 
 
 class Position(NamedTuple):

@@ -18,6 +18,8 @@ from tidelog.ids import TopicPartition
 
 SCENARIO_FILE: Final = "scenario.yaml"
 LOSS_ANOMALIES: Final = ("lost-write", "lost-acked", "allowed-loss")
+EXPIRING: Final = ("retention.", "cleanup.policy")
+"""Settings of a topic with which records may go; without them they are kept for ever."""
 LOOP_LAG_MAX_S: Final = 0.5
 """What a history says about gaps is no better than the loop that wrote it."""
 
@@ -105,6 +107,7 @@ def promise_of(scenario: Scenario, file: RunFile) -> Promise:
         idempotent=any(producer.acks == "all" for producer in scenario.workload.producers),
         available=tuple(available),
         uncommitted_max=POLL_RECORDS if file.group else None,
+        records_expire=any(key.startswith(EXPIRING) for key in scenario.topic.configs),
     )
 
 

@@ -48,7 +48,7 @@ ROWS: list[tuple[Record, dict[str, object]]] = [
     ),
     (
         Ownership(0.4, "revoked", "c", (TopicPartition("chaos", 0),), "g", 3, 1),
-        {"process": "c", "group": "g", "generation": 3, "coordinator_epoch": 1, "owned": [AT]},
+        {"process": "c", "group": "g", "generation": 3, "coordinator_epoch": 1, "owned": [AT], "final": False},
     ),
     (
         Committed(0.5, "c", "g", 3, 1, (Position("chaos", 0, 7),), "ok"),

@@ -1,8 +1,9 @@
 """X6: for how long a partition acknowledged nothing although records waited, which faults that was under, and the promise.
 
 A gap begins when a record is tried, or with the acknowledgement before if others were waiting then, and ends with the next
-acknowledgement in the partition. A record that was refused has waited too. Each ack level is measured by itself: with too few
-replicas acks=all is refused while acks=1 goes on.
+acknowledgement in the partition. If none comes it lasts as long as the load, since a client that has given up does not end it. A
+record that was refused has waited too. Each ack level is measured by itself: with too few replicas acks=all is refused while
+acks=1 goes on.
 """
 
 from array import array
@@ -38,6 +39,7 @@ class Waits:
         self._since = array("d")
         self._heard = array("d")
         self._longest: list[tuple[float, float, bool]] = []
+        self._stopped = -1.0
         self._faults: dict[int, _InForce] = {}
 
     def send(self, v: int, t: float) -> None:
@@ -60,6 +62,11 @@ class Waits:
     def gone(self, v: int) -> None:
         """Its client is: nobody waits for it any more."""
         self._open[self._line(v)] -= 1
+
+    def stopped(self, t: float) -> None:
+        """The load is over, which ends what waits in vain."""
+        if self._stopped < 0:
+            self._stopped = t
 
     def fault(self, record: FaultStep) -> None:
         """In force from its begin; what it did is there before anyone has seen it."""
@@ -90,8 +97,9 @@ class Waits:
 
     def _gap(self, line: int, key: int, acks: str) -> Gap:
         began, ended, over = self._longest[line]
-        if self._heard[line] - self._since[line] > ended - began:
-            began, ended, over = self._since[line], self._heard[line], False
+        until = max(self._heard[line], self._stopped)
+        if until - self._since[line] > ended - began:
+            began, ended, over = self._since[line], until, False
         tp = self._tables.keys[key]
         faults = {fault.name: None for fault in self._faults.values() if fault.began < ended and fault.ended > began}
         return Gap(tp.topic, tp.partition, acks, began, ended, over, tuple(faults))
@@ -113,12 +121,24 @@ def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kep
     for gap in meant:
         if gap.seconds > promise.at_most_s:
             found.add("unavailable", _told, gap, promise.at_most_s)
+    unused = _unused(meant, promise)
     worst = max(meant, key=lambda gap: gap.seconds, default=None)
     which = "" if promise.acks is None else f" for acks={promise.acks}"
     where = "any partition" if promise.partitions is None else ", ".join(map(str, promise.partitions)) or "no partition"
-    measured = "nothing was sent" if worst is None else f"{worst.seconds:.2f} s ({worst.topic}-{worst.partition})"
-    kept = worst is None or worst.seconds <= promise.at_most_s
+    if unused:
+        measured = f"nothing was sent to {unused}"
+    else:
+        measured = "-" if worst is None else f"{worst.seconds:.2f} s ({worst.topic}-{worst.partition})"
+    kept = not unused and (worst is None or worst.seconds <= promise.at_most_s)
     return Kept(f"unavailable{which}: {where}", kept, measured, f"{promise.at_most_s:g} s")
+
+
+def _unused(meant: list[Gap], promise: Availability) -> str:
+    """Those of the partitions that got no record, in words: about them nothing was shown."""
+    if promise.partitions is None:
+        return "" if meant else "any partition"
+    used = {(gap.topic, gap.partition) for gap in meant}
+    return ", ".join(str(tp) for tp in promise.partitions if tp not in used)
 
 
 def _told(gap: Gap, at_most_s: float) -> Example:

@@ -39,7 +39,7 @@ class Checker:
     def __init__(self, promise: Promise) -> None:
         self.promise = promise
         self.found = Findings()
-        self.tables = Tables()
+        self.tables = Tables(records_expire=promise.records_expire)
         self.polls = sessions.Polls(self.tables)
         self.watermarks = Watermarks(self.tables, self.found)
         self.groups = Groups(self.tables, promise, self.found)
@@ -79,6 +79,8 @@ class Checker:
         self.watermarks.polled(record)
 
     def _ownership(self, record: Ownership) -> None:
+        if record.final:
+            self.tables.final_reader(record.process)
         self.polls.ownership(record)
         self.groups.ownership(record)
 
@@ -93,6 +95,7 @@ class Checker:
         self.tables.phase(record)
         if record.phase == "final":
             self.watermarks.healed(record.t)
+            self.waits.stopped(record.t)
         elif record.phase == "end":
             self.ended = True
 
@@ -111,7 +114,7 @@ class Checker:
         if replicas is None:
             found.notes.append("replicas were not compared (X2)")
         else:
-            check_replicas(replicas, found, self.last_t)
+            check_replicas(replicas, found, self.last_t, records_expire=self.promise.records_expire)
         gaps = self.waits.gaps()
         promises = [*self._content_promises(), *check_available(gaps, self.promise, found)]
         anomalies = found.anomalies(RULES, lambda name: tolerated(name, self.promise))
@@ -168,7 +171,7 @@ class Checker:
             "info": sends - outcomes[ACKED] - outcomes[REFUSED],
             "polls": len(tables.poll_id),
             "records_read": tables.records_read,
-            "final_readers": len(tables.final),
+            "final_readers": len(tables.final.keys() - tables.crashed),
             "partitions": len(tables.keys),
             "worst_lag_s": round(tables.worst_lag_s, 6),
             "longest_gap_s": round(max((gap.seconds for gap in gaps), default=0.0), 6),

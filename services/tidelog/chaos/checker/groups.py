@@ -1,7 +1,8 @@
 """X5: one owner, commits that never go back and never run ahead, nothing passed over, and nothing twice without a reason.
 
 A member may process again what the owner before it had processed and not committed, and an owner that was evicted may finish
-what it had in hand: both touch a rebalance or a crash, and neither is more than a member has in hand.
+what it had in hand: both touch a rebalance or a crash, and neither is more than a member has in hand. What was committed before
+a member got the partition it never processes again.
 """
 
 from bisect import bisect_left
@@ -27,6 +28,8 @@ class Tenure:
 
     found_at: int
     """Where the group was when it began."""
+    committed: int
+    """The highest offset whose commit was acknowledged before it began."""
     next: int = 0
     """After what the member itself has processed in it."""
     taken_over: int = 0
@@ -44,6 +47,12 @@ class GroupKey:
     owners: dict[Term, str] = field(default_factory=dict)
     commits: dict[Term, list[tuple[float, str, int]]] = field(default_factory=lambda: defaultdict(list))
     committed: int = 0
+    """That may be committed, for all that anyone knows."""
+    acknowledged: int = 0
+    """That certainly is."""
+
+    def begin(self) -> Tenure:
+        return Tenure(self.done.end, self.acknowledged)
 
 
 class Groups:
@@ -70,7 +79,7 @@ class Groups:
         for key in sorted(keys):
             mine = group[key]
             if key not in owned:
-                mine.tenures[record.process] = Tenure(mine.done.end)
+                mine.tenures[record.process] = mine.begin()
             if record.generation is not None and record.coordinator_epoch is not None:
                 self._claim(record, key, mine, (record.coordinator_epoch, record.generation))
         self._owned[record.process] = keys
@@ -95,6 +104,7 @@ class Groups:
             if record.outcome == OK:
                 term = (record.coordinator_epoch, record.generation)
                 mine.commits[term].append((record.t, record.process, offset))
+                mine.acknowledged = max(mine.acknowledged, offset)
             if record.outcome != FAIL:
                 mine.committed = max(mine.committed, offset)
 
@@ -126,13 +136,17 @@ class Groups:
             self._add("group-two-owners", str(record.group), key, record.t, text)
 
     def _process(self, record: Processed, key: int, mine: GroupKey, start: int, end: int) -> None:
-        tenure = mine.tenures.setdefault(record.process, Tenure(mine.done.end))
+        tenure = mine.tenures.setdefault(record.process, mine.begin())
         if start < tenure.next:
             text = (
                 f"{record.process} processed offset {start} again, after {tenure.next - 1}, with no rebalance between,"
             )
             self._add("group-duplicates", record.group, key, record.t, text)
         fresh = max(start, tenure.next)
+        known = min(end, tenure.committed)
+        if fresh < known and mine.done.common(fresh, known):
+            text = f"{record.process} processed offset {fresh} again, although {tenure.committed} was committed before,"
+            self._add("group-duplicates", record.group, key, record.t, text)
         if fresh < end:
             middle = min(max(fresh, tenure.found_at), end)
             self._again(record, key, tenure, "taken_over", mine.done.common(fresh, middle))

@@ -44,7 +44,7 @@ RULES: Final[Mapping[str, str]] = {
     "group-commit-ahead": "an offset was committed beyond what was processed (X5)",
     "group-skipped": "a group passed over an acknowledged value (X5)",
     "group-unprocessed": "a group had not come to an acknowledged value by the end (X5)",
-    "group-duplicates": "a group processed a value again with no rebalance, or more of them than a member has in hand (X5)",
+    "group-duplicates": "a group processed a value again with no rebalance, after its commit, or more than one has in hand (X5)",
     "unavailable": "a partition acknowledged nothing for longer than promised (X6)",
 }
 

@@ -59,14 +59,18 @@ class PartitionReplicas:
         return cls(found["topic"], found["partition"], found["high_watermark"], replicas)
 
 
-def check_replicas(partitions: Iterable[PartitionReplicas], found: Findings, t: float) -> None:
-    """From the highest log start up to the high watermark; a stretch that reaches over an edge of that is left out.
+def check_replicas(
+    partitions: Iterable[PartitionReplicas], found: Findings, t: float, *, records_expire: bool = False
+) -> None:
+    """Up to the high watermark, from the lowest log start on, or the highest where records may expire; a stretch that reaches
+    over an edge of that is left out.
 
     `t` is when the replicas were read.
     """
     found.judged("replicas-differ")
+    lowest = max if records_expire else min
     for each in partitions:
-        low = max((replica.log_start for replica in each.replicas), default=0)
+        low = lowest((replica.log_start for replica in each.replicas), default=0)
         held = [_between(replica, low, each.high_watermark) for replica in each.replicas]
         for replica, its in zip(each.replicas[1:], held[1:], strict=True):
             if its != held[0]:

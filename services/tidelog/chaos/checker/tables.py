@@ -40,7 +40,8 @@ class FinalRead:
 class Tables:
     """Fed in the order of the history; a column is complete when all was fed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, records_expire: bool = False) -> None:
+        self._records_expire = records_expire
         self.keys: list[TopicPartition] = []
         self.key_of: dict[tuple[str, int], int] = {}
         self.processes: list[str] = []
@@ -81,6 +82,7 @@ class Tables:
         self.conflicts: list[dict[int, set[int]]] = []
         """Offset to all values found there, if they are several."""
         self.log_start: list[int] = []
+        """The highest that a leader told, where records may expire; else 0."""
         self._epoch_now: list[int] = []
         self.epoch_healed: list[int] | None = None
         """The latest leader epoch of each key when the final phase began."""
@@ -193,9 +195,13 @@ class Tables:
         key = self.key_number(record.topic, record.partition)
         if record.leader_epoch > self._epoch_now[key]:
             self._epoch_now[key] = record.leader_epoch
-        if record.log_start is not None and record.log_start > self.log_start[key]:
+        if self._records_expire and record.log_start is not None and record.log_start > self.log_start[key]:
             self.log_start[key] = record.log_start
         return key
+
+    def final_reader(self, process: str) -> None:
+        """It counts even if it finds nothing to read."""
+        self.final.setdefault(process, {})
 
     def phase(self, record: Phase) -> None:
         if record.phase == "final":

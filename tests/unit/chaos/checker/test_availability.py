@@ -99,13 +99,34 @@ def test_x6_without_a_promise_nothing_is_unavailable_and_the_gaps_are_there() ->
     assert "unavailable" not in verdict.anomalies and verdict.stats["longest_gap_s"] == 7.0
 
 
+def test_x6_a_gap_that_nothing_ended_lasts_as_long_as_the_load_though_its_client_has_given_up() -> None:
+    def story() -> Story:
+        made = Story().at(1.0).sent("a", 0).at(2.0)
+        made.attempt("b", process="q")
+        return made.at(3.0).crash("q").at(30.0).sent("x", 0, partition=1).at(40.0)
+
+    assert gap(story().phase("final")) == Gap("chaos", 0, "all", 2.0, 40.0, False)
+    assert gap(story()).seconds < 0.02, "nobody knows how long the load lasted"
+
+
+@pytest.mark.parametrize(
+    "promise, measured",
+    [
+        (Availability(9.0, None, "1"), "nothing was sent to any partition"),
+        (Availability(9.0, (TopicPartition("chaos", 0), TopicPartition("chaos", 7))), "nothing was sent to chaos-7"),
+    ],
+)
+def test_x6_a_promise_about_a_partition_that_got_no_record_is_not_kept(promise: Availability, measured: str) -> None:
+    kept = outage().check(Promise(available=(promise,))).promises[-1]
+    assert (kept.kept, kept.measured) == (False, measured)
+
+
 @pytest.mark.parametrize(
     "promise, kept",
     [
         (Availability(1.0, (TopicPartition("chaos", 0),)), False),
         (Availability(1.0, (TopicPartition("chaos", 1),)), True),
         (Availability(1.0, None, "all"), False),
-        (Availability(1.0, None, "1"), True),
         (Availability(0.0, ()), True),
     ],
 )

@@ -144,8 +144,14 @@ def test_lost_what_is_below_the_log_start_was_taken_by_retention() -> None:
     def story() -> Story:
         return Story().log("a", "b").poll((1, "b"))
 
-    assert found(story().watermark(2, log_start=1).end([(1, "b")]).check()) == {}
-    assert found(story().end([(1, "b")]).check()) == {"lost-write": 1, "unseen": 1, "lost-acked": 1}
+    gone = {"lost-write": 1, "unseen": 1, "lost-acked": 1}
+    assert found(story().watermark(2, log_start=1).end([(1, "b")]).check(Promise(records_expire=True))) == {}
+    assert found(story().end([(1, "b")]).check(Promise(records_expire=True))) == gone
+
+
+def test_lost_where_nothing_expires_a_log_start_that_rises_excuses_nothing() -> None:
+    story = Story().log("a", "b").poll((1, "b")).watermark(2, log_start=1)
+    assert found(story.end([(1, "b")]).check()) == {"lost-write": 1, "unseen": 1, "lost-acked": 1}
 
 
 def test_lost_a_failed_send_is_not_missed() -> None:
@@ -233,6 +239,15 @@ def test_x1_a_reader_that_was_thrown_away_counts_as_far_as_it_came() -> None:
 def test_x1_wants_two_readers(readers: int, notes: int) -> None:
     verdict = Story().log("a").end(rows("a"), readers=readers).check()
     assert len(verdict.notes) == notes and verdict.sound
+
+
+def test_x1_final_readers_that_find_nothing_have_read_all_the_same() -> None:
+    """A log that was consumed and is gone altogether: every other rule is content."""
+    story = Story().log("a", "b").poll(*rows("a", "b")).phase("final")
+    for reader in ("final-1", "final-2"):
+        story.owns(0, process=reader, final=True)
+    verdict = story.phase("end").check()
+    assert found(verdict) == {"lost-acked": 2} and not verdict.kept and verdict.notes == ()
 
 
 def test_x1_without_a_final_read_says_so() -> None:

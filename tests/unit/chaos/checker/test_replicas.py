@@ -1,18 +1,25 @@
 """X2: replicas are compared byte by byte, as far as they must be equal."""
 
 from helpers.histories import Story, found
+from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
 from tidelog.chaos.checker.verdict import Verdict
 
 A, B, C = Stretch(0, 5, "aa"), Stretch(5, 9, "bb"), Stretch(9, 12, "cc")
 
 
-def compared(*logs: tuple[Stretch, ...], high_watermark: int = 9, starts: tuple[int, ...] = (0, 0, 0)) -> Verdict:
+def compared(
+    *logs: tuple[Stretch, ...],
+    high_watermark: int = 9,
+    starts: tuple[int, ...] = (0, 0, 0),
+    promise: Promise | None = None,
+) -> Verdict:
     replicas = tuple(
         ReplicaLog(broker, start, log[-1].end if log else 0, log)
         for broker, (log, start) in enumerate(zip(logs, starts, strict=False), 1)
     )
-    return Story().log("a").end([(0, "a")]).check(replicas=[PartitionReplicas("chaos", 0, high_watermark, replicas)])
+    story = Story().log("a").end([(0, "a")])
+    return story.check(promise, [PartitionReplicas("chaos", 0, high_watermark, replicas)])
 
 
 def test_x2_equal_replicas_are_equal() -> None:
@@ -39,9 +46,14 @@ def test_x2_above_the_high_watermark_they_may_differ() -> None:
     assert found(compared((A, B, C), (A, B), high_watermark=12)) == {"replicas-differ": 1}
 
 
-def test_x2_below_the_highest_log_start_they_may_differ() -> None:
-    assert found(compared((A, B), (B,), starts=(0, 5))) == {}
-    assert found(compared((A, B), (B,), starts=(0, 0))) == {"replicas-differ": 1}
+def test_x2_below_the_highest_log_start_they_may_differ_where_records_expire() -> None:
+    expire = Promise(records_expire=True)
+    assert found(compared((A, B), (B,), starts=(0, 5), promise=expire)) == {}
+    assert found(compared((A, B), (B,), starts=(0, 0), promise=expire)) == {"replicas-differ": 1}
+
+
+def test_x2_where_nothing_expires_a_replica_that_begins_later_lacks_something() -> None:
+    assert found(compared((A, B), (B,), starts=(0, 5))) == {"replicas-differ": 1}
 
 
 def test_x2_that_was_not_looked_at_is_said() -> None:
