@@ -18,7 +18,8 @@ from tidelog.ids import NO_LEADER
 from tidelog.runtime.tasks import Supervisor
 
 ANSWER_S: Final = 2.0
-INJECTED_WITHIN_S: Final = 90.0
+PATIENCE_S: Final = 90.0
+"""After the time of the run, for faults whose own time has come: a slow machine takes long to name a target and to hit it."""
 LOOK_AGAIN_S: Final = 0.1
 MISSES: Final = (FaultMissed, ClusterError, TidelogError, TransportError)
 
@@ -38,6 +39,7 @@ class FaultPlayer:
     bed: Bed
     chronicle: Chronicle
     metrics: ChaosMetrics
+    patience_s: float = PATIENCE_S
     played: list[PlayedFault] = field(default_factory=list)
     affected: set[int] = field(default_factory=set)
     """Partitions that a target led when it was hit."""
@@ -45,7 +47,8 @@ class FaultPlayer:
     """Drawn faults that found no target, missed, or met another fault; and why."""
     _took: list[Moment] = field(default_factory=list)
     _active: dict[int, tuple[Moment, Injected]] = field(default_factory=dict)
-    _injecting: int = 0
+    _beginning: int = 0
+    """Faults whose time has come and whose effect has not been seen yet."""
     _healing: set[int] = field(default_factory=set)
     _recovering: list[tuple[str, float]] = field(default_factory=list)
     """(fault, when it was healed) of those after which nobody has seen the cluster whole yet."""
@@ -63,7 +66,7 @@ class FaultPlayer:
                 async with asyncio.timeout(duration_s):
                     await self._missed.wait()
             except TimeoutError:
-                await self._injections_end()
+                await self._have_begun()
         finally:
             await tasks.stop()
         if tasks.failure is not None:
@@ -75,11 +78,11 @@ class FaultPlayer:
         if moments and not self.played:
             raise FaultMissed("no fault took effect in the time of the run")
 
-    async def _injections_end(self) -> None:
-        """What has begun is a part of the scenario, however long a slow machine takes over it: a rolling restart, say."""
+    async def _have_begun(self) -> None:
+        """A fault whose time came is a part of the run, however long a slow machine takes over it: a rolling restart, say."""
         clock = self.bed.clock
-        give_up_at = clock.now() + INJECTED_WITHIN_S
-        while self._injecting and not self._missed.is_set() and clock.now() < give_up_at:
+        give_up_at = clock.now() + self.patience_s
+        while self._beginning and not self._missed.is_set() and clock.now() < give_up_at:
             await clock.sleep(LOOK_AGAIN_S)
 
     async def heal_all(self) -> None:
@@ -100,6 +103,7 @@ class FaultPlayer:
 
     async def _play(self, moment: Moment, at: float) -> None:
         await self.bed.clock.sleep(at - self.bed.clock.now())
+        self._beginning += 1
         try:
             targets = await resolve(moment.planned.target, self.bed)
             if moment.drawn and any(set(targets) & set(each.targets) for each in self.bed.in_force.left):
@@ -113,6 +117,8 @@ class FaultPlayer:
                 self._problem = self._problem or f"{moment.text}: {error}"
                 self._missed.set()
             return
+        finally:
+            self._beginning -= 1
         if moment.planned.for_s is not None:
             await self.bed.clock.sleep(moment.planned.for_s)
             await self._heal(number)
@@ -125,11 +131,7 @@ class FaultPlayer:
         fault, number = moment.planned.fault, self.chronicle.next_fault()
         self.affected |= await _led_by(targets, self.bed.admin, self.bed.topic)
         self.chronicle.fault(number, fault.name, "begin", targets, moment.text)
-        self._injecting += 1
-        try:
-            injected = await fault.inject(self.bed, targets)
-        finally:
-            self._injecting -= 1
+        injected = await fault.inject(self.bed, targets)
         self.chronicle.fault(number, fault.name, "effect", targets, moment.text)
         self.metrics.began(fault.name, targets)
         self.bed.say(f"{moment.text}: {injected.effect}")

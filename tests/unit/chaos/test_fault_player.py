@@ -23,16 +23,17 @@ from tidelog.cluster.api import State
 
 
 class SlowAdmin(FakeAdmin):
-    """From the second time on it never answers who leads."""
+    """From the second time on it takes its time to say who leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, takes_s: float) -> None:
         super().__init__()
+        self.takes_s = takes_s
         self.asked = 0
 
     async def describe_topic(self, name: str) -> object:
         self.asked += 1
         if self.asked > 1:
-            await asyncio.Event().wait()
+            await asyncio.sleep(self.takes_s)
         return await super().describe_topic(name)
 
 
@@ -46,7 +47,7 @@ def played(
     """The player, and the steps that are in the history."""
     bed = fake_bed(cluster, admin)
     with Chronicle(path / "history.jsonl", bed.clock) as chronicle:
-        player = FaultPlayer(bed, chronicle, ChaosMetrics(CollectorRegistry()))
+        player = FaultPlayer(bed, chronicle, ChaosMetrics(CollectorRegistry()), patience_s=2.0)
 
         async def story() -> None:
             await player.play(moments, duration_s)
@@ -67,7 +68,16 @@ def test_a_fault_comes_goes_and_is_told_step_by_step(tmp_path: Path) -> None:
 def test_a_fault_that_was_asked_for_and_found_no_target_in_time_is_no_pass(tmp_path: Path) -> None:
     moments = [kill("broker-2", 0.0, 0.1), kill("leader of 0", 0.05)]
     with pytest.raises(FaultMissed, match="kill leader of 0: no effect was seen before the run's time was over"):
-        played(tmp_path, moments, FakeCluster(), SlowAdmin())
+        played(tmp_path, moments, FakeCluster(), SlowAdmin(takes_s=60.0))
+
+
+def test_a_fault_whose_time_came_is_played_although_its_target_was_named_after_the_time_of_the_run(
+    tmp_path: Path,
+) -> None:
+    moments = [kill("broker-2", 0.0, 0.1), kill("leader of 0", 0.05)]
+    player, steps = played(tmp_path, moments, FakeCluster(), SlowAdmin(takes_s=0.5))
+    assert [fault.name for fault in player.played] == ["kill broker-2", "kill leader of 0"]
+    assert steps.count("effect") == steps.count("healed") == 2
 
 
 def test_a_drawn_fault_that_misses_is_left_out_and_named(tmp_path: Path) -> None:
