@@ -1,15 +1,16 @@
 """Record batches as Arrow columns, in the schema of Spark's Kafka source."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from tidelog.client.records import ConsumerRecord, Header, decode_batch, split_batches
 from tidelog.ids import TopicPartition
+from tidelog.pipeline.decode import PlacedBatch, Records, decode_batches
 from tidelog.pipeline.offsets import DataLossError
+from tidelog.wire.batch import read_header
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
@@ -27,7 +28,8 @@ _FIELDS: Final = (
     ("timestampType", pa.int32()),
 )
 
-_NO_RECORDS: Final[tuple[Sequence[Any], ...]] = ((),) * len(ConsumerRecord._fields)
+_MS_MAX: Final = (2**63 - 1) // 1000
+_CONTROL: Final = 0x20
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
@@ -40,30 +42,37 @@ class ColumnReader:
 
     def __init__(self, tp: TopicPartition, start: int, end: int, *, include_headers: bool, fail_on_gap: bool) -> None:
         self._tp = tp
+        self._start = start
         self._end = end
         self._include_headers = include_headers
         self._fail_on_gap = fail_on_gap
         self._schema = arrow_schema(include_headers)
-        self._wanted = start
         self.position = start
         """The next offset that is expected."""
 
-    def decode(self, chunk: bytes) -> pa.RecordBatch:
-        """Whole batches that go on where the last chunk ended; records outside the range are dropped.
+    def decode(self, chunk: bytes) -> Iterator[pa.RecordBatch]:
+        """Whole batches that go on where the last chunk ended, CRC checked; records outside the range are dropped.
 
         DataLossError when an offset between is missing: there is no compaction, so every offset was once a record.
+        BadBatchError when the inside of a batch contradicts its header. Nothing of a chunk comes before its fault.
         """
-        records: list[ConsumerRecord] = []
-        for header, batch in split_batches(self._tp, chunk, self.position):
-            if header.base_offset > self.position and self._fail_on_gap:
-                raise DataLossError(
-                    f"{self._tp}: offsets {self.position} to {header.base_offset} are missing from the log"
-                )
-            records += decode_batch(self._tp, batch, header)
-            self.position = header.end_offset
-        first = next((i for i, record in enumerate(records) if record.offset >= self._wanted), len(records))
-        past = next((i for i in range(len(records) - 1, -1, -1) if records[i].offset < self._end), -1) + 1
-        return self._columns(records[first:past])
+        placed = []
+        at = 0
+        while at < len(chunk):
+            header = read_header(chunk, at)
+            if header.end_offset > self.position:
+                if header.base_offset > self.position and self._fail_on_gap:
+                    raise DataLossError(
+                        f"{self._tp}: offsets {self.position} to {header.base_offset} are missing from the log"
+                    )
+                if not header.attributes & _CONTROL:
+                    placed.append(PlacedBatch(header, at))
+                self.position = header.end_offset
+            at += header.size_bytes
+        for records in decode_batches(self._tp, chunk, placed, with_headers=self._include_headers):
+            batch = self._columns(records)
+            if batch.num_rows:
+                yield batch
 
     def skip_to(self, position: int) -> None:
         """What lies before is gone and the query takes what there is. Never backwards."""
@@ -75,33 +84,30 @@ class ColumnReader:
         if self.position < self._end and self._fail_on_gap:
             raise DataLossError(f"{self._tp}: offsets {self.position} to {self._end} are missing from the log")
 
-    def _columns(self, records: list[ConsumerRecord]) -> pa.RecordBatch:
-        count = len(records)
-        _, _, offsets, timestamps_ms, timestamp_types, keys, values, headers, _ = (
-            zip(*records, strict=True) if records else _NO_RECORDS
-        )
+    def _columns(self, records: Records) -> pa.RecordBatch:
+        rows = slice(*np.searchsorted(records.offsets, [self._start, self._end]).tolist())
+        offsets = records.offsets[rows]
         types = self._schema.types
+        # A producer may have sent any number as a time; what no timestamp can hold becomes the nearest that one can.
+        times_us = np.clip(records.timestamps_ms[rows], -_MS_MAX, _MS_MAX) * 1000
         columns = [
-            pa.array(keys, types[0]),
-            pa.array(values, types[1]),
-            pa.repeat(pa.scalar(self._tp.topic, types[2]), count),
-            pa.repeat(pa.scalar(self._tp.partition, types[3]), count),
+            records.keys.chosen(rows).copied(records.body, types[0]),
+            records.values.chosen(rows).copied(records.body, types[1]),
+            pa.repeat(pa.scalar(self._tp.topic, types[2]), len(offsets)),
+            pa.repeat(pa.scalar(self._tp.partition, types[3]), len(offsets)),
             pa.array(offsets, types[4]),
-            pa.array(np.array(timestamps_ms, np.int64) * 1000, pa.int64()).cast(types[5]),
-            pa.array(timestamp_types, types[6]),
+            pa.array(times_us, pa.int64()).cast(types[5]),
+            pa.array(records.timestamp_types[rows], types[6]),
         ]
         if self._include_headers:
-            columns.append(_header_column(headers, types[7]))
+            columns.append(self._headers(records, rows, types[7]))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-
-def _header_column(headers: Sequence[Sequence[Header]], type_: Any) -> pa.Array:
-    """Built from its parts: flat keys, flat values, and where each record's headers begin."""
-    counts = np.fromiter(map(len, headers), np.int32, len(headers))
-    flat = [pair for pairs in headers for pair in pairs]
-    pairs = pa.StructArray.from_arrays(
-        [pa.array([key for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary())],
-        fields=list(type_.value_type),
-    )
-    begins = np.concatenate(([0], np.cumsum(counts, dtype=np.int32)))
-    return pa.ListArray.from_arrays(pa.array(begins, pa.int32()), pairs, type=type_)
+    def _headers(self, records: Records, rows: slice, type_: Any) -> pa.Array:
+        """Built from its parts: flat keys, flat values, and where each record's headers begin."""
+        edges = np.concatenate(([0], np.cumsum(records.header_counts)))[rows.start : rows.stop + 1]
+        flat = slice(int(edges[0]), int(edges[-1]))
+        keys = records.header_keys[flat]
+        values = records.header_values.chosen(flat).copied(records.body, pa.binary())
+        pairs = pa.StructArray.from_arrays([keys, values], fields=list(type_.value_type))
+        return pa.ListArray.from_arrays(pa.array(edges - edges[0], pa.int32()), pairs, type=type_)

@@ -44,7 +44,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
                 )
                 try:
                     while (chunk := runner.run(_next(chunks))) is not None:
-                        yield columns.decode(chunk)
+                        yield from columns.decode(chunk)
                     break
                 except TidelogError as error:
                     if not _is_loss(error):
