@@ -15,12 +15,14 @@ from tidelog.wire.services import REPLICA_SERVICE_FETCH
 
 _MAX_WAIT_MS = 500
 _ANSWER_SLACK_S = 3.0
+_GONE_S = 5.0
+"""A topic that was there, and that brokers have not heard of for so long, was deleted."""
 
 
 class RangeReader:
     """`stall_s`: how long it goes on without a byte, through elections and restarts, before it raises the last error.
 
-    `topic_id`: of the topic that is meant, b"" for whichever has the name.
+    `topic_id`: of the topic that is meant, b"" for whichever has the name. INCONSISTENT_TOPIC_ID when it has gone.
     """
 
     def __init__(
@@ -41,12 +43,13 @@ class RangeReader:
         self._partition_bytes = partition_bytes
         self._stall_s = stall_s
         self._topic_id = topic_id
+        self._missing_since: float | None = None
 
     async def read(self, tp: TopicPartition, start: int, end: int) -> AsyncIterator[bytes]:
         """See `Consumer.fetch_batches`."""
         if not 0 <= start <= end:
             raise ValueError(f"{tp}: range {start} to {end} is not one of offsets in order")
-        await self._metadata.topic(tp.topic)
+        await self._metadata.topic(tp.topic, _GONE_S if self._topic_id else None)
         supervisor = Supervisor(f"read-{tp}")
         position, epoch = start, NO_EPOCH
         try:
@@ -86,14 +89,13 @@ class RangeReader:
         raise AssertionError("tenacity ends a loop with an answer or an error")
 
     async def _fetch_once(self, tp: TopicPartition, position: int, epoch: int) -> m.FetchResult:
-        led, topic = self._metadata.leadership(tp), self._metadata.snapshot.topics.get(tp.topic)
-        if self._topic_id and topic is not None and topic.topic_id != self._topic_id:
-            raise TidelogError(f"{tp}: the topic was deleted and created anew", ErrorCode.INCONSISTENT_TOPIC_ID)
-        if led is None or topic is None:
+        topic_id = self._known_topic_id(tp)
+        led = self._metadata.leadership(tp)
+        if led is None:
             raise TidelogError(f"{tp} has no leader now", ErrorCode.LEADER_NOT_AVAILABLE)
         ask = m.FetchPartition(
             topic=tp.topic,
-            topic_id=topic.topic_id,
+            topic_id=topic_id,
             partition=tp.partition,
             leader_epoch=led.leader_epoch,
             offset=position,
@@ -121,3 +123,17 @@ class RangeReader:
                 raise OffsetOutOfRangeError(tp, position, result.log_start_offset, result.high_watermark)
             case code:
                 raise TidelogError(f"{tp}: {result.error_message or code.name}", code)
+
+    def _known_topic_id(self, tp: TopicPartition) -> bytes:
+        """Of the topic that is meant, if it is still there."""
+        topic = self._metadata.snapshot.topics.get(tp.topic)
+        if topic is None:
+            now = self._ports.clock.now()
+            self._missing_since = now if self._missing_since is None else self._missing_since
+            if self._topic_id and now - self._missing_since >= _GONE_S:
+                raise TidelogError(f"{tp}: the topic was deleted", ErrorCode.INCONSISTENT_TOPIC_ID)
+            raise TidelogError(f"{tp}: the topic is not known now", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._missing_since = None
+        if self._topic_id and topic.topic_id != self._topic_id:
+            raise TidelogError(f"{tp}: the topic was deleted and created anew", ErrorCode.INCONSISTENT_TOPIC_ID)
+        return topic.topic_id

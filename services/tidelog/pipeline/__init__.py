@@ -7,7 +7,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("tidelog")` known to a session."""
+    """Makes `format("tidelog")` known to a session.
+
+    Switches on that Spark hands filters to Python sources, in this session: it refuses sources that could use them otherwise.
+    """
     from tidelog.pipeline.source import TidelogSource
 
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TidelogSource)

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tidelog.ids import TopicPartition
 from tidelog.pipeline.offsets import Batch, OffsetRange, plan_batch, split
+from tidelog.pipeline.pushdown import Bounds, narrow, push
 from tidelog.pipeline.source_options import SourceOptions, SubscribePattern
 
 if TYPE_CHECKING:
@@ -28,10 +30,16 @@ class RangePartition(InputPartition):
 class TidelogBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keeps what narrows the ranges; see `pushdown` for what is exact. Returns what is left to Spark."""
+        self._bounds, left = push(filters)
+        return left
 
     def partitions(self) -> Sequence[InputPartition]:
         """Fixes the ranges: what is appended after this is not read. Runs once, beside the driver."""
-        batch = asyncio.run(_plan(self._options))
+        batch = asyncio.run(_plan(self._options, self._bounds))
         log = logging.getLogger(__name__)
         for warning in self._options.warnings:
             log.warning("%s", warning)
@@ -51,9 +59,7 @@ class TidelogBatchReader(DataSourceReader):
         return read_range(self._options, partition.wanted)
 
 
-async def _plan(options: SourceOptions) -> Batch:
-    from dataclasses import replace
-
+async def _plan(options: SourceOptions, bounds: Bounds) -> Batch:
     from tidelog.pipeline.lookups import LookUps
 
     async with LookUps(options) as cluster:
@@ -64,5 +70,9 @@ async def _plan(options: SourceOptions) -> Batch:
         ends = await cluster.ends(topic_ids)
         starts = await cluster.starts(beginnings, ends)
         stops = await cluster.stops(beginnings, ends)
-    batch = plan_batch(starts, stops, beginnings, ends, fail_on_data_loss=options.fail_on_data_loss)
-    return replace(batch, ranges=tuple(replace(r, topic_id=topic_ids[r.partition]) for r in batch.ranges))
+        # What is wrong with the options or the log is said of all partitions, whatever a query picks of them.
+        batch = plan_batch(starts, stops, beginnings, ends, fail_on_data_loss=options.fail_on_data_loss)
+        wanted = [r.partition for r in batch.ranges if bounds.admit(r.partition)]
+        found = await cluster.first_at(dict.fromkeys(wanted, bounds.since_ms)) if bounds.since_ms else {}
+    ranges = narrow((r for r in batch.ranges if bounds.admit(r.partition)), bounds, found)
+    return replace(batch, ranges=tuple(replace(r, topic_id=topic_ids[r.partition]) for r in ranges))

@@ -77,7 +77,8 @@ class ColumnReader:
     def skip_to(self, position: int) -> None:
         """What lies before is gone and the query takes what there is. Never backwards."""
         logging.getLogger(__name__).warning("%s: offsets %d to %d are gone", self._tp, self.position, position)
-        self.position = max(self.position + 1, position)
+        # A leader hands out whole batches: what was before in the first one is gone as well.
+        self.position = self._start = max(self.position + 1, position)
 
     def finish(self) -> None:
         """DataLossError when the range ended early."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from tidelog.client.admin import AdminClient
-from tidelog.client.connections import real_ports
+from tidelog.client.connections import ClientPorts, real_ports
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
 from tidelog.ids import TopicPartition
@@ -24,9 +24,9 @@ class LookUps:
     `fetchOffset.numRetries` says; the last error is raised. What can never succeed is raised at once.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, ports: ClientPorts | None = None) -> None:
         self._options = options
-        self._clock = real_ports().clock
+        self._ports = ports or real_ports()
         self._admin: AdminClient | None = None
 
     async def __aenter__(self) -> "LookUps":
@@ -63,12 +63,16 @@ class LookUps:
         """High watermarks: exclusive ends of what can be read."""
         return await self._offsets(dict.fromkeys(tps, LATEST))
 
+    async def first_at(self, times_ms: ByPartition) -> dict[TopicPartition, int]:
+        """The first record at or after each Unix time, -1 where there is none."""
+        return await self._offsets(times_ms)
+
     async def starts(self, beginnings: ByPartition, ends: ByPartition) -> dict[TopicPartition, int]:
         """Where the query starts in each partition. ValueError where the options do not fit the partitions."""
         match self._options.starting:
             case Timestamps() as timestamps:
                 times = times_of("the starting timestamps", timestamps, beginnings)
-                starting = start_at_times(self._options, times, await self._offsets(times))
+                starting = start_at_times(self._options, times, await self.first_at(times))
                 return place("the starting timestamps", starting, beginnings, ends)
             case offsets:
                 return place("startingOffsets", offsets, beginnings, ends)
@@ -78,7 +82,7 @@ class LookUps:
         match self._options.ending:
             case Timestamps() as timestamps:
                 times = times_of("the ending timestamps", timestamps, beginnings)
-                return place("the ending timestamps", end_at_times(await self._offsets(times)), beginnings, ends)
+                return place("the ending timestamps", end_at_times(await self.first_at(times)), beginnings, ends)
             case offsets:
                 return place("endingOffsets", offsets, beginnings, ends)
 
@@ -99,12 +103,13 @@ class LookUps:
                 if attempt == self._options.num_retries or not is_transient(error):
                     raise
                 logging.getLogger(__name__).warning("look-up %d: %s; asking again", attempt, error)
-                await self._clock.sleep(self._options.retry_interval_ms / 1000)
+                await self._ports.clock.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("numRetries is at least 1")
 
     async def _opened(self) -> AdminClient:
         if self._admin is None:
-            admin = AdminClient(self._options.bootstrap, request_timeout_ms=self._options.request_timeout_ms)
+            timeout_ms = self._options.request_timeout_ms
+            admin = AdminClient(self._options.bootstrap, request_timeout_ms=timeout_ms, ports=self._ports)
             self._admin = await admin.__aenter__()
         return self._admin
 

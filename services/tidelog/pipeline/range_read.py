@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
 
+from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import LogTruncationError, OffsetOutOfRangeError
 from tidelog.client.metadata import MAX_AGE_MS
@@ -21,7 +22,9 @@ _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, 
 """The topic was deleted, or is another one of the same name by now."""
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: SourceOptions, wanted: OffsetRange, ports: ClientPorts | None = None
+) -> Iterator[pa.RecordBatch]:
     """Rows of `wanted` in offset order, in the schema of `columns.arrow_schema`.
 
     Elections and restarts are sat out for `poll_timeout_ms`; then the last error is raised. When an offset of the range is
@@ -35,7 +38,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Recor
         fail_on_gap=options.fail_on_data_loss,
     )
     with asyncio.Runner() as runner:
-        consumer = runner.run(_open(options))
+        consumer = runner.run(_open(options, ports))
         try:
             runner.run(consumer.start())
             while columns.position < wanted.end:
@@ -95,7 +98,7 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
     return await anext(chunks, None)
 
 
-async def _open(options: SourceOptions) -> Consumer:
+async def _open(options: SourceOptions, ports: ClientPorts | None) -> Consumer:
     # Made on the loop that uses it: gRPC ties channels to loops.
     return Consumer(
         options.bootstrap,
@@ -103,4 +106,5 @@ async def _open(options: SourceOptions) -> Consumer:
         client_id=options.client_id,
         partition_bytes=options.fetch_bytes,
         metadata_max_age_ms=int(options.kafka.get("metadata.max.age.ms", MAX_AGE_MS)),
+        ports=ports,
     )

@@ -1,0 +1,155 @@
+"""What the driver asks: partitions by each kind of selection, positions by each kind of option, and how often."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from helpers.fake_broker import FakeCall, FakeCluster
+from tidelog.client.errors import ClusterUnreachable
+from tidelog.client.records import Record, encode_batch
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.pipeline.lookups import LookUps
+from tidelog.pipeline.source_options import (
+    EARLIEST,
+    LATEST,
+    Assign,
+    Selection,
+    SourceOptions,
+    Subscribe,
+    SubscribePattern,
+    Timestamps,
+)
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """t-0 holds offsets 2 to 6 of times 100, 300, 200, 400, t-1 nothing; u is another topic."""
+    cluster = FakeCluster(latency_s=0.0)
+    cluster.create("t", 2)
+    cluster.create("u")
+    for ms in (0, 0, 100, 300, 200, 400):
+        cluster.partition("t").append(encode_batch([Record(None, b"v", [], ms)]), 1 << 20)
+    cluster.partition("t").log_start = 2
+    return cluster
+
+
+def ask(
+    cluster: FakeCluster, call: Callable[[LookUps], Awaitable[Any]], selection: Selection | None = None, **how: Any
+) -> Any:
+    settings: dict[str, Any] = {
+        "retry_interval_ms": 1,
+        "kafka": {"request.timeout.ms": "100"},
+        **how,
+    }
+    options = SourceOptions(tuple(cluster.addresses.values()), selection or Subscribe(("t",)), **settings)
+
+    async def run() -> Any:
+        async with LookUps(options, cluster.ports) as lookups:
+            return await call(lookups)
+
+    return asyncio.run(run())
+
+
+def partitions(cluster: FakeCluster, selection: Selection, missing_is_none: bool = False) -> list[TopicPartition]:
+    found = ask(cluster, lambda cluster: cluster.partitions(missing_is_none=missing_is_none), selection)
+    assert all(topic_id == cluster.topics[tp.topic].topic_id for tp, topic_id in found.items())
+    return list(found)
+
+
+def test_each_kind_of_selection(cluster: FakeCluster) -> None:
+    assert partitions(cluster, Subscribe(("u", "t"))) == [T0, T1, U0]
+    assert partitions(cluster, Assign((U0, T1))) == [T1, U0]
+    assert partitions(cluster, SubscribePattern(re.compile("[t-v]"))) == [T0, T1, U0]
+    assert partitions(cluster, SubscribePattern(re.compile("x.*"))) == []
+
+
+@pytest.mark.parametrize(
+    "selection, complaint, rest",
+    [
+        (Subscribe(("t", "gone")), "subscribe: topic 'gone' does not exist", [T0, T1]),
+        (Assign((T0, TopicPartition("gone", 0))), "assign: topic 'gone' does not exist", [T0]),
+        (Assign((T0, TopicPartition("t", 2))), "assign: topic 't' has partitions 0 to 1, partition 2 does not", [T0]),
+    ],
+)
+def test_what_does_not_exist_is_named_at_once_or_left_out(
+    cluster: FakeCluster, selection: Selection, complaint: str, rest: list[TopicPartition]
+) -> None:
+    with pytest.raises(TidelogError, match=complaint):
+        partitions(cluster, selection)
+    assert len(cluster.of("DescribeTopics")) == 1
+    assert partitions(cluster, selection, missing_is_none=True) == rest
+
+
+async def ends_of_query(lookups: LookUps) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    beginnings, ends = await lookups.beginnings([T0, T1]), await lookups.ends([T0, T1])
+    return await lookups.starts(beginnings, ends), await lookups.stops(beginnings, ends)
+
+
+@pytest.mark.parametrize(
+    "starting, ending, starts, stops",
+    [
+        (EARLIEST, LATEST, {T0: 2, T1: 0}, {T0: 6, T1: 0}),
+        (LATEST, LATEST, {T0: 6, T1: 0}, {T0: 6, T1: 0}),
+        ({T0: 4, T1: EARLIEST}, {T0: LATEST, T1: 9}, {T0: 4, T1: 0}, {T0: 6, T1: 9}),
+        (Timestamps({T0: 101, T1: 0}), Timestamps(350), {T0: 3, T1: 0}, {T0: 5, T1: 0}),
+        (Timestamps(0), Timestamps({T0: 401, T1: 0}), {T0: 2, T1: 0}, {T0: 6, T1: 0}),
+    ],
+)
+def test_each_way_to_say_where_a_query_starts_and_ends(
+    cluster: FakeCluster, starting: Any, ending: Any, starts: Any, stops: Any
+) -> None:
+    how = {"starting": starting, "ending": ending, "strategy": "latest"}
+    assert ask(cluster, ends_of_query, **how) == (starts, stops)
+
+
+def test_a_start_at_a_time_that_no_record_has_is_an_error_unless_told_otherwise(cluster: FakeCluster) -> None:
+    with pytest.raises(ValueError, match=r"t-0 has no record at or after the starting timestamp 401"):
+        ask(cluster, ends_of_query, starting=Timestamps(401))
+    assert ask(cluster, ends_of_query, starting=Timestamps(401), strategy="latest")[0] == {T0: 6, T1: 0}
+
+
+def test_positions_have_to_name_every_partition(cluster: FakeCluster) -> None:
+    for starting in ({T0: 2}, Timestamps({T0: 2})):
+        with pytest.raises(ValueError, match=r"must name every partition that is read; it does not name t-1"):
+            ask(cluster, ends_of_query, starting=starting)
+
+
+def lose(cluster: FakeCluster, method: str, times: int) -> None:
+    async def refuse(call: FakeCall) -> Any:
+        raise TransportError("UNAVAILABLE", "scripted")
+
+    for _ in range(times):
+        cluster.once(method, refuse)
+
+
+def test_a_look_up_is_repeated_as_often_as_asked(cluster: FakeCluster) -> None:
+    cluster.down |= set(cluster.addresses)
+    before = 0
+    for times in (1, 3):
+        with pytest.raises(ClusterUnreachable, match="nothing answers at b"):
+            ask(cluster, lambda cluster: cluster.partitions(), num_retries=times)
+        calls = len(cluster.calls) - before
+        before = len(cluster.calls)
+        assert calls >= 3 * times
+
+
+def test_an_answer_that_is_lost_is_asked_for_again(cluster: FakeCluster) -> None:
+    lose(cluster, "DescribeTopics", 4)
+    assert list(ask(cluster, lambda cluster: cluster.partitions())) == [T0, T1]
+
+
+def test_every_question_is_asked_anew(cluster: FakeCluster) -> None:
+    async def grow(lookups: LookUps) -> list[int]:
+        counts = [len(await lookups.partitions())]
+        cluster.grow("t", 3)
+        found = await lookups.partitions()
+        counts += [len(found), len(await lookups.ends(found))]
+        return counts
+
+    assert ask(cluster, grow) == [2, 3, 3]
