@@ -54,7 +54,7 @@ class ColumnReader:
         """Whole batches that go on where the last chunk ended, CRC checked; records outside the range are dropped.
 
         DataLossError when an offset between is missing: there is no compaction, so every offset was once a record.
-        BadBatchError when the inside of a batch contradicts its header. Nothing of a chunk comes before its fault.
+        BadBatchError when the inside of a batch contradicts its header.
         """
         placed = []
         at = 0

@@ -216,12 +216,12 @@ def _find_begins(body: bytes, view: Bytes, at: int, end: int, begins: Ints) -> i
         size, width = _length(body, at)
         step = width + size
         fits = min(count - done, (end - at) // step)
+        if not fits:
+            return -1
         same = np.ones(fits, np.bool_)
         for k in range(width):
             same &= view[at + k : at + k + (fits - 1) * step + 1 : step] == body[at + k]
         run = fits if same.all() else int(same.argmin())
-        if not run:
-            return -1
         begins[done : done + run] = np.arange(at, at + run * step, step)
         at, done = at + run * step, done + run
         if run >= _RUN_MIN:

@@ -122,6 +122,7 @@ def test_no_task_has_more_records_than_allowed_and_none_is_lost():
         ((10, 10), 4, [(0, 5), (0, 5), (1, 5), (1, 5)]),
         ((1, 100), 4, [(0, 1), (1, 33), (1, 33), (1, 34)]),
         ((3,), 10, [(0, 1), (0, 1), (0, 1)]),
+        ((30, 50), 4, [(0, 15), (0, 15), (1, 16), (1, 17), (1, 17)]),
     ],
 )
 def test_large_ranges_share_the_tasks_that_are_wanted_at_least(given, at_least, expected):
