@@ -16,7 +16,7 @@ from tidelog.wire.services import REPLICA_SERVICE_FETCH
 _MAX_WAIT_MS = 500
 _ANSWER_SLACK_S = 3.0
 _GONE_S = 5.0
-"""A topic that was there, and that brokers have not heard of for so long, was deleted."""
+"""A topic that was there, and of which brokers say for so long that it is not, or that another has its name, was deleted."""
 
 
 class RangeReader:
@@ -127,13 +127,13 @@ class RangeReader:
     def _known_topic_id(self, tp: TopicPartition) -> bytes:
         """Of the topic that is meant, if it is still there."""
         topic = self._metadata.snapshot.topics.get(tp.topic)
-        if topic is None:
-            now = self._ports.clock.now()
-            self._missing_since = now if self._missing_since is None else self._missing_since
-            if self._topic_id and now - self._missing_since >= _GONE_S:
-                raise TidelogError(f"{tp}: the topic was deleted", ErrorCode.INCONSISTENT_TOPIC_ID)
-            raise TidelogError(f"{tp}: the topic is not known now", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._missing_since = None
-        if self._topic_id and topic.topic_id != self._topic_id:
-            raise TidelogError(f"{tp}: the topic was deleted and created anew", ErrorCode.INCONSISTENT_TOPIC_ID)
-        return topic.topic_id
+        if topic is not None and self._topic_id in (b"", topic.topic_id):
+            self._missing_since = None
+            return topic.topic_id
+        now = self._ports.clock.now()
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        again = "" if topic is None else " and created anew"
+        if self._topic_id and now - self._missing_since >= _GONE_S:
+            raise TidelogError(f"{tp}: the topic was deleted{again}", ErrorCode.INCONSISTENT_TOPIC_ID)
+        # A broker may not have heard yet of the topic that is meant.
+        raise TidelogError(f"{tp}: the topic was deleted{again}, it seems", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
