@@ -5,7 +5,7 @@ A stream offset is `{topic: {partition: next offset}}`, the partition as text, a
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.ids import TopicPartition
@@ -23,6 +23,9 @@ class Extent:
     topic_id: bytes
     start: int
     end: int
+
+
+Extents = Mapping[TopicPartition, Extent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,30 @@ def from_stream_offset(offset: Any) -> dict[TopicPartition, int]:
     return positions
 
 
+def initial_positions(
+    starts: Positions, beginnings: Positions, ends: Positions
+) -> tuple[dict[TopicPartition, int], tuple[str, ...]]:
+    """Where a new query starts, of `starts` that its options name, and what of them is not in the log; same keys."""
+    positions = {tp: min(max(start, beginnings[tp]), ends[tp]) for tp, start in starts.items()}
+    losses = tuple(
+        f"{tp}: the query is to start at offset {start}; the log holds offsets {beginnings[tp]} to {ends[tp]}"
+        for tp, start in sorted(starts.items())
+        if start != positions[tp]
+    )
+    return positions, losses
+
+
+def held_at(extents: Extents, positions: Positions) -> dict[TopicPartition, Extent]:
+    """As if nothing had been appended from these positions on."""
+    return {tp: replace(e, end=min(e.end, positions.get(tp, e.end))) for tp, e in extents.items()}
+
+
+def targets(fixed: Extents, extents: Extents, positions: Positions) -> dict[TopicPartition, Extent]:
+    """What a new query reads up to, of all that is `fixed`: `positions`, at which it starts, were looked up after that, with
+    `extents`, and may be above it."""
+    return {tp: replace(e, end=max(positions[tp], fixed[tp].end if tp in fixed else 0)) for tp, e in extents.items()}
+
+
 def batch_ranges(start: Positions, end: Positions) -> tuple[OffsetRange, ...]:
     """What a batch reads, in the order of the partitions, without empty ranges.
 
@@ -88,9 +115,7 @@ def batch_ranges(start: Positions, end: Positions) -> tuple[OffsetRange, ...]:
     return tuple(r for r in ranges if not r.empty)
 
 
-def admit(
-    start: Positions, extents: Mapping[TopicPartition, Extent], history: History, limits: Limits, now: float
-) -> Admission:
+def admit(start: Positions, extents: Extents, history: History, limits: Limits, now: float) -> Admission:
     """The end of the batch that begins at `start`; equal to `start` when there is to be none.
 
     `extents` are of all partitions that the query now selects, `now` in monotonic seconds.
@@ -103,19 +128,19 @@ def admit(
         return Admission(dict(start), (), History(topic_ids, history.served, history.batch_at))
     shares, served = split(lags, limits.at_most, history.served)
     end = {tp: begin + shares.get(tp, 0) for tp, begin in begins.items()}
-    batch_at = now if end != start else history.batch_at
+    batch_at = now if end != start or history.batch_at is None else history.batch_at
     return Admission(end, losses, History(topic_ids, served, batch_at))
 
 
 def _too_few(waiting: int, history: History, limits: Limits, now: float) -> bool:
-    """The first batch of a run never waits, as in Spark's Kafka source."""
+    """The first batch of a run never waits, and the next one counts its delay from then, as in Spark's Kafka source."""
     if limits.at_least is None or waiting >= limits.at_least or history.batch_at is None:
         return False
     return now - history.batch_at < limits.max_delay_s
 
 
 def _begins(
-    start: Positions, extents: Mapping[TopicPartition, Extent], topic_ids: Mapping[str, bytes]
+    start: Positions, extents: Extents, topic_ids: Mapping[str, bytes]
 ) -> tuple[dict[TopicPartition, int], tuple[str, ...]]:
     """From where each partition is read on, and what is lost where that is not where the last batch ended."""
     begins: dict[TopicPartition, int] = {}

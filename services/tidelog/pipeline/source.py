@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 NAME: Final = "tidelog"
 
@@ -34,3 +34,9 @@ class TidelogSource(DataSource):
         from tidelog.pipeline.source_options import parse_batch_options
 
         return TidelogBatchReader(parse_batch_options(self.options))
+
+    def streamReader(self, schema: StructType) -> "DataSourceStreamReader":
+        from tidelog.pipeline.source_options import parse_stream_options
+        from tidelog.pipeline.stream_reader import TidelogStreamReader
+
+        return TidelogStreamReader(parse_stream_options(self.options))
