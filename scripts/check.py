@@ -54,7 +54,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
     "demo": f"{_EDGES} client cluster chaos pipeline",
-    "cli": f"{_EDGES} storage client cluster broker controller agent chaos",
+    "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline",
     "testing": f"{_EDGES} storage replica controller coordinator client broker",
 }
 
@@ -106,6 +106,8 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
         "chaos.metrics",
         "chaos.observe",
         "exporter",
+        "pipeline.jobs.metrics",
+        "pipeline.jobs.streaming",
         "runtime.metrics",
         "runtime.agent_metrics",
         "runtime.group_metrics",

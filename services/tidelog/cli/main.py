@@ -20,6 +20,7 @@ from tidelog.cli import (
     local,
     log,
     offsets,
+    pipeline,
     produce,
     reset_offsets,
     top,
@@ -55,6 +56,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(local.app, name="local")
 app.add_typer(chaos.app, name="chaos")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("healthcheck")(healthcheck.healthcheck)
 
 

@@ -9,15 +9,27 @@ from pyspark.sql import SparkSession
 from tidelog.pipeline import register
 
 LOCAL: Final = "local[*]"
+LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Of a session whose executors are in this process: nobody else has to reach it."""
 
 
-def spark_session(app: str, master: str = LOCAL, settings: dict[str, str] | None = None) -> SparkSession:
-    """The session of this program; `settings` are Spark's own. Whoever made it stops it."""
+def submitted() -> bool:
+    """Whether spark-submit has started the JVM, and this program from there."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def spark_session(app: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
+    """The session of this program; `settings` are Spark's own. Whoever made it stops it.
+
+    `master` None: what spark-submit says when it runs the program, else LOCAL.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this interpreter's packages
-    builder = SparkSession.builder.appName(app).master(master)
+    chosen = master or (None if submitted() else LOCAL)
+    builder = SparkSession.builder.appName(app)
+    if chosen is not None:
+        builder = builder.master(chosen)
     quiet = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        **(LOOPBACK if chosen is not None and chosen.startswith("local") else {}),
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",

@@ -1,0 +1,155 @@
+"""`tidelog pipeline`: jobs on Spark over the topics of a cluster."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli import common
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, SESSION, Flag, Given, Takes
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.jobs.streaming import Job
+
+app = typer.Typer(help="Work on topics with Spark.", no_args_is_help=True)
+run = typer.Typer(help="Run a job until it is done, or until Ctrl-C.", no_args_is_help=True)
+app.add_typer(run, name="run")
+
+_TYPES = {Takes.ONE: str | None, Takes.MANY: list[str] | None, Takes.PAIRS: list[str] | None, Takes.NOTHING: bool}
+
+
+def _takes(flags: Sequence[Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of a job's table; they reach it as `given`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        made = [
+            inspect.Parameter(
+                flag.identifier,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if flag.takes is Takes.NOTHING else None,
+                annotation=Annotated[
+                    _TYPES[flag.takes], typer.Option(f"--{flag.name}", metavar=flag.metavar or None, help=flag.about)
+                ],
+            )
+            for flag in flags
+        ]
+        parameters = [*made, *(p.replace(kind=p.KEYWORD_ONLY) for p in own)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+@run.command()
+@_takes(INGEST)
+def ingest(
+    output_format: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+    **given: Any,
+) -> None:
+    """Keep topics as Parquet files in folders, each record exactly once however often the job is killed and run again.
+
+    Spark reads the files of finished micro-batches only. Other readers also see what a killed run has left.
+
+    Example: tidelog pipeline run ingest --topic events --output data/lake --once
+    """
+    from tidelog.pipeline.jobs.plans import ingest_plan
+
+    plan = ingest_plan(_given(given))
+    _run(lambda: _jobs("ingest").Ingest(plan), common.connect(bootstrap, config_file, properties), output_format)
+
+
+@run.command()
+@_takes(AGGREGATE)
+def aggregate(
+    output_format: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+    **given: Any,
+) -> None:
+    """Count and add up records in windows of event time, and write the results to a topic as JSON.
+
+    Example: tidelog pipeline run aggregate --topic events --to per-minute --window '1 minute' --group-by .city
+    --sum .amount --checkpoint data/per-minute
+    """
+    from tidelog.pipeline.jobs.plans import aggregate_plan
+
+    plan = aggregate_plan(_given(given))
+    _run(lambda: _jobs("aggregate").Aggregate(plan), common.connect(bootstrap, config_file, properties), output_format)
+
+
+@app.command()
+@_takes(SESSION)
+def query(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The output of an ingest.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Of Spark; the table is named records.")],
+    rows_max: Annotated[int, typer.Option("--rows-max", min=1, help="Print no more.")] = 100,
+    output_format: FormatOption = Format.TEXT,
+    **given: Any,
+) -> None:
+    """Ask what an ingest has written, each record once, with SQL.
+
+    Example: tidelog pipeline query data/lake "SELECT partition, count(*) FROM records GROUP BY 1 ORDER BY 1"
+    """
+    from tidelog.pipeline.jobs.plans import run_of
+
+    run = run_of(_given(given))
+    module = _jobs("query")
+    from tidelog.pipeline.jobs.driver import JobError
+
+    try:
+        answer = module.query(run, directory, sql, rows_max, as_json=output_format is Format.JSON)
+    except JobError as error:
+        raise CommandError(str(error)) from None
+    if output_format is Format.JSON:
+        common.print_json(answer.rows)
+    else:
+        common.print_table(answer.columns, answer.rows)
+    if answer.more:
+        common.note(f"and more rows; --rows-max is {rows_max}")
+
+
+def _given(options: dict[str, Any]) -> Given:
+    """What was said, without what was not."""
+    return {name: value for name, value in options.items() if value not in (None, False, [], ())}
+
+
+def _jobs(name: str) -> Any:
+    """The module of a job; only now, because it loads Spark."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"tidelog.pipeline.jobs.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("tidelog"):
+            raise
+        raise CommandError(
+            f"{error.name} is missing; jobs need the extra spark: pip install 'tidelog[spark]'"
+        ) from None
+
+
+def _run(job_of: "Callable[[], Job]", connect: common.Connect, output: Format) -> None:
+    settings = connect.settings()
+    job = job_of()
+    from tidelog.cli.pipeline_screen import Screen, print_totals
+    from tidelog.pipeline.jobs.driver import JobError
+    from tidelog.pipeline.jobs.streaming import run_job
+
+    try:
+        with Screen(job.name, quiet=output is Format.JSON) as screen:
+            totals, stopped = run_job(job, settings.bootstrap_servers, screen)
+    except JobError as error:
+        raise CommandError(str(error)) from None
+    if output is Format.JSON:
+        common.print_json(totals.as_json())
+    else:
+        print_totals(totals)
+    if stopped and job.run.once:
+        raise KeyboardInterrupt  # there is more to do

@@ -1,0 +1,72 @@
+"""What a person sees of a job: where it is while it runs, and a table of its topics at the end."""
+
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from tidelog.cli import common
+from tidelog.pipeline.jobs import progress as jobs
+from tidelog.pipeline.jobs.progress import Totals
+
+PARTITIONS_SHOWN: Final = 50
+
+
+class Screen:
+    """On a terminal one line that moves, elsewhere a line for each micro-batch; on the standard error."""
+
+    def __init__(self, name: str, *, quiet: bool = False) -> None:
+        """`quiet`: nothing at all, for programs."""
+        self._quiet = quiet
+        self._console = Console(stderr=True, quiet=quiet)
+        self._moves = self._console.is_terminal
+        columns = (
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}", markup=False),
+        )
+        self._progress = Progress(*columns, console=self._console, transient=True, disable=not self._moves)
+        self._task = self._progress.add_task(name, total=None, said="")
+        self._name = name
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def phase(self, what: str) -> None:
+        self._progress.update(self._task, description=f"{self._name}: {what}")
+        if not self._moves and not self._quiet:
+            common.note(f"{self._name}: {what} ...")
+
+    def progressed(self, progress: jobs.Progress, totals: Totals) -> None:
+        said = jobs.line(progress)
+        total = totals.rows + totals.behind if progress.latest else None
+        self._progress.update(self._task, completed=totals.rows, total=total, said=said)
+        if not self._moves and not self._quiet:
+            common.note(f"{self._name}: {said}")
+
+
+def print_totals(totals: Totals) -> None:
+    """As `tidelog groups describe` shows a group; those furthest behind when there are many."""
+    behind = sorted(totals.ends, key=lambda tp: (-totals.lag.get(tp, 0), tp))[:PARTITIONS_SHOWN]
+    rows = [
+        (
+            tp.topic,
+            tp.partition,
+            end := totals.ends[tp],
+            *((end + lag, lag) if (lag := totals.lag.get(tp)) is not None else "--"),
+        )
+        for tp in sorted(behind)
+    ]
+    if rows:
+        common.print_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"), rows)
+    if len(totals.ends) > len(rows):
+        common.note(f"and {len(totals.ends) - len(rows)} partitions with no greater lag")
+    common.note(jobs.summary(totals) + ".")

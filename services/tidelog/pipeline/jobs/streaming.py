@@ -1,0 +1,174 @@
+"""Runs one streaming query until it has done its work, fails, or is told to stop."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry
+
+from tidelog.client.admin import AdminClient
+from tidelog.ids import Address
+from tidelog.pipeline.jobs.checkpoints import check
+from tidelog.pipeline.jobs.driver import spark_of
+from tidelog.pipeline.jobs.metrics import PipelineMetrics
+from tidelog.pipeline.jobs.places import Places
+from tidelog.pipeline.jobs.plans import Input, Run
+from tidelog.pipeline.jobs.progress import Progress, Totals, parse
+
+POLL_S: Final = 0.5
+"""Spark keeps the reports of the last 100 micro-batches."""
+
+ADMIN_TIMEOUT_MS: Final = 10_000
+
+
+class Watcher(Protocol):
+    """Whoever shows how far a job is."""
+
+    def phase(self, what: str) -> None: ...
+
+    def progressed(self, progress: Progress, totals: Totals) -> None: ...
+
+
+class Job(Protocol):
+    """What the two streaming jobs have of their own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def input(self) -> Input: ...
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def checkpoint(self) -> str: ...
+
+    @property
+    def output(self) -> str | None: ...
+
+    @property
+    def to(self) -> str | None:
+        """The topic that must exist for the results."""
+
+    def identity(self) -> Mapping[str, Any]: ...
+
+    def source_options(self) -> Mapping[str, str]:
+        """Without the brokers."""
+
+    def settings(self) -> Mapping[str, str]:
+        """Of Spark."""
+
+    def writer(self, records: Any, servers: str) -> Any:
+        """A DataStreamWriter over the records that the source gives; without trigger and checkpoint."""
+
+
+class Stop:
+    """Set by SIGINT and SIGTERM; a second one ends the process at once, and its JVM with it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Totals, bool]:
+    """What it did, and whether it was stopped before its work was done.
+
+    ValueError or TidelogError before anything has started when the plan does not fit what is there, JobError when Spark
+    or the query fails. Runs in the main thread, where signals arrive.
+    """
+    metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
+    watcher.phase("asking the brokers")
+    cluster_id = asyncio.run(_ask(servers, job))
+    with metrics.served(job.run.metrics_address):
+        watcher.phase("starting Spark")
+        with spark_of(job.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
+            query = _start(spark, job, cluster_id, servers)
+            watcher.phase("running")
+            totals = _follow(query, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
+            watcher.phase("stopping Spark")
+    return totals, stop.asked
+
+
+def _show(progress: Progress, totals: Totals, metrics: PipelineMetrics, watcher: Watcher) -> None:
+    metrics.progressed(progress)
+    watcher.progressed(progress, totals)
+
+
+async def _ask(servers: Sequence[Address], job: Job) -> str:
+    """The cluster's id; TidelogError when a topic does not exist."""
+    async with AdminClient(servers, request_timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+        for topic in (*job.input.topics, *((job.to,) if job.to is not None else ())):
+            await admin.describe_topic(topic)
+        return (await admin.describe_cluster()).cluster_id
+
+
+def _start(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) -> Any:
+    places = Places(spark)
+    checkpoint = places.qualified(job.checkpoint)
+    output = None if job.output is None else places.qualified(job.output)
+    identity = {**job.identity(), "cluster": cluster_id, **({} if output is None else {"output": output})}
+    check(places.look(checkpoint, output), identity)
+    bootstrap = ",".join(map(str, servers))
+    reader = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
+    for name, value in job.source_options().items():
+        reader = reader.option(name, value)
+    writer = job.writer(reader.load(), bootstrap).option("checkpointLocation", checkpoint)
+    trigger = {"availableNow": True} if job.run.once else {"processingTime": f"{job.run.trigger_ms} milliseconds"}
+    places.mark(checkpoint, identity)
+    return writer.queryName(job.name).trigger(**trigger).start()
+
+
+def _follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+    totals, seen = Totals(), Seen()
+    running = True
+    while running:
+        running = not query.awaitTermination(POLL_S)
+        if stop.asked and running:
+            query.stop()  # a micro-batch that is not finished is done again by the next run
+            running = False
+        for report in seen.new(query):
+            progress = parse(report)
+            if progress is not None:
+                totals.add(progress)
+                show(progress, totals)
+    return totals
+
+
+class Seen:
+    """Which of Spark's reports were read."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, str] | None = None
+
+    def new(self, query: Any) -> list[Mapping[str, Any]]:
+        newest = query.lastProgress
+        if newest is None or _key(json.loads(newest.json)) == self._last:
+            return []
+        reports: list[Mapping[str, Any]] = [json.loads(report.json) for report in query.recentProgress]
+        keys = [_key(report) for report in reports]
+        begin = keys.index(self._last) + 1 if self._last in keys else 0
+        self._last = keys[-1]
+        return reports[begin:]
+
+
+def _key(report: Mapping[str, Any]) -> tuple[int, str]:
+    return int(report["batchId"]), str(report["timestamp"])
