@@ -5,7 +5,7 @@ from typing import Final
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)): ?(.*)$")
 _FRAME: Final = re.compile(r"^\s+(?:at |File \"|\.\.\. \d+ more)|^Traceback \(most recent call last\):|^\s*~*\^+~*\s*$")
-_CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]*)\] ?")
+_HEAD: Final = re.compile(r"^(\[[A-Z][A-Z0-9_.]*\]|Query \[id = [^]]*\] terminated with exception:) ?")
 _JVM_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ?(.*)$")
 _TAIL: Final = re.compile(r"\s*(SQLSTATE: \w+|== .*|JVM stacktrace:.*|Driver stacktrace:.*)$")
 _UNTELLING: Final = (
@@ -30,7 +30,7 @@ def _python(lines: list[str]) -> str | None:
     """The error after the last trace that began: chained traces end with what was raised to the outside."""
     inside, found = False, None
     for line in lines:
-        if line.lstrip().startswith("Traceback (most recent call last)"):
+        if "Traceback (most recent call last)" in line:
             inside = True
         elif inside and (error := _PYTHON_ERROR.match(line)) is not None:
             inside = False
@@ -48,7 +48,8 @@ def _jvm(lines: list[str]) -> str | None:
 
 
 def _clean(text: str) -> str:
-    text = _CONDITION.sub("", text.strip())
-    while (shorter := _TAIL.sub("", text)) != text:
-        text = shorter
+    text = text.strip()
+    for outer in (_HEAD, _TAIL):
+        while (shorter := outer.sub("", text)) != text:
+            text = shorter
     return text if len(text) <= LENGTH_MAX else f"{text[:LENGTH_MAX]}..."
