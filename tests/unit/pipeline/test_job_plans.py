@@ -48,6 +48,7 @@ def test_a_list_may_be_repeated_or_hold_commas() -> None:
         ({"topic": ["a,,b"], "output": "x"}, "--topic 'a,,b' holds an empty name"),
         ({"topic": ["a"]}, "--output is missing"),
         ({**IN, "output": " "}, "--output is empty"),
+        ({**IN, "checkpoint": "lake/"}, "--checkpoint and --output are both lake"),
         ({**IN, "max_offsets_per_trigger": "0"}, "--max-offsets-per-trigger '0' is not a number from 1 on"),
         ({**IN, "max_offsets_per_trigger": "9" * 20}, "--max-offsets-per-trigger"),
         ({**IN, "source_option": ["x"]}, "--source-option 'x' is not KEY=VALUE"),

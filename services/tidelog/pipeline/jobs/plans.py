@@ -175,10 +175,13 @@ def ingest_plan(given: Given) -> IngestPlan:
             raise ValueError(f"--partition-by {column!r} is none of {known}{suggestion(column, PARTITION_COLUMNS)}")
     if len(set(partition_by)) != len(partition_by):
         raise ValueError(f"--partition-by {','.join(partition_by)}: each column once")
+    checkpoint = _directory(given, "checkpoint", f"{output.rstrip('/')}/{CHECKPOINT}")
+    if checkpoint == output:
+        raise ValueError(f"--checkpoint and --output are both {output}; the checkpoint needs a directory of its own")
     return IngestPlan(
         input=_input(given),
         output=output,
-        checkpoint=_directory(given, "checkpoint", f"{output.rstrip('/')}/{CHECKPOINT}"),
+        checkpoint=checkpoint,
         partition_by=partition_by,
         value_format=value_format,
         schema=schema,
