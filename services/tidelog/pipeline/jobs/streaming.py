@@ -103,7 +103,7 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
         with spark_of(job.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
             query = _start(spark, job, cluster_id, servers)
             watcher.phase("running")
-            totals = _follow(query, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
+            totals = follow(query, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
             watcher.phase("stopping Spark")
     return totals, stop.asked
 
@@ -137,7 +137,8 @@ def _start(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) ->
     return writer.queryName(job.name).trigger(**trigger).start()
 
 
-def _follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+def follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+    """Until the query has ended, or a stop was asked for and it is stopped; `show` gets each micro-batch once, in order."""
     totals, seen = Totals(), Seen()
     running = True
     while running:

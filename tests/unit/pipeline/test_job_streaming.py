@@ -1,0 +1,93 @@
+"""Following a query: each micro-batch is told once, and a stop ends it in order."""
+
+import json
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.pipeline.jobs.progress import Progress, Totals
+from tidelog.pipeline.jobs.streaming import Stop, follow
+
+
+def report(batch: int, at: str, rows: int = 10) -> str:
+    took = {"addBatch": 1, "triggerExecution": 2} if rows else {"triggerExecution": 1}
+    source = {"endOffset": {"a": {"0": batch}}, "latestOffset": {"a": {"0": 9}}, "numInputRows": rows}
+    return json.dumps({"batchId": batch, "timestamp": at, "durationMs": took, "sources": [source]})
+
+
+class FakeQuery:
+    """Shows one list of reports after another, and ends after the last."""
+
+    def __init__(self, *shown: list[str], kept: int = 100) -> None:
+        self._shown = list(shown)
+        self._reports: list[str] = []
+        self._kept = kept
+        self.stopped = False
+
+    def awaitTermination(self, timeout_s: float) -> bool:
+        if self._shown:
+            self._reports += self._shown.pop(0)
+        return not self._shown
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        return [SimpleNamespace(json=text) for text in self._reports[-self._kept :]]
+
+    @property
+    def lastProgress(self) -> Any:
+        return self.recentProgress[-1] if self._reports else None
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def told(query: FakeQuery, stop: Stop | None = None) -> tuple[list[int], Totals]:
+    batches: list[int] = []
+
+    def show(progress: Progress, totals: Totals) -> None:
+        batches.append(progress.batch)
+
+    return batches, follow(query, stop or Stop(), show)
+
+
+def test_every_batch_is_told_once_however_many_end_between_two_looks() -> None:
+    query = FakeQuery([], [report(0, "a")], [report(1, "b"), report(2, "c")], [], [report(3, "d")])
+    batches, totals = told(query)
+    assert batches == [0, 1, 2, 3]
+    assert (totals.rows, totals.batches) == (40, 4)
+
+
+def test_a_report_of_no_work_has_the_number_of_the_batch_to_come_and_hides_nothing() -> None:
+    query = FakeQuery([report(0, "a")], [report(1, "b", rows=0)], [report(1, "c"), report(2, "d", rows=0)])
+    assert told(query)[0] == [0, 1]
+
+
+def test_reports_that_spark_has_dropped_do_not_bring_back_old_ones() -> None:
+    query = FakeQuery([report(0, "a")], [report(n, f"b{n}") for n in range(1, 6)], kept=2)
+    assert told(query)[0] == [0, 4, 5]
+
+
+def test_a_stop_ends_the_query_and_tells_what_was_done() -> None:
+    stop = Stop()
+    query = FakeQuery([report(0, "a")], [report(1, "b")], [report(2, "c")])
+    with stop.installed():
+        os.kill(os.getpid(), signal.SIGINT)
+        batches, totals = told(query, stop)
+    assert (query.stopped, batches, totals.batches) == (True, [0], 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_handlers_are_put_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Stop().installed():
+        assert signal.getsignal(number) != before
+    assert signal.getsignal(number) == before
+
+
+def test_a_query_that_ended_by_itself_is_not_stopped() -> None:
+    query = FakeQuery([report(0, "a")])
+    told(query)
+    assert not query.stopped
