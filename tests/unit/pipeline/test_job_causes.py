@@ -35,6 +35,8 @@ JVM = """\
 An error occurred while calling o64.start.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+Caused by: java.lang.IllegalStateException: Task failed while writing rows
+\tat org.apache.spark.sql.execution.datasources.FileFormatWriter.executeTask(FileFormatWriter.scala:1)
 Caused by: java.io.IOException: No space left on device
 \tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
 \t... 43 more

@@ -136,7 +136,7 @@ def test_how_a_job_runs_is_no_part_of_what_its_checkpoint_belongs_to() -> None:
     assert ingest_plan(IN).identity() != ingest_plan({**IN, "value_format": "string"}).identity()
     assert aggregate_plan(WINDOWS).identity() == aggregate_plan({**WINDOWS, **other}).identity()
     for change in (
-        {"window": "2m"},
+        {"window": "2m", "slide": "1m"},
         {"slide": "30s"},
         {"group_by": "key"},
         {"sum": ["size"]},
