@@ -30,6 +30,10 @@ class Chronicle:
         self.outcomes: Counter[str] = Counter()
         self.read = 0
         """Records, by all consumers."""
+        self.acked_by: Counter[str] = Counter()
+        """Records by ack level."""
+        self.read_alone = 0
+        """Records, by consumers without a group."""
         self.highest: dict[TopicPartition, int] = {}
         """The highest offset that any operation ever saw."""
         self._writer = HistoryWriter(path)
@@ -70,6 +74,7 @@ class Chronicle:
         elif error is None:
             sure = "info"
         self.outcomes[sure] += 1
+        self.acked_by[acks] += sure == OK
         offset = None if metadata is None or metadata.offset == NO_OFFSET else metadata.offset
         epoch = None if metadata is None or metadata.leader_epoch == NO_EPOCH else metadata.leader_epoch
         name = None if error is None else error_name(error)
@@ -88,6 +93,7 @@ class Chronicle:
             self._saw(tp, rows[-1][0])
         self._ids += 1
         self.read += len(records)
+        self.read_alone += 0 if group is not None else len(records)
         self.append(Polled(self.now(), process, self._ids, began - self.began, reads, group, final))
 
     def fault(self, number: int, fault: str, what: str, targets: Sequence[str], name: str) -> None:

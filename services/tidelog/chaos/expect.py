@@ -3,76 +3,26 @@
 Each is judged like a promise: kept or not, what was measured, and the limit.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 from tidelog.chaos import samples as s
 from tidelog.chaos.checker.verdict import Kept
-from tidelog.chaos.history import Crash, FaultStep, Ownership, Phase, Processed, Record, Sent
+from tidelog.chaos.facts import Facts
 from tidelog.chaos.quantities import count, duration, share
 from tidelog.chaos.scenario import Expected
-from tidelog.ids import NO_LEADER, TopicPartition
+from tidelog.cluster.api import BROKER, CONTROLLER, broker_name, kind_of
+from tidelog.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.names import suggestion
 
-
-@dataclass(slots=True)
-class Window:
-    """A fault, from its beginning to its end."""
-
-    fault: str
-    name: str
-    targets: Sequence[str]
-    began: float
-    effect: float | None = None
-    heal: float | None = None
-    healed: float | None = None
-
-
-@dataclass(slots=True)
-class Facts:
-    """What the predicates ask of the history, in one pass."""
-
-    windows: dict[int, Window] = field(default_factory=dict)
-    refused: Counter[str] = field(default_factory=Counter)
-    """Sends that have failed for certain, by error."""
-    phases: dict[str, float] = field(default_factory=dict)
-    assigned: list[Ownership] = field(default_factory=list)
-    crashes: list[Crash] = field(default_factory=list)
-    processed: list[tuple[float, int]] = field(default_factory=list)
-    """(when, how many records) by members of the group."""
-
-    @classmethod
-    def of(cls, history: Iterable[Record]) -> "Facts":
-        facts = cls()
-        for record in history:
-            facts._note(record)
-        return facts
-
-    def _note(self, record: Record) -> None:
-        match record:
-            case FaultStep(what="begin"):
-                self.windows[record.id] = Window(record.fault, record.name, record.target, record.t)
-            case FaultStep() if record.id in self.windows:
-                setattr(self.windows[record.id], record.what, record.t)
-            case Sent(outcome="fail"):
-                self.refused[record.error or "?"] += 1
-            case Phase():
-                self.phases.setdefault(record.phase, record.t)
-            case Ownership(kind="assigned", group=str()):
-                self.assigned.append(record)
-            case Crash():
-                self.crashes.append(record)
-            case Processed():
-                self.processed.append((record.t, sum(span.last - span.first + 1 for span in record.partitions)))
-            case _:
-                pass
-
-    @property
-    def first_fault(self) -> float:
-        """Everything, when there was none."""
-        return min((window.began for window in self.windows.values()), default=0.0)
+LOOKS_REACH_S: Final = 3.0
+"""How long before the end of the last fault the last look may be."""
+SETTLED_S: Final = 0.5
+"""What was on its way when the link was cut has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +36,14 @@ class Seen:
         for look in self.samples.of(s.Partitions):
             if look.t >= since:
                 yield from ((look.t, each) for each in look.partitions)
+
+    def throughout(self, times: Iterable[float]) -> bool:
+        """Whether the looks of these times began before the first fault and reach to the end of the last: what is not seen by
+        such looks did not happen, or was undone."""
+        looked, facts = sorted(times), self.facts
+        if not looked or not facts.windows:
+            return bool(looked)
+        return looked[0] <= facts.first_fault and looked[-1] >= facts.faults_until - LOOKS_REACH_S
 
 
 Judge = Callable[[Seen, Any], tuple[bool, str]]
@@ -138,9 +96,22 @@ def _isr_shrinks_to(seen: Seen, size: int) -> tuple[bool, str]:
 
 
 def _isr_stays_full(seen: Seen, _: None) -> tuple[bool, str]:
+    """Between two looks it may have shrunk and grown, each of which raises the partition epoch; and so does an election."""
     short = [state for _, state in seen.partitions(seen.facts.first_fault) if set(state.isr) != set(state.replicas)]
-    seen_any = _smallest_isr(seen) is not None
-    return seen_any and not short, f"ISR {list(short[0].isr)} of partition {short[0].partition}" if short else "full"
+    if short:
+        return False, f"ISR {list(short[0].isr)} of partition {short[0].partition}"
+    if not _seen_throughout(seen):
+        return False, "not seen"
+    since = max((t for t, _ in seen.partitions() if t <= seen.facts.first_fault), default=0.0)
+    changes: dict[int, list[int]] = defaultdict(list)
+    for _t, state in seen.partitions(since):
+        changes[state.partition].append(state.partition_epoch - state.leader_epoch)
+    changed = sorted(partition for partition, found in changes.items() if len(set(found)) > 1)
+    return not changed, f"changed in partitions {changed}" if changed else "full"
+
+
+def _seen_throughout(seen: Seen) -> bool:
+    return seen.throughout(t for t, _ in seen.partitions())
 
 
 def _elections(seen: Seen) -> dict[TopicPartition, int]:
@@ -153,7 +124,9 @@ def _elections(seen: Seen) -> dict[TopicPartition, int]:
 
 def _elections_at_most(seen: Seen, most: int) -> tuple[bool, str]:
     worst = max(_elections(seen).values(), default=None)
-    return worst is not None and worst <= most, "not seen" if worst is None else f"{worst} of one partition"
+    if worst is None or not _seen_throughout(seen):
+        return False, "not seen"
+    return worst <= most, f"{worst} of one partition"
 
 
 def _elections_at_least(seen: Seen, least: int) -> tuple[bool, str]:
@@ -162,12 +135,14 @@ def _elections_at_least(seen: Seen, least: int) -> tuple[bool, str]:
 
 
 def _no_elections(seen: Seen, _: None) -> tuple[bool, str]:
-    found = _elections(seen)
-    return bool(found) and not any(found.values()), f"{sum(found.values())}"
+    found = sum(_elections(seen).values())
+    return not found and _seen_throughout(seen), f"{found}" if found or _seen_throughout(seen) else "not seen"
 
 
 def _leaderless(seen: Seen, _: None) -> tuple[bool, str]:
     without = {state.partition for _, state in seen.partitions() if state.leader == NO_LEADER}
+    if not without and not _seen_throughout(seen):
+        return False, "not seen"
     return not without, f"partitions {sorted(without)}" if without else "none"
 
 
@@ -180,37 +155,85 @@ def _controller_epochs(seen: Seen) -> set[int]:
 
 def _controller_changes(seen: Seen, changes: int) -> tuple[bool, str]:
     epochs = _controller_epochs(seen)
+    if not seen.throughout(look.t for look in seen.samples.of(s.ControllerLook) if look.active):
+        return False, "not seen"
     return len(epochs) == changes + 1, f"{len(epochs) - 1}"
+
+
+def _one_controller(seen: Seen, _: None) -> tuple[bool, str]:
+    last = {look.process: look for look in seen.samples.of(s.ControllerLook) if look.t >= seen.facts.faults_until}
+    active = {look.process: look.epoch for look in last.values() if look.active}
+    told = ", ".join(f"{name} in epoch {epoch}" for name, epoch in sorted(active.items()))
+    newest = max(_controller_epochs(seen), default=None)
+    return list(active.values()) == [newest], told or "none"
 
 
 def _sessions_kept(seen: Seen, _: None) -> tuple[bool, str]:
     """A counter begins anew with each life of its process, so that what it rises by counts."""
     last: dict[str, int] = {}
+    times: dict[str, list[float]] = defaultdict(list)
     expired: Counter[str] = Counter()
     for look in seen.samples.looks:
-        if isinstance(look, s.BrokerLook | s.ControllerLook):
+        if isinstance(look, s.ProcessStates):
+            for name in look.states:
+                if kind_of(name) in (BROKER, CONTROLLER):
+                    times[name]  # it must be seen itself
+        elif isinstance(look, s.BrokerLook | s.ControllerLook):
             before = last.get(look.process, look.session_expirations)
             expired[look.process] += max(0, look.session_expirations - before)
             last[look.process] = look.session_expirations
+            times[look.process].append(look.t)
     ended = +expired
-    return bool(last) and not ended, ", ".join(f"{name}: {n}" for name, n in ended.items()) or "all"
+    if ended:
+        return False, ", ".join(f"{name}: {n}" for name, n in ended.items())
+    unseen = sorted(name for name, found in times.items() if not seen.throughout(found))
+    return bool(times) and not unseen, f"not seen: {', '.join(unseen)}" if unseen else "all" if times else "not seen"
 
 
-def _generations(seen: Seen, since: float) -> set[tuple[int, int]]:
-    looks = (look for look in seen.samples.of(s.GroupLook) if look.members)
-    until = seen.facts.phases.get("final", float("inf"))
-    return {(look.coordinator_epoch, look.generation) for look in looks if since <= look.t < until}
+def _group_looks(seen: Seen) -> list[s.GroupLook]:
+    """While it had members, and the load lasted."""
+    until = seen.facts.phases.get("final", inf)
+    return [look for look in seen.samples.of(s.GroupLook) if look.members and look.t < until]
 
 
 def _no_rebalance(seen: Seen, _: None) -> tuple[bool, str]:
-    """Another coordinator counts on from the generation of the one before."""
-    generations = {generation for _, generation in _generations(seen, seen.facts.first_fault)}
+    """From the last look before the first fault on. Another coordinator counts on from the generation of the one before."""
+    looks = _group_looks(seen)
+    if not seen.throughout(look.t for look in looks):
+        return False, "not seen"
+    since = max((look.t for look in looks if look.t <= seen.facts.first_fault), default=0.0)
+    generations = {look.generation for look in looks if look.t >= since}
     return len(generations) == 1, f"generations {sorted(generations)}"
 
 
 def _coordinator_changes(seen: Seen, _: None) -> tuple[bool, str]:
-    epochs = {epoch for epoch, _ in _generations(seen, 0.0)}
+    epochs = {look.coordinator_epoch for look in _group_looks(seen)}
     return len(epochs) > 1, f"{len(epochs) - 1}"
+
+
+def _commits_kept(seen: Seen, _: None) -> tuple[bool, str]:
+    """As whoever coordinates the group tells of them."""
+    looks = [look for look in seen.samples.of(s.GroupLook) if look.committed]
+    if not seen.throughout(look.t for look in looks):
+        return False, "not seen"
+    highest: dict[tuple[str, int], int] = {}
+    for look in looks:
+        for each in look.committed:
+            before = highest.get((each.topic, each.partition), 0)
+            if each.offset < before:
+                return False, f"{each.topic}-{each.partition} from {before} to {each.offset} at {look.t:.1f} s"
+            highest[each.topic, each.partition] = each.offset
+    return True, "all"
+
+
+def _group_stops(seen: Seen, at_most_s: float) -> tuple[bool, str]:
+    """The longest time in which its members processed nothing, while the load lasted."""
+    until = seen.facts.phases.get("final", inf)
+    times = [t for t, _ in seen.facts.processed if t < until]
+    if not times or until == inf:
+        return False, "not seen"
+    worst = max(after - before for before, after in pairwise([*times, until]))
+    return worst <= at_most_s, f"{worst:.1f} s"
 
 
 def _group_moves_within(seen: Seen, within_s: float) -> tuple[bool, str]:
@@ -257,23 +280,75 @@ def _ends_in_order(seen: Seen, _: None) -> tuple[bool, str]:
     return bool(ends) and good, ", ".join(codes) or "nobody was asked to end"
 
 
-def _watermark_stands(seen: Seen, partition: int) -> tuple[bool, str]:
-    """Of the partition as its leaders tell it, between the effect of the first fault and its healing."""
+def _deposed_silent(seen: Seen, _: None) -> tuple[bool, str]:
+    late = seen.facts.deposed_acks
+    if late:
+        return False, f"{len(late)}, first {late[0][1]} at {late[0][0]:.3f} s"
+    return seen.facts.takeovers > 0, "none" if seen.facts.takeovers else "no new leader has acknowledged anything"
+
+
+def _deposed_watermark(seen: Seen, _: None) -> tuple[bool, str]:
+    """Of leaders that others have followed, from the first look that shows the newer epoch; they have to be looked at then."""
+    newer: dict[TopicPartition, dict[int, float]] = defaultdict(dict)
+    leaders: dict[TopicPartition, dict[int, str]] = defaultdict(dict)
+    for look in seen.samples.of(s.Partitions):
+        for state in look.partitions:
+            tp = TopicPartition(state.topic, state.partition)
+            newer[tp].setdefault(state.leader_epoch, look.t + look.took)
+            if state.leader != NO_LEADER:
+                leaders[tp].setdefault(state.leader_epoch, broker_name(state.leader))
+    looked, marks = False, defaultdict[tuple[str, TopicPartition, int], list[int]](list)
+    for each in seen.samples.of(s.BrokerLook):
+        for replica in each.replicas:
+            tp = TopicPartition(replica.topic, replica.partition)
+            known = max((epoch for epoch, t in newer[tp].items() if t <= each.t), default=NO_EPOCH)
+            looked |= any(leader == each.process for epoch, leader in leaders[tp].items() if epoch < known)
+            if replica.leads and replica.leader_epoch < known:
+                marks[each.process, tp, replica.leader_epoch].append(replica.high_watermark)
+    if not looked:
+        return False, "no deposed leader was seen"
+    rose = max((max(found) - min(found) for found in marks.values()), default=0)
+    return not rose, f"rose by {rose}" if rose else "stood" if marks else "they lead no more"
+
+
+def _first_window(seen: Seen) -> tuple[float, float] | None:
+    """From the effect of the first fault, when what was on its way has arrived, to its healing."""
     window = min(seen.facts.windows.values(), key=lambda each: each.began, default=None)
     if window is None or window.effect is None or window.heal is None:
-        return False, "no fault"
-    marks = [
+        return None
+    return window.effect + SETTLED_S, window.heal
+
+
+def _marks_under_fault(seen: Seen, partition: int) -> list[int]:
+    """High watermarks of the partition as its leaders tell them, under the first fault."""
+    if (window := _first_window(seen)) is None:
+        return []
+    return [
         replica.high_watermark
         for look in seen.samples.of(s.BrokerLook)
-        if window.effect + SETTLED_S <= look.t and look.t + look.took <= window.heal
+        if window[0] <= look.t and look.t + look.took <= window[1]
         for replica in look.replicas
         if replica.leads and replica.partition == partition
     ]
-    return bool(marks) and max(marks) == min(marks), f"rose by {max(marks) - min(marks)}" if marks else "not seen"
 
 
-SETTLED_S: Final = 0.5
-"""What was on its way when the link was cut has arrived."""
+def _watermark_stands(seen: Seen, partition: int) -> tuple[bool, str]:
+    marks = _marks_under_fault(seen, partition)
+    return len(marks) > 1 and max(marks) == min(marks), f"rose by {max(marks) - min(marks)}" if marks else "not seen"
+
+
+def _nothing_new_read(seen: Seen, partition: int) -> tuple[bool, str]:
+    """By the load's consumers, of what is not below the lowest of the high watermarks under the first fault."""
+    marks, window = _marks_under_fault(seen, partition), _first_window(seen)
+    if not marks or window is None:
+        return False, "not seen"
+    read = [
+        each.offset
+        for each in seen.facts.reads
+        if each.tp.partition == partition and window[0] <= each.ended <= window[1] and each.offset >= min(marks)
+    ]
+    return not read, f"offset {max(read)}" if read else f"nothing from {min(marks)} on"
+
 
 _ALL: Final = (
     Predicate("isr shrinks to", "the smallest ISR under faults", _isr_shrinks_to, count),
@@ -283,14 +358,25 @@ _ALL: Final = (
     Predicate("no elections", "no election", _no_elections),
     Predicate("always a leader", "no partition without a leader", _leaderless),
     Predicate("controller changes", "changes of the active controller", _controller_changes, count),
+    Predicate("one controller acts", "who acts as controller in the end, one and the newest", _one_controller),
     Predicate("sessions kept", "no ZooKeeper session expires", _sessions_kept),
     Predicate("no rebalance", "the group's generation stays", _no_rebalance),
     Predicate("coordinator changes", "another broker coordinates the group", _coordinator_changes),
+    Predicate("commits kept", "no committed offset falls", _commits_kept),
+    Predicate("group stops at most", "the group processes nothing for at most", _group_stops, duration),
     Predicate("group moves within", "a crashed member's partitions move within", _group_moves_within, duration),
     Predicate("group works on", "the group's rate under faults, of its rate before", _group_works_on, share),
     Predicate("refused with", "sends are refused with", _refused_with, str),
     Predicate("effect within", "the fault takes effect within", _effect_within, duration),
     Predicate("ends in order", "who is asked to end does, with exit code 0 and a clean marker", _ends_in_order),
+    Predicate("deposed are silent", "acks=all records that a deposed leader acknowledges", _deposed_silent),
+    Predicate("deposed watermark stands", "the high watermark of a deposed leader", _deposed_watermark),
+    Predicate(
+        "nothing new is read",
+        "under the fault nothing is read above the high watermark, of partition",
+        _nothing_new_read,
+        count,
+    ),
     Predicate("watermark stands", "under the fault the high watermark stands, of partition", _watermark_stands, count),
 )
 PREDICATES: Final = {predicate.name: predicate for predicate in _ALL}

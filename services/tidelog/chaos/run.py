@@ -14,6 +14,7 @@ from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
 from tidelog.chaos.final_read import CannotRead, read_everything
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
+from tidelog.chaos.premises import idle_parts
 from tidelog.chaos.replicas import read_replicas
 from tidelog.chaos.run_files import RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
@@ -31,7 +32,8 @@ from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.tasks import Supervisor
 
 LED_WITHIN_S: Final = 30.0
-ACKED_WITHIN_S: Final = 15.0
+AT_WORK_WITHIN_S: Final = 30.0
+"""Members of a run before that have left nobody a word are waited for."""
 WHOLE_WITHIN_S: Final = 60.0
 CAUGHT_UP_WITHIN_S: Final = 30.0
 READ_WITHIN_S: Final = 60.0
@@ -143,7 +145,7 @@ class Run:
         admin, chronicle = player.bed.admin, player.chronicle
         self._enter(chronicle, "load")
         load.start()
-        await self._acks_flow(chronicle)
+        await self._at_work(chronicle, load)
         moments = time_line(self.scenario, On(self.file.on), self.file.duration_s, self.rand)
         await player.play(moments, self.file.duration_s)
         self._enter(chronicle, "heal")
@@ -167,7 +169,7 @@ class Run:
 
     def _note(self, player: FaultPlayer, lag: LoopLag) -> None:
         file = self.file
-        file.faults, file.affected = player.played, sorted(player.affected)
+        file.faults, file.affected, file.left_out = player.played, sorted(player.affected), player.left_out
         file.promise = promise_of(self.scenario, file).to_json()
         file.acked, file.seconds = player.chronicle.acked, round(player.chronicle.now(), 3)
         file.loop_lag_worst_s, file.loop_late = round(lag.worst_s, 3), lag.late
@@ -176,12 +178,12 @@ class Run:
         chronicle.phase(phase)
         self.watcher.phase(phase)
 
-    async def _acks_flow(self, chronicle: Chronicle) -> None:
-        """A fault before the first acknowledgement would hit a load that has not begun."""
-        give_up_at = self.clock.now() + ACKED_WITHIN_S
-        while not chronicle.acked:
+    async def _at_work(self, chronicle: Chronicle, load: Load) -> None:
+        """A fault before that would hit a load that has not begun."""
+        give_up_at = self.clock.now() + AT_WORK_WITHIN_S
+        while idle := idle_parts(self.scenario.workload, chronicle, load.processed):
             if self.clock.now() > give_up_at:
-                raise ClusterError(f"nothing was acknowledged within {ACKED_WITHIN_S:g} s")
+                raise ClusterError(f"after {AT_WORK_WITHIN_S:g} s of load {', '.join(idle)}")
             await self.clock.sleep(LOOK_AGAIN_S)
 
     async def _ends(self, admin: AdminClient, chronicle: Chronicle) -> dict[TopicPartition, int]:

@@ -10,16 +10,16 @@ from tidelog.chaos import expect, samples, scenario_file
 from tidelog.chaos.checker.promise import Availability, Promise
 from tidelog.chaos.checker.verdict import Kept, Verdict
 from tidelog.chaos.checking import HISTORY, RUN, CannotCheck, check_run
+from tidelog.chaos.facts import Facts
 from tidelog.chaos.fault_player import PlayedFault
 from tidelog.chaos.history import HistoryReader
+from tidelog.chaos.premises import premises
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS
 from tidelog.ids import TopicPartition
 
 SCENARIO_FILE: Final = "scenario.yaml"
 LOSS_ANOMALIES: Final = ("lost-write", "lost-acked", "allowed-loss")
-EXPIRING: Final = ("retention.", "cleanup.policy")
-"""Settings of a topic with which records may go; without them they are kept for ever."""
 LOOP_LAG_MAX_S: Final = 0.5
 """What a history says about gaps is no better than the loop that wrote it."""
 
@@ -43,6 +43,8 @@ class RunFile:
     faults: list[PlayedFault] = field(default_factory=list)
     affected: list[int] = field(default_factory=list)
     """Partitions of the topic that a target led when it was hit."""
+    left_out: list[str] = field(default_factory=list)
+    """Faults that were drawn and took no effect, and why."""
     promise: dict[str, Any] = field(default_factory=dict)
     """As the checker reads it."""
     acked: int = 0
@@ -81,11 +83,12 @@ def judge(directory: Path) -> Verdict:
     if not verdict.complete:
         left_out = "what the scenario expects beside its promise is not judged: that takes a whole run"
         return replace(verdict, notes=(*verdict.notes, left_out))
-    facts = expect.Facts.of(HistoryReader(directory / HISTORY))
+    facts = Facts.of(HistoryReader(directory / HISTORY))
     looks = samples.read_samples(directory / samples.FILE_NAME)
     seen = expect.Seen(facts, looks, [fault.observed for fault in file.faults])
     more = (*expect.judge(scenario.expect, seen), *_controls(scenario, verdict))
-    return replace(verdict.with_promises(*more), notes=(*verdict.notes, *_pace(file)))
+    begun = premises(scenario.workload, facts, verdict)
+    return replace(verdict.with_promises(*begun, *more), notes=(*verdict.notes, *_pace(file), *_left_out(file)))
 
 
 def promise_of(scenario: Scenario, file: RunFile) -> Promise:
@@ -107,7 +110,6 @@ def promise_of(scenario: Scenario, file: RunFile) -> Promise:
         idempotent=any(producer.acks == "all" for producer in scenario.workload.producers),
         available=tuple(available),
         uncommitted_max=POLL_RECORDS if file.group else None,
-        records_expire=any(key.startswith(EXPIRING) for key in scenario.topic.configs),
     )
 
 
@@ -117,6 +119,13 @@ def _controls(scenario: Scenario, verdict: Verdict) -> list[Kept]:
         return []
     lost = sum(verdict.anomalies[name].count for name in LOSS_ANOMALIES if name in verdict.anomalies)
     return [Kept("acknowledged records are lost, as they must be here", lost > 0, f"{lost} lost", "at least 1")]
+
+
+def _left_out(file: RunFile) -> tuple[str, ...]:
+    if not file.left_out:
+        return ()
+    drawn = len(file.faults) + len(file.left_out)
+    return (f"{len(file.left_out)} of {drawn} drawn faults took no effect: {'; '.join(file.left_out)}",)
 
 
 def _pace(file: RunFile) -> tuple[str, ...]:

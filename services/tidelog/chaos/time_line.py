@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.chaos.faults.base import On
+from tidelog.chaos.faults.base import FaultMissed, On
 from tidelog.chaos.scenario import PlannedFault, RandomPlan, Scenario
 from tidelog.ports.rand import Rand
 
@@ -22,7 +22,7 @@ class Moment:
 
 def time_line(scenario: Scenario, on: On, duration_s: float, rand: Rand) -> Sequence[Moment]:
     """In the order of their times. With another duration than the scenario's, times keep their share of it. What cannot be
-    played `on` processes or containers is not drawn."""
+    played `on` processes or containers is not drawn. FaultMissed: faults were to be drawn, and every period is quiet."""
     scale = duration_s / scenario.duration_s
     asked = [
         Moment(
@@ -31,6 +31,8 @@ def time_line(scenario: Scenario, on: On, duration_s: float, rand: Rand) -> Sequ
         for each in scenario.faults
     ]
     drawn = [] if scenario.random is None else list(_drawn(scenario.random, on, duration_s, rand))
+    if scenario.random is not None and not asked and not drawn:
+        raise FaultMissed(f"in {duration_s:g} s no fault is drawn with this seed; a longer --duration has some")
     return sorted([*asked, *drawn], key=lambda moment: moment.planned.at_s)
 
 

@@ -6,26 +6,50 @@ from typing import Any
 import pytest
 
 from tidelog.chaos import samples as s
-from tidelog.chaos.expect import PREDICATES, Facts, Seen, check, judge
-from tidelog.chaos.history import ASSIGNED, Crash, FaultStep, Ownership, Phase, Processed, Record, Sent, Span
+from tidelog.chaos.expect import PREDICATES, Seen, check, judge
+from tidelog.chaos.facts import Facts
+from tidelog.chaos.history import (
+    ASSIGNED,
+    Crash,
+    FaultStep,
+    Ownership,
+    Phase,
+    Polled,
+    Processed,
+    Read,
+    Record,
+    Send,
+    Sent,
+    Span,
+)
 from tidelog.chaos.samples import Samples
 from tidelog.ids import TopicPartition
 
 TP = TopicPartition("t", 0)
 
 
-def part(t: float, leader: int = 1, epoch: int = 3, isr: Sequence[int] = (0, 1, 2)) -> s.Partitions:
+def part(t: float, leader: int = 1, epoch: int = 3, isr: Sequence[int] = (0, 1, 2), version: int = 7) -> s.Partitions:
     state = s.PartitionState(
-        topic="t", partition=0, leader=leader, leader_epoch=epoch, partition_epoch=0, replicas=(0, 1, 2), isr=isr
+        topic="t", partition=0, leader=leader, leader_epoch=epoch, partition_epoch=version, replicas=(0, 1, 2), isr=isr
     )
     return s.Partitions(t=t, partitions=[state])
 
 
-def ctl(t: float, epoch: int, expirations: int = 0, active: bool = True) -> s.ControllerLook:
-    return s.ControllerLook(t=t, process="controller-1", active=active, epoch=epoch, session_expirations=expirations)
+def ctl(
+    t: float, epoch: int, expirations: int = 0, active: bool = True, name: str = "controller-1"
+) -> s.ControllerLook:
+    return s.ControllerLook(t=t, process=name, active=active, epoch=epoch, session_expirations=expirations)
 
 
-def group(t: float, generation: int, coordinator_epoch: int = 1) -> s.GroupLook:
+def two(t: float, epoch: int) -> s.ControllerLook:
+    return ctl(t, epoch, name="controller-2")
+
+
+def running(t: float, *names: str) -> s.ProcessStates:
+    return s.ProcessStates(t=t, states=dict.fromkeys(names, "running"))
+
+
+def group(t: float, generation: int, coordinator_epoch: int = 1, done: int | None = None) -> s.GroupLook:
     return s.GroupLook(
         t=t,
         group="g",
@@ -34,14 +58,26 @@ def group(t: float, generation: int, coordinator_epoch: int = 1) -> s.GroupLook:
         coordinator_epoch=coordinator_epoch,
         generation=generation,
         members=2,
+        committed=[] if done is None else [s.Committed(topic="t", partition=0, offset=done)],
     )
 
 
-def leader(t: float, high_watermark: int) -> s.BrokerLook:
+def leader(t: float, high_watermark: int, isr_size: int | None = 3) -> s.BrokerLook:
     replica = s.Replica(
-        topic="t", partition=0, leader_epoch=3, log_start=0, high_watermark=high_watermark, log_end=99, isr_size=3
+        topic="t",
+        partition=0,
+        leader_epoch=3,
+        log_start=0,
+        high_watermark=high_watermark,
+        log_end=99,
+        isr_size=isr_size,
     )
     return s.BrokerLook(t=t, process="broker-1", replicas=[replica])
+
+
+def deposed(*looks: s.Sample) -> list[s.Sample]:
+    """Broker 1 leads in epoch 3, and broker 2 from 5 s on in epoch 4."""
+    return sorted([part(1.0), part(5.0, leader=2, epoch=4), *looks], key=lambda each: each.t)
 
 
 def fault(began: float = 4.0, effect: float = 4.5, heal: float = 9.0) -> list[Record]:
@@ -57,7 +93,25 @@ def processed(t: float, count: int) -> Processed:
     return Processed(t, "member-1", "g", (Span("t", 0, 0, count - 1),))
 
 
-def rates(before: int, during: int) -> list[Record]:
+def works(*times: float) -> Sequence[Record]:
+    return [processed(float(t), 1) for t in times]
+
+
+def acks(*answers: tuple[float, int], acks: str = "all") -> list[Record]:
+    """Records that are tried at a time and acknowledged a moment later in a leader epoch."""
+    sends = [Send(t, i, "p", "t", 0, f"v{i}", acks) for i, (t, _) in enumerate(answers)]
+    return [
+        each
+        for (t, epoch), send in zip(answers, sends, strict=True)
+        for each in (send, Sent(t + 0.1, send.id, "ok", 0, epoch))
+    ]
+
+
+def read(t: float, offset: int) -> Polled:
+    return Polled(t, "c", 900, t - 0.1, (Read("t", 0, ((offset, "v"),)),))
+
+
+def rates(before: int, during: int) -> Sequence[Record]:
     return [processed(float(t), before) for t in range(4)] + [processed(4.0 + t, during) for t in range(5)]
 
 
@@ -93,17 +147,33 @@ CASES: Sequence[tuple[str, str, Seen, Seen]] = [
     # predicate, argument, seen where it holds, seen where it does not
     ("isr shrinks to", "2", look(part(1.0), part(5.0, isr=(0, 2))), look(part(5.0))),
     ("isr shrinks to", "2", look(part(5.0, isr=(0, 2))), look(part(5.0, isr=(0,)))),
-    ("isr stays full", "", look(part(1.0, isr=(1,)), part(5.0)), look(part(5.0, isr=(0, 2)))),
-    ("elections at most", "1", look(part(1.0, epoch=3), part(5.0, epoch=4)), look(part(1.0), part(5.0, epoch=5))),
-    ("elections at most", "1", look(part(1.0)), look()),
+    ("isr stays full", "", look(part(1.0, isr=(1,)), part(2.0), part(9.0)), look(part(2.0), part(5.0, isr=(0, 2)), part(9.0))),
+    ("isr stays full", "", look(part(2.0), part(9.0, epoch=4, version=8)), look(part(2.0), part(9.0, version=9))),
+    ("isr stays full", "", look(part(1.0), part(9.0)), look(part(1.0))),
+    ("elections at most", "1", look(part(1.0, epoch=3), part(9.0, epoch=4)), look(part(1.0), part(9.0, epoch=5))),
+    ("elections at most", "1", look(part(1.0), part(9.0)), look(part(1.0), part(5.0))),
+    ("elections at most", "1", look(part(1.0), part(9.0)), look(part(4.1), part(9.0))),
     ("elections at least", "1", look(part(1.0), part(5.0, epoch=4)), look(part(1.0), part(5.0))),
-    ("no elections", "", look(part(1.0), part(5.0)), look(part(1.0), part(5.0, epoch=4))),
-    ("always a leader", "", look(part(1.0)), look(part(1.0), part(5.0, leader=-1))),
-    ("controller changes", "1", look(ctl(1.0, 1), ctl(5.0, 2)), look(ctl(1.0, 1))),
-    ("controller changes", "0", look(ctl(1.0, 1), ctl(5.0, 2, active=False)), look(ctl(1.0, 1), ctl(5.0, 2))),
-    ("sessions kept", "", look(ctl(1.0, 1, 4), ctl(5.0, 1, 4)), look(ctl(1.0, 1, 4), ctl(5.0, 1, 5))),
-    ("no rebalance", "", look(group(1.0, 1), group(5.0, 2), group(8.0, 2, 2)), look(group(5.0, 2), group(8.0, 3))),
+    ("no elections", "", look(part(1.0), part(9.0)), look(part(1.0), part(9.0, epoch=4))),
+    ("no elections", "", look(part(1.0), part(9.0)), look(part(1.0))),
+    ("always a leader", "", look(part(1.0), part(9.0)), look(part(1.0), part(5.0, leader=-1), part(9.0))),
+    ("always a leader", "", look(part(1.0), part(9.0)), look()),
+    ("controller changes", "1", look(ctl(1.0, 1), ctl(9.0, 2)), look(ctl(1.0, 1), ctl(9.0, 1))),
+    ("controller changes", "0", look(ctl(1.0, 1), ctl(5.0, 2, active=False), ctl(9.0, 1)), look(ctl(1.0, 1), ctl(9.0, 2))),
+    ("controller changes", "0", look(ctl(1.0, 1), ctl(9.0, 1)), look(ctl(1.0, 1), ctl(9.0, 1, active=False))),
+    ("one controller acts", "", look(ctl(1.0, 1), ctl(9.0, 2)), look(ctl(1.0, 2), ctl(9.0, 1))),
+    ("one controller acts", "", look(ctl(9.0, 2), two(8.0, 1)), look(ctl(9.0, 1), two(9.1, 2))),
+    ("one controller acts", "", look(ctl(9.0, 2)), look(ctl(5.0, 2))),
+    ("sessions kept", "", look(ctl(1.0, 1, 4), ctl(9.0, 1, 4)), look(ctl(1.0, 1, 4), ctl(9.0, 1, 5))),
+    ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(ctl(1.0, 1), ctl(9.0, 1), two(1.0, 1))),
+    ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(running(1.0, "broker-2"), ctl(1.0, 1), ctl(9.0, 1))),
+    ("no rebalance", "", look(group(1.0, 1), group(3.0, 2), group(9.0, 2, 2)), look(group(3.0, 2), group(9.0, 3))),
+    ("no rebalance", "", look(group(3.0, 2), group(9.0, 2)), look(group(5.0, 2), group(9.0, 2))),
     ("coordinator changes", "", look(group(1.0, 1), group(5.0, 1, 2)), look(group(1.0, 1), group(5.0, 2))),
+    ("commits kept", "", look(group(1.0, 1, done=5), group(9.0, 1, done=5)), look(group(1.0, 1, done=5), group(9.0, 1, done=4))),
+    ("commits kept", "", look(group(1.0, 1, done=5), group(9.0, 1, done=6)), look(group(1.0, 1), group(9.0, 1))),
+    ("group stops at most", "3s", hist(*works(1, 4, 7, 10, 13, 16, 19)), hist(*works(1, 4, 7, 10, 13, 16))),
+    ("group stops at most", "3s", hist(*works(*range(1, 20))), hist()),
     ("group moves within", "3s", hist(*moved(7.0)), hist(*moved(9.0))),
     ("group moves within", "3s", hist(*moved(7.0)), hist(*moved()[:2])),
     ("group works on", "50%", hist(*rates(10, 9)), hist(*rates(10, 3))),
@@ -111,8 +181,17 @@ CASES: Sequence[tuple[str, str, Seen, Seen]] = [
     ("effect within", "1s", hist(), hist(*fault(effect=6.0))),
     ("ends in order", "", told(STOPPED), told({"broker-1": {"exit_code": -9, "clean": False}})),
     ("ends in order", "", told(STOPPED), told()),
+    ("deposed are silent", "", hist(*acks((1, 3), (5, 4))), hist(*acks((1, 3)))),
+    ("deposed are silent", "", hist(*acks((1, 3), (5, 4), (6, 4))), hist(*acks((1, 3), (5, 4), (6, 3)))),
+    ("deposed are silent", "", hist(*acks((1, 3), (5, 4), (6, 3), acks="1")), hist(*acks((1, 3), (5, 4), (6, 3)))),
+    ("deposed watermark stands", "", look(*deposed(leader(4.9, 7), leader(5.5, 8), leader(6.0, 8))),
+     look(*deposed(leader(5.5, 8), leader(6.0, 9)))),
+    ("deposed watermark stands", "", look(*deposed(leader(5.5, 8, isr_size=None))), look(*deposed(leader(4.9, 8)))),
+    ("nothing new is read", "0", seen([leader(5.5, 9)], [read(6.0, 8)]), seen([leader(5.5, 9)], [read(6.0, 9)])),
+    ("nothing new is read", "0", seen([leader(5.5, 9)], [read(9.2, 20)]), seen([], [read(6.0, 8)])),
     ("watermark stands", "0", look(leader(4.2, 5), leader(5.5, 9), leader(8.0, 9)), look(leader(5.5, 9), leader(8.0, 10))),
-    ("watermark stands", "0", look(leader(5.5, 9)), look(leader(3.0, 9))),
+    ("watermark stands", "0", look(leader(5.5, 9), leader(6.0, 9)), look(leader(3.0, 9))),
+    ("watermark stands", "0", look(leader(5.5, 9), leader(6.0, 9)), look(leader(5.5, 9))),
 ]  # fmt: skip
 
 

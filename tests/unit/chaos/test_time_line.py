@@ -3,8 +3,10 @@
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from tidelog.chaos import scenario_file
-from tidelog.chaos.faults.base import On
+from tidelog.chaos.faults.base import FaultMissed, On
 from tidelog.chaos.scenario import RandomPlan, Scenario
 from tidelog.chaos.time_line import time_line
 
@@ -48,6 +50,12 @@ def test_row_37_faults_are_re_drawn_a_quarter_of_the_time_is_quiet_and_the_end_a
         f"{each.fault.name} {each.target.text}" for each in plan.faults
     }
     assert max(m.planned.at_s + (m.planned.for_s or 0.0) for m in moments) < duration_s
+
+
+def test_row_37_a_run_in_which_every_period_is_quiet_is_none() -> None:
+    scenario = library(RANDOM)
+    with pytest.raises(FaultMissed, match="in 10 s no fault is drawn with this seed"):
+        time_line(scenario, On.LOCAL, 10.0, Random(1))
 
 
 def test_row_37_without_quiet_every_period_has_a_fault() -> None:

@@ -37,8 +37,8 @@ class Promise:
     uncommitted_max: int | None = None
     """How many records of a partition a member of a group has in hand at most, processed and not committed (X5)."""
     records_expire: bool = False
-    """They may be deleted by age or size meanwhile: what is below the log start is not missed. Else a log start that rises is
-    no excuse."""
+    """They may be deleted meanwhile, by age, by size or since somebody asks for it: what is below the log start is not missed.
+    Else a log start that rises is no excuse; scenarios keep theirs for ever."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,0 +1,50 @@
+"""From a run's directory to its verdict: the scenario's own assertions, and what every run has to have been like."""
+
+from pathlib import Path
+
+from helpers.histories import Story, rows
+from tidelog.chaos.history import HistoryWriter
+from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, judge
+
+SCENARIO = """\
+name: mine
+title: nothing happens
+about: a load without a fault
+runs_in: [local]
+workload: {producers: [{acks: all}], consumers: {assigned: 1, group: 0}}
+duration: 10s
+"""
+
+
+def run(directory: Path, story: Story, **about: object) -> Path:
+    (directory / SCENARIO_FILE).write_text(SCENARIO)
+    file = RunFile("mine", None, "nothing happens", 1, "local", 10.0, ["chaos"], 1)
+    for name, value in about.items():
+        setattr(file, name, value)
+    file.write(directory)
+    with HistoryWriter(directory / "history.jsonl") as writer:
+        for record in story.records:
+            writer.append(record)
+    return directory
+
+
+def whole() -> Story:
+    return Story().phase("load").log("a").poll((0, "a")).at(10.0).phase("heal").end(rows("a"))
+
+
+def test_a_run_is_judged_by_its_premises_too(tmp_path: Path) -> None:
+    verdict = judge(run(tmp_path, whole()))
+    assert verdict.exit_code == 0 and len(verdict.promises) == 4
+
+
+def test_a_run_whose_consumer_has_read_nothing_is_not_sound(tmp_path: Path) -> None:
+    story = Story().phase("load").log("a").at(10.0).phase("heal").end(rows("a"))
+    verdict = judge(run(tmp_path, story))
+    assert verdict.sound and not verdict.kept and verdict.exit_code == 1
+    (missed,) = [each for each in verdict.promises if not each.kept]
+    assert missed.measured == "before a consumer had read"
+
+
+def test_faults_that_were_drawn_and_missed_are_noted(tmp_path: Path) -> None:
+    verdict = judge(run(tmp_path, whole(), left_out=["kill broker-1: it is stopped, not running"]))
+    assert "1 of 1 drawn faults took no effect: kill broker-1: it is stopped, not running" in verdict.notes
