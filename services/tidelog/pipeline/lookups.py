@@ -71,9 +71,9 @@ class LookUps:
         """Where the query starts in each partition. ValueError where the options do not fit the partitions."""
         match self._options.starting:
             case Timestamps() as timestamps:
-                times = times_of("the starting timestamps", timestamps, beginnings)
+                times = times_of("startingOffsetsByTimestamp", timestamps, beginnings)
                 starting = start_at_times(self._options, times, await self.first_at(times))
-                return place("the starting timestamps", starting, beginnings, ends)
+                return place("startingOffsetsByTimestamp", starting, beginnings, ends)
             case offsets:
                 return place("startingOffsets", offsets, beginnings, ends)
 
@@ -81,8 +81,8 @@ class LookUps:
         """Where a batch ends in each partition. ValueError where the options do not fit the partitions."""
         match self._options.ending:
             case Timestamps() as timestamps:
-                times = times_of("the ending timestamps", timestamps, beginnings)
-                return place("the ending timestamps", end_at_times(await self.first_at(times)), beginnings, ends)
+                times = times_of("endingOffsetsByTimestamp", timestamps, beginnings)
+                return place("endingOffsetsByTimestamp", end_at_times(await self.first_at(times)), beginnings, ends)
             case offsets:
                 return place("endingOffsets", offsets, beginnings, ends)
 

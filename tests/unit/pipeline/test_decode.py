@@ -141,6 +141,7 @@ def damaged(at, *values):
     "chunk",
     [
         damaged(0, 0x01),  # a negative length
+        damaged(0, 0x25),  # the right length, but negative
         damaged(0, 0x7E),  # a length beyond the batch, or into the next record
         damaged(0, 0x02),  # too short
         damaged(3, 0x02),  # offset delta 1 where 0 is next
@@ -149,13 +150,13 @@ def damaged(at, *values):
         damaged(14, 0x00),  # no headers, but bytes follow
         damaged(14, 0x01),  # -1 headers
         damaged(14, 0x7E),  # 63 headers in 4 bytes
-        damaged(15, 0x01),  # a header key that is null
+        damaged(15, 0x01, 0x04),  # a header key that is null
         damaged(17, 0x04),  # a header value that is too long
         damaged(17, 0x00),  # a byte is left
         damaged(16, 0xFF),  # a header key that is no UTF-8
         damaged(0, *[0xFF] * 19),  # a number without end
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_each_contradiction_names_its_batch(chunk):
     with pytest.raises(BadBatchError, match=r"t-3: bad batch at offset 1: .*seek to 2 to skip it"):

@@ -112,7 +112,7 @@ def test_an_end_beyond_the_log_is_data_loss_once_it_has_not_come(cluster: FakeCl
 def test_a_start_beyond_the_log_is_data_loss(cluster: FakeCluster) -> None:
     with pytest.raises(DataLossError, match="offset 200 is not in the log"):
         offsets(cluster, wanted(200, 205))
-    assert offsets(cluster, wanted(200, 205), fail=False) == []
+    assert offsets(cluster, wanted(200, 10**9), fail=False) == []
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["created anew", "deleted"])
