@@ -18,8 +18,15 @@ from tidelog.pipeline.columns import ColumnReader
 from tidelog.pipeline.offsets import DataLossError, OffsetRange
 from tidelog.pipeline.source_options import SourceOptions
 
-_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""The topic was deleted, or is another one of the same name by now."""
+_LOST = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""After all the patience there was: the topic is gone, or another one of its name; the log ends below the range."""
 
 
 def read_range(
@@ -38,15 +45,17 @@ def read_range(
         fail_on_gap=options.fail_on_data_loss,
     )
     with asyncio.Runner() as runner:
-        consumer = runner.run(_open(options, ports))
+        # Not the runner's own `run`: its handling of Ctrl-C makes a text of every result, as long as the chunk it is.
+        run = runner.get_loop().run_until_complete
+        consumer = run(_open(options, ports))
         try:
-            runner.run(consumer.start())
+            run(consumer.start())
             while columns.position < wanted.end:
                 chunks = consumer.fetch_batches(
                     *wanted.partition, columns.position, wanted.end, topic_id=wanted.topic_id
                 )
                 try:
-                    while (chunk := runner.run(_next(chunks))) is not None:
+                    while (chunk := run(_next(chunks))) is not None:
                         yield from columns.decode(chunk)
                     break
                 except TidelogError as error:
@@ -55,21 +64,14 @@ def read_range(
                     if options.fail_on_data_loss:
                         raise DataLossError(error.message) from error
                     _warn(wanted, error)
-                    runner.run(_skip(consumer, columns, wanted, error))
+                    run(_skip(consumer, columns, wanted, error))
         finally:
-            runner.run(consumer.stop())
+            run(consumer.stop())
     columns.finish()
 
 
 def _is_loss(error: TidelogError) -> bool:
-    return (
-        isinstance(error, OffsetOutOfRangeError | LogTruncationError)
-        or error.code
-        in _GONE
-        | {
-            ErrorCode.OFFSET_NOT_AVAILABLE  # the log ended below the range, and did not grow again in all the time there was
-        }
-    )
+    return isinstance(error, OffsetOutOfRangeError | LogTruncationError) or error.code in _LOST
 
 
 async def _skip(consumer: Consumer, columns: ColumnReader, wanted: OffsetRange, error: TidelogError) -> None:
