@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final, Self
 
 from tidelog.chaos.launch import Outcome
+from tidelog.chaos.run_files import PLAYED
 
 RESULTS_FILE: Final = "results.jsonl"
 FIRST_ROWS: Final = (1, 2, 8, 10, 12, 13, 17, 20, 22, 24, 25, 37)
@@ -46,7 +47,7 @@ class Result:
             exit_code=outcome.exit_code,
             gap_s=max((gap.seconds for gap in verdict.gaps), default=None) if verdict is not None else None,
             overhead_s=file.overhead_s,
-            said=file.ended if verdict is None else "; ".join(broken),
+            said="; ".join(broken + ([file.ended] if file.ended != PLAYED else [])),
             directory=str(outcome.directory),
             started_wall_ms=file.started_wall_ms,
         )

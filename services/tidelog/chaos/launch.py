@@ -14,7 +14,7 @@ from tidelog.chaos.faults.base import InForce, On
 from tidelog.chaos.history import HistoryDamaged, HistoryReader
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run import NoVerdict, Run, Watcher
-from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, judge
+from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.workload import GROUP
 from tidelog.chaos.yaml_nodes import ScenarioError
@@ -26,7 +26,6 @@ RUNS_DIR: Final = Path("data/chaos")
 LOG_LINES: Final = 5_000
 EXIT_BROKEN: Final = 1
 EXIT_NO_VERDICT: Final = 3
-PLAYED: Final = "played"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Outcome:
     directory: Path
     file: RunFile
     verdict: Verdict | None
-    """None: there is nothing to judge; `file.ended` says why."""
+    """None: there is nothing to judge; `file.ended` says why, as it does of a run that was broken before it came to its end."""
 
     @property
     def exit_code(self) -> int:
@@ -89,6 +88,7 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         started_wall_ms=clock.wall_ms(),
     )
     cluster: Cluster | None = None
+    verdict: Verdict | None
     try:
         began = clock.now()
         cluster = clusters.of(scenario.cluster, watcher.say)
@@ -102,7 +102,8 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         file.overhead_s = round(clock.now() - began - file.duration_s, 3)
     except (NoVerdict, CannotCheck, HistoryDamaged, ClusterError) as error:
         file.ended = f"no verdict: {error}"
-        verdict = None
+        file.write(directory)
+        verdict = broken_so_far(directory)
     finally:
         file.write(directory)
     if verdict is not None:
@@ -115,6 +116,15 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
 
         write_report(directory)
     return Outcome(directory, file, verdict)
+
+
+def broken_so_far(directory: Path) -> Verdict | None:
+    """Of a run that came to no end, if what there is of it shows an anomaly; else None, and nothing is known."""
+    try:
+        verdict = judge(directory)
+    except (CannotCheck, HistoryDamaged):
+        return None
+    return None if verdict.sound else verdict
 
 
 def save_parquet(directory: Path) -> None:

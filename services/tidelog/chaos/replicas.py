@@ -3,7 +3,7 @@
 What is a replica's own is left out: indexes, checkpoints, where a segment ends. What it is asked to hold is every batch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
@@ -31,6 +31,18 @@ async def read_replicas(cluster: Cluster, admin: AdminClient, topic: str) -> lis
         logs = [await to_the_end(_read, cluster, broker, tp) for broker in sorted(each.replicas)]
         found.append(PartitionReplicas(topic, tp.partition, marks[tp].offset, tuple(logs)))
     return found
+
+
+def check_all_there(found: Sequence[PartitionReplicas], partitions: int, replication_factor: int) -> None:
+    """ClusterError when a partition or a replica of the topic is missing, which no comparison would notice."""
+    if len(found) != partitions:
+        raise ClusterError(f"the topic is described with {len(found)} partitions, and was made with {partitions}")
+    for each in found:
+        if len(each.replicas) != replication_factor:
+            brokers = ", ".join(str(replica.broker) for replica in each.replicas) or "none"
+            raise ClusterError(
+                f"{each.topic}-{each.partition} has replicas on brokers {brokers}, not {replication_factor}"
+            )
 
 
 def _read(cluster: Cluster, broker: int, tp: TopicPartition) -> ReplicaLog:

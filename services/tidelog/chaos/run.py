@@ -15,7 +15,7 @@ from tidelog.chaos.final_read import CannotRead, read_everything
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
 from tidelog.chaos.premises import idle_parts
-from tidelog.chaos.replicas import read_replicas
+from tidelog.chaos.replicas import check_all_there, read_replicas
 from tidelog.chaos.run_files import RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.time_line import time_line
@@ -160,6 +160,7 @@ class Run:
         await load.stop()
         await read_everything(servers, ends, chronicle, READ_WITHIN_S)
         replicas = await read_replicas(self.cluster, admin, self.topic)
+        check_all_there(replicas, self.scenario.topic.partitions, self.scenario.topic.replication_factor)
         (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
         self._enter(chronicle, "end")
 

@@ -19,6 +19,8 @@ from tidelog.chaos.verifiable_consumer import POLL_RECORDS
 from tidelog.ids import TopicPartition
 
 SCENARIO_FILE: Final = "scenario.yaml"
+PLAYED: Final = "played"
+"""How a run ends that came to its end."""
 LOSS_ANOMALIES: Final = ("lost-write", "lost-acked", "allowed-loss")
 LOOP_LAG_MAX_S: Final = 0.5
 """What a history says about gaps is no better than the loop that wrote it."""

@@ -21,8 +21,9 @@ from tidelog.runtime.tasks import Supervisor
 
 GROUP: Final = "chaos-group"
 REQUEST_TIMEOUT_MS: Final = 3_000
+"""Of consumers."""
 PRODUCE_TIMEOUT_MS: Final = 1_500
-"""A leader that says nothing for so long is asked again, or its successor is: without it a gap would be the client's."""
+"""Of producers: a leader that says nothing for so long is asked again, or its successor is; else a gap would be the client's."""
 NEXT_LIFE_S: Final = 0.2
 LAG_PERIOD_S: Final = 0.05
 

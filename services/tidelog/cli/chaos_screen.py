@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos.run_files import PLAYED
 from tidelog.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ class Screen:
 
 def print_outcome(outcome: "Outcome") -> None:
     console = Console()
-    if outcome.verdict is None:
+    if outcome.file.ended != PLAYED:
         console.print(f"[bold yellow]{escape(outcome.file.ended)}[/]", soft_wrap=True)
-    else:
+    if outcome.verdict is not None:
         print_verdict(outcome.verdict)
         file = outcome.file
         console.print(

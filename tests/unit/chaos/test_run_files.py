@@ -4,6 +4,7 @@ from pathlib import Path
 
 from helpers.histories import Story, rows
 from tidelog.chaos.history import HistoryWriter
+from tidelog.chaos.launch import broken_so_far
 from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, judge
 
 SCENARIO = """\
@@ -48,3 +49,13 @@ def test_a_run_whose_consumer_has_read_nothing_is_not_sound(tmp_path: Path) -> N
 def test_faults_that_were_drawn_and_missed_are_noted(tmp_path: Path) -> None:
     verdict = judge(run(tmp_path, whole(), left_out=["kill broker-1: it is stopped, not running"]))
     assert "1 of 1 drawn faults took no effect: kill broker-1: it is stopped, not running" in verdict.notes
+
+
+def test_a_run_that_came_to_no_end_is_broken_all_the_same_if_what_there_is_of_it_shows_that(tmp_path: Path) -> None:
+    verdict = broken_so_far(run(tmp_path, Story().phase("load").log("a").poll((0, "a")).sent("b", 0).phase("heal")))
+    assert verdict is not None and (verdict.complete, verdict.exit_code) == (False, 1)
+
+
+def test_a_run_that_came_to_no_end_and_shows_nothing_has_no_verdict(tmp_path: Path) -> None:
+    assert broken_so_far(tmp_path) is None
+    assert broken_so_far(run(tmp_path, Story().phase("load").log("a").phase("heal"))) is None
