@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tidelog.pipeline.jobs.progress import Progress, Totals
-from tidelog.pipeline.jobs.streaming import Stop, follow
+from tidelog.pipeline.jobs.streaming import NO_WORKER, START_ATTEMPTS, Stop, follow, run_query
 
 
 def report(batch: int, at: str, rows: int = 10) -> str:
@@ -50,7 +51,9 @@ def told(query: FakeQuery, stop: Stop | None = None) -> tuple[list[int], Totals]
     def show(progress: Progress, totals: Totals) -> None:
         batches.append(progress.batch)
 
-    return batches, follow(query, stop or Stop(), show)
+    totals = Totals()
+    follow(query, stop or Stop(), show, totals)
+    return batches, totals
 
 
 def test_every_batch_is_told_once_however_many_end_between_two_looks() -> None:
@@ -85,6 +88,34 @@ def test_handlers_are_put_back(number: signal.Signals) -> None:
     with Stop().installed():
         assert signal.getsignal(number) != before
     assert signal.getsignal(number) == before
+
+
+class FakeWriter:
+    """Its queries fail with `failures`, one after the other, and then one runs."""
+
+    def __init__(self, *failures: str) -> None:
+        self.failures = list(failures)
+        self.started = 0
+
+    def start(self) -> FakeQuery:
+        self.started += 1
+        if self.failures:
+            raise StreamingQueryException(self.failures.pop(0))
+        return FakeQuery([report(0, "a")])
+
+
+def test_a_worker_that_came_too_late_is_started_again() -> None:
+    writer = FakeWriter(NO_WORKER, f"terminated: {NO_WORKER}.")
+    assert run_query(writer, Stop(), lambda progress, totals: None).batches == 1
+    assert writer.started == 3
+
+
+@pytest.mark.parametrize("failures", [["out of disk"], [NO_WORKER] * START_ATTEMPTS])
+def test_other_failures_and_too_many_are_the_users(failures: list[str]) -> None:
+    writer = FakeWriter(*failures)
+    with pytest.raises(StreamingQueryException):
+        run_query(writer, Stop(), lambda progress, totals: None)
+    assert writer.failures == []
 
 
 def test_a_query_that_ended_by_itself_is_not_stopped() -> None:

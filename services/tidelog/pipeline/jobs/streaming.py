@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry
+from pyspark.errors import StreamingQueryException
 
 from tidelog.client.admin import AdminClient
 from tidelog.ids import Address
@@ -24,6 +25,9 @@ POLL_S: Final = 0.5
 """Spark keeps the reports of the last 100 micro-batches."""
 
 ADMIN_TIMEOUT_MS: Final = 10_000
+START_ATTEMPTS: Final = 3
+NO_WORKER: Final = "Python worker failed to connect back"
+"""Spark gives the worker that plans a stream ten seconds to import what it needs, and a busy machine may take longer."""
 
 
 class Watcher(Protocol):
@@ -101,9 +105,9 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     with metrics.served(job.run.metrics_address):
         watcher.phase("starting Spark")
         with spark_of(job.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
-            query = _start(spark, job, cluster_id, servers)
+            writer = _writer(spark, job, cluster_id, servers)
             watcher.phase("running")
-            totals = follow(query, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
+            totals = run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
             watcher.phase("stopping Spark")
     return totals, stop.asked
 
@@ -121,7 +125,7 @@ async def _ask(servers: Sequence[Address], job: Job) -> str:
         return (await admin.describe_cluster()).cluster_id
 
 
-def _start(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) -> Any:
+def _writer(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) -> Any:
     places = Places(spark)
     checkpoint = places.qualified(job.checkpoint)
     output = None if job.output is None else places.qualified(job.output)
@@ -134,12 +138,25 @@ def _start(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) ->
     writer = job.writer(reader.load(), bootstrap).option("checkpointLocation", checkpoint)
     trigger = {"availableNow": True} if job.run.once else {"processingTime": f"{job.run.trigger_ms} milliseconds"}
     places.mark(checkpoint, identity)
-    return writer.queryName(job.name).trigger(**trigger).start()
+    return writer.queryName(job.name).trigger(**trigger)
 
 
-def follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+def run_query(writer: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+    """Starts again when Spark had no patience with its own Python worker before the first micro-batch."""
+    totals = Totals()
+    for attempts_left in reversed(range(START_ATTEMPTS)):
+        try:
+            follow(writer.start(), stop, show, totals)
+            break
+        except StreamingQueryException as error:
+            if NO_WORKER not in str(error) or totals.batches or not attempts_left or stop.asked:
+                raise
+    return totals
+
+
+def follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None], totals: Totals) -> None:
     """Until the query has ended, or a stop was asked for and it is stopped; `show` gets each micro-batch once, in order."""
-    totals, seen = Totals(), Seen()
+    seen = Seen()
     running = True
     while running:
         running = not query.awaitTermination(POLL_S)
@@ -151,7 +168,6 @@ def follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> 
             if progress is not None:
                 totals.add(progress)
                 show(progress, totals)
-    return totals
 
 
 class Seen:
