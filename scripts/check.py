@@ -90,7 +90,16 @@ NOT_IN_PURE = (
     *("shutil", "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time"),
 )
 
-REGISTRIES = ("agent.__main__", "broker.__main__", "controller.__main__", "testing", "traffic.__main__")
+REGISTRIES = (
+    *(
+        "agent.__main__",
+        "broker.__main__",
+        "controller.__main__",
+        "pipeline.jobs.streaming",
+        "testing",
+        "traffic.__main__",
+    ),
+)
 """Who makes the registry in which a process keeps its metrics."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
@@ -107,7 +116,6 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
         "chaos.observe",
         "exporter",
         "pipeline.jobs.metrics",
-        "pipeline.jobs.streaming",
         "runtime.metrics",
         "runtime.agent_metrics",
         "runtime.group_metrics",

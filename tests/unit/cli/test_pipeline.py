@@ -33,6 +33,8 @@ def test_what_was_not_said_does_not_reach_the_plan() -> None:
         ("ingest --topic a --output x --value-format json", "needs --schema"),
         ("ingest --topic a --output x --onse", "No such option"),
         ("ingest --topic a/b --output x", "topic name"),
+        ("ingest --topic a --output x --starting-offsets soon", "startingOffsets must be latest or earliest or JSON"),
+        ("ingest --topic a --output x --source-option failOnDataLos=x", "did you mean failOnDataLoss"),
         ("aggregate --topic a --to b --checkpoint c", "--window is missing"),
         ("aggregate --topic a --to b --checkpoint c --window 1m --slide 2m", "--slide of 120000 ms is over --window"),
         ("aggregate --topic a --to a --checkpoint c --window 1m", "results go to another one"),

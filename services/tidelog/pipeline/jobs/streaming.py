@@ -20,6 +20,7 @@ from tidelog.pipeline.jobs.metrics import PipelineMetrics
 from tidelog.pipeline.jobs.places import Places
 from tidelog.pipeline.jobs.plans import Input, Run
 from tidelog.pipeline.jobs.progress import Progress, Totals, parse
+from tidelog.pipeline.source_options import parse_stream_options
 
 POLL_S: Final = 0.5
 """Spark keeps the reports of the last 100 micro-batches."""
@@ -99,13 +100,16 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     ValueError or TidelogError before anything has started when the plan does not fit what is there, JobError when Spark
     or the query fails. Runs in the main thread, where signals arrive.
     """
+    bootstrap = ",".join(map(str, servers))
+    source = {"kafka.bootstrap.servers": bootstrap, **job.source_options()}
+    parse_stream_options(source)
     metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
     watcher.phase("asking the brokers")
     cluster_id = asyncio.run(_ask(servers, job))
     with metrics.served(job.run.metrics_address):
         watcher.phase("starting Spark")
         with spark_of(job.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
-            writer = _writer(spark, job, cluster_id, servers)
+            writer = _writer(spark, job, cluster_id, source, bootstrap)
             watcher.phase("running")
             totals = run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
             watcher.phase("stopping Spark")
@@ -125,17 +129,14 @@ async def _ask(servers: Sequence[Address], job: Job) -> str:
         return (await admin.describe_cluster()).cluster_id
 
 
-def _writer(spark: Any, job: Job, cluster_id: str, servers: Sequence[Address]) -> Any:
+def _writer(spark: Any, job: Job, cluster_id: str, source: Mapping[str, str], bootstrap: str) -> Any:
     places = Places(spark)
     checkpoint = places.qualified(job.checkpoint)
     output = None if job.output is None else places.qualified(job.output)
     identity = {**job.identity(), "cluster": cluster_id, **({} if output is None else {"output": output})}
     check(places.look(checkpoint, output), identity)
-    bootstrap = ",".join(map(str, servers))
-    reader = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", bootstrap)
-    for name, value in job.source_options().items():
-        reader = reader.option(name, value)
-    writer = job.writer(reader.load(), bootstrap).option("checkpointLocation", checkpoint)
+    records = spark.readStream.format("tidelog").options(**source).load()
+    writer = job.writer(records, bootstrap).option("checkpointLocation", checkpoint)
     trigger = {"availableNow": True} if job.run.once else {"processingTime": f"{job.run.trigger_ms} milliseconds"}
     places.mark(checkpoint, identity)
     return writer.queryName(job.name).trigger(**trigger)
