@@ -227,6 +227,10 @@ class Producer:
     async def partitions_of(self, topic: str) -> int:
         return len((await self._metadata.topic(topic)).partitions)
 
+    async def topic_info(self, topic: str, limit_s: float | None = None) -> TopicInfo:
+        """What is known of the topic; UNKNOWN_TOPIC_OR_PARTITION when it stays unknown for `limit_s` (`max_block_ms`)."""
+        return await self._metadata.topic(topic, limit_s)
+
     async def _breathe(self, size: int) -> None:
         """Back-pressure, and a turn for the sender after each batch's worth: a loop of sends would starve it."""
         if self._fatal is not None:

@@ -13,7 +13,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
 NAME: Final = "tidelog"
 
@@ -40,3 +45,13 @@ class TidelogSource(DataSource):
         from tidelog.pipeline.stream_reader import TidelogStreamReader
 
         return TidelogStreamReader(parse_stream_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        from tidelog.pipeline.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
+        from tidelog.pipeline.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)

@@ -1,0 +1,65 @@
+"""Rows of one partition on their way into record batches. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from tidelog.client.numbering import SEQUENCE_MASK
+from tidelog.client.records import Record, encode_batch
+from tidelog.wire.batch import HEADER_BYTES, Codec
+
+EndOf = Callable[[int, int], int]
+"""Where a batch ends: from the sequence of its first record and how many fit, when more are to come."""
+
+
+def as_many_as_fit(first: int, fits: int) -> int:
+    return first + fits
+
+
+class Cut(NamedTuple):
+    """One encoded batch; `first` is the sequence of its first record."""
+
+    records: bytes
+    first: int
+    rows: int
+
+
+class Packer:
+    """Records of one partition, in order, cut into batches of at most `batch_bytes`, or of one record that is larger."""
+
+    def __init__(self, batch_bytes: int, codec: Codec, *, first: int = 0, end_of: EndOf = as_many_as_fit) -> None:
+        self._room = max(batch_bytes - HEADER_BYTES, 1)
+        self._codec = codec
+        self._end_of = end_of
+        self._next = first
+        self._records: list[Record] = []
+        self._sizes: list[int] = []
+        self._bytes = 0
+
+    def add(self, records: Sequence[Record], sizes: Sequence[int]) -> Iterator[Cut]:
+        """`sizes` are upper bounds in bytes. Yields what is full."""
+        self._records += records
+        self._sizes += sizes
+        self._bytes += sum(sizes)
+        while self._bytes > self._room and len(self._records) > 1:
+            fits = self._fits()
+            yield self._cut(self._end_of(self._next, fits) - self._next)
+
+    def finish(self) -> Iterator[Cut]:
+        """The rest, at most one batch."""
+        if self._records:
+            yield self._cut(len(self._records))
+
+    def _fits(self) -> int:
+        """How many of the first records go into one batch; at least one."""
+        for count, total in enumerate(accumulate(self._sizes)):
+            if total > self._room:
+                return max(count, 1)
+        return len(self._sizes)
+
+    def _cut(self, count: int) -> Cut:
+        cut = Cut(encode_batch(self._records[:count], self._codec), self._next, count)
+        self._bytes -= sum(self._sizes[:count])
+        del self._records[:count], self._sizes[:count]
+        self._next = (self._next + count) & SEQUENCE_MASK
+        return cut

@@ -1,0 +1,264 @@
+"""The task side of the sink: writes the rows of one task with one producer.
+
+Imported in worker processes alone: it opens connections, and gRPC does not survive a fork.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.client.errors import DeliveryError
+from tidelog.client.producer import Ack, Producer
+from tidelog.client.records import Header, Record, codec_of
+from tidelog.client.snapshot import TopicInfo
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_OFFSET, TopicPartition
+from tidelog.pipeline import rows as r
+from tidelog.pipeline.batching import Cut, EndOf, Packer, as_many_as_fit
+from tidelog.pipeline.exactly_once import CONFLICTS, Attempt, SinkState, Stored, batch_end
+from tidelog.pipeline.read_back import Contents, read_back
+from tidelog.pipeline.sink_options import SinkOptions
+from tidelog.wire.batch import numbered
+
+TOPIC_S: Final = 5.0
+"""A topic that was created a moment ago may take so long to be known to every broker; none is created by writing to it."""
+
+
+class Range(NamedTuple):
+    """What a task has written to one partition: the offsets of its first and last record, both -1 with acks=0.
+
+    Records of other tasks may lie between.
+    """
+
+    first: int
+    last: int
+    rows: int
+
+
+class Written(NamedTuple):
+    ranges: dict[TopicPartition, Range]
+    skipped: int = 0
+    """Rows that were in the log already."""
+    ends: dict[TopicPartition, int] = {}  # noqa: RUF012  a default that nobody changes
+    """Where the rows that were skipped end."""
+    partitions: dict[str, int] = {}  # noqa: RUF012
+    """How many each topic has."""
+
+
+async def write_rows(
+    options: SinkOptions,
+    layout: r.Layout,
+    batches: Iterator[pa.RecordBatch],
+    attempt: Attempt | None = None,
+    state: SinkState | None = None,
+) -> Written:
+    """Returns when every row is acknowledged; raises at the first that is refused or not acknowledged in time.
+
+    `attempt` and `state` are for exactly-once.
+    """
+    first = await _next(batches)
+    if first is None:
+        return Written({})
+    async with Producer(**options.producer()) as producer:
+        sink: TaskSink = (
+            TaskSink(options, layout, producer)
+            if attempt is None or state is None
+            else ExactlyOnceSink(options, layout, producer, attempt, state)
+        )
+        batch: pa.RecordBatch | None = first
+        while batch is not None:
+            await sink.write(batch)
+            batch = await _next(batches)
+        return await sink.finish()
+
+
+async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The next batch with rows. In a thread, so that what is on its way goes on while Spark computes."""
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None and not batch.num_rows:
+        pass
+    return batch
+
+
+class Target:
+    """A topic that rows go to."""
+
+    def __init__(self, name: str, info: TopicInfo, count: int) -> None:
+        self.name = name
+        self.count = count
+        self.available = [p for p in info.available if p < count] or list(range(count))
+        self.known = len(info.partitions)
+        self.packers: dict[int, Packer] = {}
+
+
+class TaskSink:
+    """At-least-once: what a failed task has written stays, and is written again by the next attempt."""
+
+    def __init__(self, options: SinkOptions, layout: r.Layout, producer: Producer) -> None:
+        self._options = options
+        self._layout = layout
+        self._producer = producer
+        self._codec = codec_of(options.compression)
+        self._sticky = r.Sticky(options.batch_bytes, start=int(time.monotonic_ns() >> 10) % 65_536)
+        self._targets: dict[str, Target] = {}
+        self._acks: deque[tuple[TopicPartition, int, Ack]] = deque()
+        self._ranges: dict[TopicPartition, Range] = {}
+
+    async def write(self, batch: pa.RecordBatch) -> None:
+        for rows in r.rows_of(batch, self._layout):
+            r.check_sizes(rows, self._options.record_bytes_max)
+            target = self._targets.get(rows.topic)
+            if target is None:
+                target = self._targets[rows.topic] = await self._open(rows.topic)
+            await self._write(target, rows)
+
+    async def finish(self) -> Written:
+        for target in self._targets.values():
+            for partition, packer in target.packers.items():
+                for cut in packer.finish():
+                    await self._send(TopicPartition(target.name, partition), cut)
+        await self._producer.flush()
+        self._reap()
+        return self._written()
+
+    async def _open(self, topic: str) -> Target:
+        info = await self._producer.topic_info(topic, TOPIC_S)
+        return Target(topic, info, len(info.partitions))
+
+    async def _write(self, target: Target, rows: r.Rows) -> None:
+        chosen = self._sticky.choose(rows, r.by_key(rows, target.count), target.available)
+        await self._pack(target, rows, chosen, np.arange(len(rows)), rows.headers)
+
+    async def _pack(
+        self,
+        target: Target,
+        rows: r.Rows,
+        chosen: r.Ints,
+        wanted: npt.NDArray[np.int64],
+        headers: r.Headers | None,
+    ) -> None:
+        """Rows number `wanted` go to their partitions."""
+        now_ms = time.time_ns() // 1_000_000
+        timestamps = np.where(rows.timestamps_ms == r.NO_TIMESTAMP, now_ms, rows.timestamps_ms).tolist()
+        sizes = rows.sizes.tolist()
+        for partition in np.unique(chosen[wanted]).tolist():
+            mine = wanted[chosen[wanted] == partition].tolist()
+            records = [
+                Record(rows.keys[i], rows.values[i], () if headers is None else headers[i], timestamps[i]) for i in mine
+            ]
+            tp = TopicPartition(target.name, partition)
+            packer = target.packers.get(partition)
+            if packer is None:
+                packer = target.packers[partition] = self._packer(tp)
+            for cut in packer.add(records, [sizes[i] for i in mine]):
+                await self._send(tp, cut)
+
+    def _packer(self, tp: TopicPartition, first: int = 0, end_of: EndOf = as_many_as_fit) -> Packer:
+        return Packer(self._options.batch_bytes, self._codec, first=first, end_of=end_of)
+
+    async def _send(self, tp: TopicPartition, cut: Cut) -> None:
+        self._reap()
+        ack = await self._producer.produce_encoded(tp.topic, tp.partition, self._encoded(cut))
+        self._acks.append((tp, cut.rows, ack))
+
+    def _encoded(self, cut: Cut) -> bytes:
+        return cut.records
+
+    def _reap(self) -> None:
+        """Takes note of what is acknowledged; raises for what is refused."""
+        while self._acks and self._acks[0][2].done():
+            tp, count, ack = self._acks.popleft()
+            try:
+                first = ack.result().offset
+            except DeliveryError as error:
+                raise self._explained(error, count) from error
+            last = first if first == NO_OFFSET else first + count - 1
+            before = self._ranges.get(tp)
+            self._ranges[tp] = (
+                Range(first, last, count) if before is None else Range(before.first, last, before.rows + count)
+            )
+
+    def _explained(self, error: DeliveryError, count: int) -> TidelogError:
+        if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+            return error
+        hint = (
+            f"it holds {count} rows: set kafka.batch.size (now {self._options.batch_bytes}) below that"
+            if count > 1
+            else "it holds one row, which the topic does not take"
+        )
+        return TidelogError(f"{error.message}; {hint}", error.code)
+
+    def _written(self) -> Written:
+        return Written(self._ranges, partitions={target.name: target.known for target in self._targets.values()})
+
+
+class ExactlyOnceSink(TaskSink):
+    """See `exactly_once`. A repetition reads a topic back before it writes the first row there."""
+
+    def __init__(
+        self, options: SinkOptions, layout: r.Layout, producer: Producer, attempt: Attempt, state: SinkState
+    ) -> None:
+        super().__init__(options, layout, producer)
+        self._attempt = attempt
+        self._state = state
+        self._identity = attempt.identity
+        self._stored = Stored(self._identity)
+        self._contents = Contents(with_partition="partition" in layout.at)
+        self._row = 0
+        self._skipped = 0
+        self._ends: dict[TopicPartition, int] = {}
+
+    async def finish(self) -> Written:
+        written = await super().finish()
+        self._stored.check_all_taken(self._attempt)
+        return written
+
+    async def _open(self, topic: str) -> Target:
+        info = await self._producer.topic_info(topic, TOPIC_S)
+        if self._attempt.repeated:
+            tps = [TopicPartition(topic, p) for p in range(len(info.partitions))]
+            self._ends |= await read_back(self._options, tps, self._state, self._stored, self._contents)
+        # A key must go where it went before, although partitions were added since.
+        return Target(topic, info, self._state.partitions_of(topic) or len(info.partitions))
+
+    async def _write(self, target: Target, rows: r.Rows) -> None:
+        chosen = r.by_content(rows, r.by_key(rows, target.count), target.count)
+        missing = np.arange(len(rows))
+        if self._attempt.repeated:
+            stored = self._stored.take(self._contents.of_rows(rows))
+            self._skipped += int(stored.sum())
+            missing = missing[~stored]
+        await self._pack(target, rows, chosen, missing, self._headers(rows))
+
+    def _headers(self, rows: r.Rows) -> list[list[Header]]:
+        first, self._row = self._row, self._row + len(rows)
+        ours = [self._attempt.header(first + i) for i in range(len(rows))]
+        if rows.headers is None:
+            return [[header] for header in ours]
+        return [[*headers, header] for headers, header in zip(rows.headers, ours, strict=True)]
+
+    def _packer(self, tp: TopicPartition, first: int = 0, end_of: EndOf = as_many_as_fit) -> Packer:
+        def end(first: int, fits: int) -> int:
+            return batch_end(first, fits, self._attempt.number)
+
+        return super()._packer(tp, self._stored.next_sequence(tp), end)
+
+    def _encoded(self, cut: Cut) -> bytes:
+        return numbered(cut.records, *self._identity, cut.first)
+
+    def _explained(self, error: DeliveryError, count: int) -> TidelogError:
+        if error.code not in CONFLICTS:
+            return super()._explained(error, count)
+        return TidelogError(
+            f"{error.message}. Another attempt at task {self._attempt.task} of micro-batch {self._attempt.batch_id} has "
+            "written there meanwhile, or a later micro-batch has: this attempt gives up, the next one reads back",
+            error.code,
+        )
+
+    def _written(self) -> Written:
+        return super()._written()._replace(skipped=self._skipped, ends=self._ends)
