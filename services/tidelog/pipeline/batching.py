@@ -34,16 +34,22 @@ class Packer:
         self._next = first
         self._records: list[Record] = []
         self._sizes: list[int] = []
-        self._bytes = 0
+        self.held_bytes = 0
+        """Of rows that wait for more to come."""
 
     def add(self, records: Sequence[Record], sizes: Sequence[int]) -> Iterator[Cut]:
         """`sizes` are upper bounds in bytes. Yields what is full."""
         self._records += records
         self._sizes += sizes
-        self._bytes += sum(sizes)
-        while self._bytes > self._room and len(self._records) > 1:
+        self.held_bytes += sum(sizes)
+        while self.held_bytes > self._room and len(self._records) > 1:
             fits = self._fits()
             yield self._cut(self._end_of(self._next, fits) - self._next)
+
+    def give_up_most(self) -> Iterator[Cut]:
+        """At most one batch of what waits, although more is to come."""
+        if self._records:
+            yield self._cut(self._end_of(self._next, len(self._records)) - self._next)
 
     def finish(self) -> Iterator[Cut]:
         """The rest, at most one batch."""
@@ -59,7 +65,7 @@ class Packer:
 
     def _cut(self, count: int) -> Cut:
         cut = Cut(encode_batch(self._records[:count], self._codec), self._next, count)
-        self._bytes -= sum(self._sizes[:count])
+        self.held_bytes -= sum(self._sizes[:count])
         del self._records[:count], self._sizes[:count]
         self._next = (self._next + count) & SEQUENCE_MASK
         return cut

@@ -263,15 +263,15 @@ def _murmur2(keys: npt.NDArray[np.uint8]) -> Ints:
     return (h ^ (h >> np.uint32(15))).astype(np.int64)
 
 
-def by_key(rows: Rows, count: int) -> Ints:
-    """Each row's partition out of `count`: its own, else that of its key, else ANY_PARTITION.
+def by_key(rows: Rows, count: int, known: int | None = None) -> Ints:
+    """Each row's partition: its own, else that of its key out of `count`, else ANY_PARTITION.
 
-    ValueError for one that the topic does not have.
+    ValueError for one that the topic does not have, which has `known` (`count`) of them.
     """
-    largest = int(rows.partitions.max())
-    if largest >= count:
+    largest, known = int(rows.partitions.max()), count if known is None else known
+    if largest >= known:
         raise ValueError(
-            f"partition attribute is {largest} in a row; topic {rows.topic!r} has partitions 0 to {count - 1}"
+            f"partition attribute is {largest} in a row; topic {rows.topic!r} has partitions 0 to {known - 1}"
         )
     hashed = np.where(rows.keyed, (rows.hashes & 0x7FFFFFFF) % count, ANY_PARTITION)
     return np.where(rows.partitions == ANY_PARTITION, hashed, rows.partitions)

@@ -116,6 +116,8 @@ class TaskSink:
             if target is None:
                 target = self._targets[rows.topic] = await self._open(rows.topic)
             await self._write(target, rows)
+        if self._held_bytes() > self._options.buffer_bytes:
+            await self._send_held()
 
     async def finish(self) -> Written:
         for target in self._targets.values():
@@ -125,6 +127,16 @@ class TaskSink:
         await self._producer.flush()
         self._reap()
         return self._written()
+
+    def _held_bytes(self) -> int:
+        return sum(packer.held_bytes for target in self._targets.values() for packer in target.packers.values())
+
+    async def _send_held(self) -> None:
+        """There are so many partitions that rows waiting for a full batch take more memory than the batches on their way."""
+        for target in self._targets.values():
+            for partition, packer in target.packers.items():
+                for cut in packer.give_up_most():
+                    await self._send(TopicPartition(target.name, partition), cut)
 
     async def _open(self, topic: str) -> Target:
         info = await self._producer.topic_info(topic, TOPIC_S)
@@ -227,7 +239,7 @@ class ExactlyOnceSink(TaskSink):
         return Target(topic, info, self._state.partitions_of(topic) or len(info.partitions))
 
     async def _write(self, target: Target, rows: r.Rows) -> None:
-        chosen = r.by_content(rows, r.by_key(rows, target.count), target.count)
+        chosen = r.by_content(rows, r.by_key(rows, target.count, target.known), target.count)
         missing = np.arange(len(rows))
         if self._attempt.repeated:
             stored = self._stored.take(self._contents.of_rows(rows))

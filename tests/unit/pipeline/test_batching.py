@@ -48,3 +48,11 @@ def test_a_rule_may_end_batches_earlier_except_the_last():
 def test_sequences_begin_anew_after_the_largest():
     cuts, _ = packed([100] * 3, HEADER_BYTES + 100, first=2**31 - 1)
     assert [cut.first for cut in cuts] == [2**31 - 1, 0, 1]
+
+
+def test_what_waits_can_be_had_before_its_batch_is_full():
+    packer = Packer(1000, Codec.NONE, end_of=lambda first, fits: first + fits - 1)
+    assert list(packer.add([Record(None, b"x", (), 1)] * 3, [30] * 3)) == [] and packer.held_bytes == 90
+    assert [cut.rows for cut in packer.give_up_most()] == [2] and packer.held_bytes == 30
+    assert [(cut.first, cut.rows) for cut in packer.finish()] == [(2, 1)] and packer.held_bytes == 0
+    assert list(packer.give_up_most()) == []

@@ -146,6 +146,8 @@ def test_a_row_goes_to_its_partition_else_to_that_of_its_key():
 def test_a_partition_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="partition attribute is 3 in a row; topic 't' has partitions 0 to 2"):
         r.by_key(one({"value": pa.array([b"v"]), "partition": pa.array([3], pa.int32())}), 3)
+    added = one({"value": pa.array([b"v"] * 2), "key": [b"k"] * 2, "partition": pa.array([4, None], pa.int32())})
+    assert r.by_key(added, 3, 5).tolist() == [4, partition_for_key(b"k", 3)]
     with pytest.raises(ValueError, match="partition attribute is -1 in a row"):
         one({"value": pa.array([b"v"]), "partition": pa.array([-1], pa.int32())})
 
