@@ -250,6 +250,15 @@ def test_ctrl_c_while_faults_are_undone_comes_through_behind_it() -> None:
     assert in_force.left == []
 
 
+def test_ctrl_c_does_not_hide_that_a_fault_is_still_in_force() -> None:
+    def cannot() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise ClusterError("stuck")
+
+    with pytest.raises(ClusterError, match="pause of broker-1 is still in force: stuck"), InForce() as in_force:
+        in_force.begin("pause", ["broker-1"], cannot)
+
+
 def test_what_an_act_raises_comes_out() -> None:
     def act() -> None:
         raise ClusterError("no")

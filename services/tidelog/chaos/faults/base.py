@@ -239,7 +239,8 @@ def ends_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """A Ctrl-C, a SIGTERM or a hang-up inside comes through behind it. For the main thread."""
+    """A Ctrl-C, a SIGTERM or a hang-up inside comes through behind it, unless an error does, which has more to say. For the main
+    thread."""
     waiting: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -251,5 +252,5 @@ def interrupts_wait() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-        for interrupt in dict.fromkeys(waiting):
-            signal.raise_signal(interrupt)
+    for interrupt in dict.fromkeys(waiting):
+        signal.raise_signal(interrupt)
