@@ -6,9 +6,9 @@ watermarks, whose difference is the lag. Spark 4.3 takes no metrics of its own f
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.lookups import LookUps
 
+T = TypeVar("T")
+
 
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One object serves a query from its start, beside the driver; others travel to the tasks, and only read.
@@ -51,9 +53,10 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of a new query."""
         self._held: a.Positions = {}
         """For the first batch of a new query."""
+        self._runner: asyncio.Runner | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._fixed = asyncio.run(self._look_again())
+        self._fixed = self._run(self._look_again())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark asks once, before the first batch. There is no limit of two kinds: `latestOffset` knows the other one."""
@@ -68,12 +71,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> a.StreamOffset:
         """Where a new query starts. Spark asks again when it runs the first batch, and must hear the same."""
         if self._initial is None:
-            self._initial = asyncio.run(self._start())
+            self._initial = self._run(self._start())
         return a.to_stream_offset(self._initial)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> a.StreamOffset:
         """Where the batch that begins at `start` ends; `start` itself when there is to be none now."""
-        found = asyncio.run(self._admit(a.from_stream_offset(start), self._limits(limit)))
+        found = self._run(self._admit(a.from_stream_offset(start), self._limits(limit)))
         self._lose(found.losses)
         self._history = found.history
         self._held = {}
@@ -102,7 +105,17 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the positions of a query are in its checkpoint alone."""
 
+    def stop(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+
     # -- beside the driver ----------------------------------------------------------------------------------------------
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """On one loop for as long as the query runs: gRPC goes on to wake loops that are closed, and complains of them."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(work)
 
     def _limits(self, limit: ReadLimit) -> a.Limits:
         """Trigger.AvailableNow does not wait for records that may never come; Trigger.Once, which asks for all, has no limits."""

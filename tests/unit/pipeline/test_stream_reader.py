@@ -77,17 +77,24 @@ class Ticks:
         self.at += seconds
 
 
+MADE = []
+
+
 @pytest.fixture
 def table(monkeypatch):
+    """Whoever asks it through a reader has an event loop, which `stop` closes."""
     monkeypatch.setattr(lookups, "LookUps", TableLookUps)
     TableLookUps.table = Table({T0: (b"id", 0, 100), T1: (b"id", 0, 50)})
-    return TableLookUps.table
+    yield TableLookUps.table
+    while MADE:
+        MADE.pop().stop()
 
 
 def reader(**options):
     parsed = parse_stream_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **options})
     made = TidelogStreamReader(replace(parsed, retry_interval_ms=250))
     made._clock = Ticks()
+    MADE.append(made)
     return made
 
 
