@@ -50,6 +50,8 @@ class Scale:
     deaths: int = 5
     operations: int = 1_000_000
     """Of a history that is checked."""
+    stream_records: int = 3_000_000
+    """That a stream reads in micro-batches; about so many."""
 
 
 FULL: Final = Scale()
@@ -71,6 +73,7 @@ SMOKE: Final = Scale(
     leaves=1,
     deaths=1,
     operations=5_000,
+    stream_records=60_000,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 
