@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -156,6 +156,14 @@ class WorkingGroup:
             found[tp] += count - 1
         return +found
 
+    def pause_s(self, since: float) -> float:
+        """The longest time for which some partition was not worked on."""
+        times = {tp: [since] for tp in self.all_partitions}
+        for each in self.handled():
+            if each.at > since:
+                times[each.tp].append(each.at)
+        return max(after - before for at in times.values() for before, after in pairwise(at))
+
     # the group
 
     @property
@@ -298,6 +306,12 @@ async def working_group(
             watcher.cancel()
             await asyncio.wait([watcher])
             await asyncio.to_thread(group.end)
+
+
+def owned_by(group: m.DescribedGroup, name: str) -> set[TopicPartition]:
+    """By agents of that name."""
+    members = [each for each in group.members if each.client_id == name]
+    return {TopicPartition(each.topic, each.partition) for member in members for each in member.partitions}
 
 
 async def shards_settled(cluster: LocalCluster) -> None:

@@ -20,6 +20,7 @@ from helpers.groups import (
     POLL_S,
     WITHIN_S,
     WorkingGroup,
+    owned_by,
     working_group,
 )
 from helpers.raw_member import ALL, RawMember
@@ -31,7 +32,6 @@ from tidelog.cluster.api import State, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
-from tidelog.wire import messages as m
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -46,11 +46,6 @@ SLOW_S = 0.05
 """For one record: long enough to stop an agent in the middle of it."""
 SLOW: Any = {"takes_s": SLOW_S, "records_per_s": 30}
 """Two such agents can do this."""
-
-
-def owned_by(group: m.DescribedGroup, name: str) -> set[TopicPartition]:
-    members = [each for each in group.members if each.client_id == name]
-    return {TopicPartition(each.topic, each.partition) for member in members for each in member.partitions}
 
 
 async def stop_at_work(group: WorkingGroup, name: str) -> float:
