@@ -37,7 +37,7 @@ def options(cluster: FakeCluster, fail: bool = True, headers: bool = False, **ka
         Subscribe(("t",)),
         fail_on_data_loss=fail,
         include_headers=headers,
-        poll_timeout_ms=1500,
+        poll_timeout_ms=800,
         kafka={"max.partition.fetch.bytes": "100", **kafka},
     )
 
