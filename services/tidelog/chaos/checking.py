@@ -27,7 +27,7 @@ def check_run(directory: Path) -> Verdict:
     """CannotCheck, HistoryDamaged. Promises about other things than the history are not in it."""
     if not (directory / HISTORY).is_file():
         raise CannotCheck(f"{directory} has no {HISTORY}: is it the directory of a run?")
-    return check_history(directory / HISTORY, _promise(directory / RUN), _replicas(directory / REPLICAS))
+    return check_history(directory / HISTORY, read_promise(directory / RUN), _replicas(directory / REPLICAS))
 
 
 def check_history(path: Path, promise: Promise, replicas: list[PartitionReplicas] | None = None) -> Verdict:
@@ -46,8 +46,8 @@ def save_verdict(directory: Path, verdict: Verdict) -> None:
     (directory / VERDICT).write_text(json.dumps(verdict.to_json(), indent=1) + "\n")
 
 
-def _promise(path: Path) -> Promise:
-    """A run that says nothing promised what everybody expects."""
+def read_promise(path: Path) -> Promise:
+    """CannotCheck. A run that says nothing promised what everybody expects."""
     found = _read(path)
     try:
         return Promise() if found is None or found.get("promise") is None else Promise.from_json(found["promise"])

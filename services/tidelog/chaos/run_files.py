@@ -81,7 +81,11 @@ def judge(directory: Path) -> Verdict:
     """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged, ScenarioError."""
     file = RunFile.read(directory)
     scenario = scenario_file.load(directory / SCENARIO_FILE)
-    verdict = check_run(directory)
+    return beyond_rules(directory, file, scenario, check_run(directory))
+
+
+def beyond_rules(directory: Path, file: RunFile, scenario: Scenario, verdict: Verdict) -> Verdict:
+    """`verdict` over the history, with what the scenario expects beside its promise and what shows in the run's other files."""
     if not verdict.complete:
         left_out = "what the scenario expects beside its promise is not judged: that takes a whole run"
         return replace(verdict, notes=(*verdict.notes, left_out))

@@ -9,11 +9,12 @@ from tidelog.chaos.checker.availability import Waits, check_available
 from tidelog.chaos.checker.cycles import check_cycles
 from tidelog.chaos.checker.findings import Findings
 from tidelog.chaos.checker.groups import Groups
+from tidelog.chaos.checker.kept import check_contents
 from tidelog.chaos.checker.names import RULES, tolerated
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.replicas import PartitionReplicas, check_replicas
 from tidelog.chaos.checker.tables import ACKED, REFUSED, Tables
-from tidelog.chaos.checker.verdict import Gap, Kept, Verdict
+from tidelog.chaos.checker.verdict import Gap, Verdict
 from tidelog.chaos.checker.version_order import VersionOrder
 from tidelog.chaos.checker.watermarks import Watermarks
 from tidelog.chaos.history import (
@@ -116,7 +117,8 @@ class Checker:
         else:
             check_replicas(replicas, found, self.last_t, records_expire=self.promise.records_expire)
         gaps = self.waits.gaps()
-        promises = [*self._content_promises(), *check_available(gaps, self.promise, found)]
+        acked = sum(1 for outcome in tables.outcome if outcome == ACKED)
+        promises = [*check_contents(acked, self.promise, found), *check_available(gaps, self.promise, found)]
         anomalies = found.anomalies(RULES, lambda name: tolerated(name, self.promise))
         return Verdict(anomalies, gaps, tuple(promises), self._stats(gaps), self.ended, tuple(found.notes))
 
@@ -141,23 +143,6 @@ class Checker:
         present = contents.in_the_end(tables)
         contents.check_final(tables, order, present, found)
         return present
-
-    def _content_promises(self) -> list[Kept]:
-        """Those that are about records, as far as they were judged."""
-        found, promise = self.found, self.promise
-        gone = max(map(found.count, ("lost-acked", "unseen", "lost-write")))  # several rules name the same record
-        alone = found.count("allowed-loss")
-        acked = sum(1 for outcome in self.tables.outcome if outcome == ACKED)
-        kept = []
-        if promise.lost == "none":
-            kept.append(Kept("no acknowledged record is lost", not (gone or alone), f"{gone + alone} of {acked}", "0"))
-        elif promise.lost == "one-copy":
-            text = "no record is lost that more than one replica had when it was acknowledged"
-            kept.append(Kept(text, not gone, f"{gone} of {acked}, {alone} that one alone had", "0"))
-        if promise.idempotent:
-            twice = found.count("duplicate")
-            kept.append(Kept("no acks=all record is in the log twice", not twice, str(twice), "0"))
-        return kept
 
     def _stats(self, gaps: tuple[Gap, ...]) -> dict[str, Any]:
         tables = self.tables

@@ -131,6 +131,8 @@ def check_final(tables: Tables, order: VersionOrder, present: bytearray, found: 
     `present` is what `in_the_end` says.
     """
     found.judged("lost-acked", "final-incomplete", "final-differs")
+    if not tables.final:
+        return  # nothing was ever sent
     for key in range(len(tables.keys)):
         reads = {process: of_key.get(key, FinalRead()) for process, of_key in tables.final.items()}
         longest = max(reads, key=lambda process: len(reads[process].offsets))

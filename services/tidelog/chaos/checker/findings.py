@@ -33,6 +33,10 @@ class Findings:
         if len(found.examples) < EXAMPLES_MAX:
             found.examples.append(example(*args, **kwargs))
 
+    def put(self, name: str, count: int, examples: Iterable[Example]) -> None:
+        """What someone else has counted; `examples` are the first few."""
+        self._rules[name] = _Found(count, list(examples))
+
     def count(self, name: str) -> int:
         return self._rules[name].count if name in self._rules else 0
 

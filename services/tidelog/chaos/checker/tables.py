@@ -128,7 +128,8 @@ class Tables:
             raise Nonsense(f"the value {value!r} is sent a second time, so no reader can say which send it has seen")
         elif self.key[v] != key:  # read elsewhere before it was sent here
             self._elsewhere[self.key[v], value] = v
-            v = self._value_of[value] = self._append(key, value)
+            here = self._elsewhere.pop((key, value), None)  # it may have been read here too
+            v = self._value_of[value] = self._append(key, value) if here is None else here
         if send_id in self.pending:
             raise Nonsense(f"the id {send_id} is in use by the send of {self.values[self.pending[send_id]]!r}")
         self.send_id[v] = send_id

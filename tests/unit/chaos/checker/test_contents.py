@@ -105,6 +105,11 @@ def test_never_sent_a_value_of_another_partition_that_was_read_there_before_it_w
     assert found(story.check()) == {"never-sent": 1}
 
 
+def test_never_sent_a_value_that_was_read_in_two_partitions_before_it_was_sent_to_the_second() -> None:
+    story = Story().poll((0, "a"), partition=1).poll((0, "a")).sent("a", 0).poll((0, "a"))
+    assert found(story.check()) == {"never-sent": 1, "G1c-realtime": 1, "nonmonotonic-poll": 1}
+
+
 def test_lost_jepsens_own_case_what_is_below_a_value_that_was_read_is_lost_and_what_is_above_it_is_not() -> None:
     story = Story().sent("a", 0).sent("b", 1).sent("c", None, "info").sent("d", 3).poll((2, "c"))
     verdict = story.check()
@@ -254,6 +259,10 @@ def test_x1_without_a_final_read_says_so() -> None:
     verdict = Story().log("a").poll((0, "a")).end().check()
     assert "there was no final read: what is in the log at last is not judged (X1)" in verdict.notes
     assert "lost-acked" not in verdict.anomalies and verdict.sound
+
+
+def test_x1_a_run_in_which_nothing_was_sent_has_nothing_to_miss() -> None:
+    assert found(Story().watermark(0).phase("final").phase("end").check()) == {}
 
 
 def one_copy(acks: str = "1", isr: int | None = None, epoch_after: int = 5, read: bool = False) -> Story:
