@@ -48,6 +48,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "agent": f"{_EDGES} client",
     "traffic": f"{_EDGES} client",
     "pipeline": f"{_EDGES} client",
+    "pipeline.jobs.audit": f"{_EDGES} storage client cluster chaos",  # judges what chaos runs leave
     "cluster": f"{_EDGES} client",
     "exporter": "ids",
     "chaos": f"{_EDGES} storage client cluster",

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,6 +84,42 @@ def aggregate(
 
     plan = aggregate_plan(_given(given))
     _run(lambda: _jobs("aggregate").Aggregate(plan), common.connect(bootstrap, config_file, properties), output_format)
+
+
+@run.command()
+@_takes(SESSION)
+def audit(
+    directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR", help="What chaos runs have left.")],
+    output_format: FormatOption = Format.TEXT,
+    **given: Any,
+) -> None:
+    """Judge chaos runs by the rules of the checker, all of them in one go. Exit codes as of `tidelog chaos check`, the worst.
+
+    Example: tidelog pipeline run audit data/chaos/row-01-kill-leader-1
+    """
+    from tidelog.pipeline.jobs.plans import run_of
+
+    run = run_of(_given(given))
+    module = _jobs("audit.runs")
+    from tidelog.chaos.checking import CannotCheck
+    from tidelog.chaos.history import HistoryDamaged
+    from tidelog.cli import pipeline_audit
+    from tidelog.pipeline.jobs.driver import JobError, spark_of
+
+    steps = pipeline_audit.Steps(quiet=output_format is Format.JSON)
+    try:
+        runs = [module.open_run(directory, steps) for directory in directories]
+        with spark_of(run, "tidelog-audit", module.SETTINGS) as spark:
+            judged = module.judge_runs(spark, runs, steps)
+    except (CannotCheck, HistoryDamaged) as error:
+        raise CommandError(str(error), pipeline_audit.EXIT_NO_VERDICT) from None
+    except JobError as error:
+        raise CommandError(str(error)) from None
+    if output_format is Format.JSON:
+        common.print_json(pipeline_audit.as_json(judged))
+    else:
+        pipeline_audit.print_judged(judged)
+    raise typer.Exit(pipeline_audit.exit_code(judged))
 
 
 @app.command()

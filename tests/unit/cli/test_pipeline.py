@@ -1,5 +1,7 @@
 """`tidelog pipeline`: what the command line takes, and what it refuses before Spark is started."""
 
+from pathlib import Path
+
 import pytest
 
 from tidelog.cli import pipeline
@@ -44,6 +46,11 @@ def test_a_mistake_is_one_line_before_anything_starts(tidelog: Tidelog, words: s
     result = tidelog("pipeline", "run", *words.split())
     assert complaint in result.error
     assert result.exit_code in (1, 2)
+
+
+def test_what_is_no_run_has_no_verdict_and_spark_is_not_started_for_it(tidelog: Tidelog, tmp_path: Path) -> None:
+    result = tidelog("pipeline", "run", "audit", str(tmp_path))
+    assert (result.exit_code, "holds no run: there is no run.json" in result.error) == (3, True)
 
 
 def test_a_flag_is_an_identifier_in_python() -> None:
