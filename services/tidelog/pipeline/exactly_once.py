@@ -74,9 +74,10 @@ class Attempt:
         digest = blake2b(name.encode(), digest_size=8).digest()
         return Identity(_DERIVED | int.from_bytes(digest, "big") >> 2, self.batch_id & (1 << _EPOCH_BITS) - 1)
 
-    def header(self, row: int) -> Header:
-        """`row` counts those of the task."""
-        return HEADER, f"{self.query_id}:{self.batch_id}:{self.task}.{row}".encode()
+    def headers(self, first: int, count: int) -> list[Header]:
+        """Of `count` rows; rows are counted in the task."""
+        begin = f"{self.query_id}:{self.batch_id}:{self.task}.".encode()
+        return [(HEADER, b"%b%d" % (begin, row)) for row in range(first, first + count)]
 
 
 def attempt_number(runs: int, attempt: int, task_attempt_id: int) -> int:

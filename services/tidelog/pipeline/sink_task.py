@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Ack, Producer
-from tidelog.client.records import Header, Record, codec_of
+from tidelog.client.records import Record, codec_of
 from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_OFFSET, TopicPartition
@@ -247,12 +247,12 @@ class ExactlyOnceSink(TaskSink):
             missing = missing[~stored]
         await self._pack(target, rows, chosen, missing, self._headers(rows))
 
-    def _headers(self, rows: r.Rows) -> list[list[Header]]:
-        first, self._row = self._row, self._row + len(rows)
-        ours = [self._attempt.header(first + i) for i in range(len(rows))]
+    def _headers(self, rows: r.Rows) -> r.Headers:
+        ours = self._attempt.headers(self._row, len(rows))
+        self._row += len(rows)
         if rows.headers is None:
-            return [[header] for header in ours]
-        return [[*headers, header] for headers, header in zip(rows.headers, ours, strict=True)]
+            return [(header,) for header in ours]
+        return [(*headers, header) for headers, header in zip(rows.headers, ours, strict=True)]
 
     def _packer(self, tp: TopicPartition, first: int = 0, end_of: EndOf = as_many_as_fit) -> Packer:
         def end(first: int, fits: int) -> int:

@@ -64,7 +64,7 @@ def test_made_ids_are_valid_and_far_from_those_that_are_given_out():
 
 
 def test_the_header_names_query_batch_and_row():
-    assert attempt().header(12) == ("tidelog-sink", b"q:7:3.12")
+    assert attempt().headers(12, 2) == [("tidelog-sink", b"q:7:3.12"), ("tidelog-sink", b"q:7:3.13")]
 
 
 def test_attempts_that_may_meet_have_numbers_of_their_own():
