@@ -240,7 +240,7 @@ def refused(answer: object) -> bool:
 
 
 async def raw_beside(cluster: LocalCluster, broker: str) -> RawMember:
-    """A member of a third group of the same coordinator, that was started."""
+    """A member of a third group of the same coordinator, that was started; a ping of it is due before others are elected."""
     topic = unique_topic("raw")
     async with AdminClient(bootstrap_servers(cluster)) as admin:
         await admin.create_topic(topic, 1, 3)
@@ -248,7 +248,7 @@ async def raw_beside(cluster: LocalCluster, broker: str) -> RawMember:
         group_id = unique_topic("group")
         while await coordinator_of(admin, group_id) != cluster.endpoints()[broker]:
             group_id = unique_topic("group")
-    raw = RawMember(group_id, topic, "raw", session_ms=int(LONG_S * 1000), answers=ALL)
+    raw = RawMember(group_id, topic, "raw", session_ms=int(SHORT_S * 1000), answers=ALL)
     await raw.connect(cluster.endpoints()[broker])
     await raw.until("a start", lambda: raw.starts, WITHIN_S)
     return raw
