@@ -17,7 +17,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 RECORDS = 300
@@ -180,11 +180,11 @@ def test_a_task_follows_the_leader_when_it_is_killed(
         for batch in batches:
             if not reading.exists():
                 reading.touch()
-                until(killed.exists, "the kill", timeout_s=60.0)
+                until(killed.exists, "the kill", timeout_s=150.0)
             yield batch
 
     def kill_when_reading() -> None:
-        until(reading.exists, "the first batch", timeout_s=90.0)
+        until(reading.exists, "the first batch", timeout_s=200.0)
         shared_cluster.kill(leader)
         killed.touch()
 

@@ -20,11 +20,11 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TRIGGER = {"processingTime": "200 milliseconds"}
 NOW = {"availableNow": True}
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 Row = tuple[str, int, int]
 """Topic, partition, offset."""
 
