@@ -431,7 +431,7 @@ _REST: Final = (
         "a gap that nothing ended is none",
         "availability",
         "availability.py::test_x6_a_gap_that_nothing_ended_reaches_to_what_was_heard_last",
-        "        if self._heard[line] - self._since[line] > ended - began:\n",
+        "        if until - self._since[line] > ended - began:\n",
         "        if False:\n",
     ),
     _rule(

@@ -196,7 +196,7 @@ def test_a_target_that_cannot_be_healed_does_not_keep_the_others_of_its_fault() 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_ends_a_program_ends_it_as_ctrl_c_does_and_faults_are_undone(number: signal.Signals) -> None:
-    undone, before = [], signal.getsignal(number)
+    undone, before = [], signal.signal(number, signal.SIG_DFL)  # nohup has tests begin with a hang-up ignored
 
     def story() -> None:
         with ends_as_interrupt(), InForce() as in_force:
@@ -206,7 +206,7 @@ def test_a_signal_that_ends_a_program_ends_it_as_ctrl_c_does_and_faults_are_undo
 
     with pytest.raises(KeyboardInterrupt):
         story()
-    assert undone == ["pause"] and signal.getsignal(number) is before
+    assert undone == ["pause"] and signal.signal(number, before) is signal.SIG_DFL
 
 
 def test_a_program_in_the_background_of_a_script_which_has_no_ctrl_c_is_ended_all_the_same() -> None:

@@ -17,7 +17,8 @@ def columns(records, base_offset=0):
     encoded = encode_batch(records)
     chunk = b"".join(bytes(part) for part in stamp(validate_produce(encoded, batch_bytes_max=1 << 20), base_offset, 1))
     end = base_offset + len(records)
-    return ColumnReader(TP, base_offset, end, include_headers=True, fail_on_gap=True).decode(chunk)
+    (batch,) = ColumnReader(TP, base_offset, end, include_headers=True, fail_on_gap=True).decode(chunk)
+    return batch
 
 
 def numbered(number, value=b"v"):
