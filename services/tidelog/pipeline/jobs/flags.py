@@ -67,7 +67,11 @@ AGGREGATE: Final = (
     Flag("window", "TIME", "Length of a window, like '1 minute'."),
     Flag("slide", "TIME", "From the start of a window to the next. Default: the window, so that none overlap."),
     Flag("watermark", "TIME", "How late a record may come. Default: 10 seconds."),
-    Flag("event-time", "timestamp|.FIELD", "When a record happened: its timestamp, or a field. Default: timestamp."),
+    Flag(
+        "event-time",
+        "timestamp|.FIELD",
+        "When it happened: the timestamp, or a field (ms or ISO 8601). Default: timestamp.",
+    ),
     Flag("group-by", "key|topic|partition|.FIELD", "One result for each value of it in a window. Default: none."),
     Flag("count", "", "Count records. Default, when nothing else is asked for.", Takes.NOTHING),
     Flag("sum", "size|.FIELD", "Add up a field of the JSON value, or the values' sizes in bytes.", Takes.MANY),
