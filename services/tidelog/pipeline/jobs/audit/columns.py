@@ -39,10 +39,6 @@ def so_far(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
-def from_here(window: WindowSpec) -> WindowSpec:
-    return window.rowsBetween(Window.currentRow, Window.unboundedFollowing)
-
-
 def latest(column: Column, window: WindowSpec) -> Column:
     """The last one in the window that is not null."""
     return F.last(column, ignorenulls=True).over(window)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tidelog.chaos.checker.cycles import VARIANTS, Variant
 from tidelog.chaos.checker.graph import Edges, Graph, cyclic_parts, shortest_cycle, with_time
 from tidelog.chaos.checker.verdict import EXAMPLES_MAX
-from tidelog.pipeline.jobs.audit.columns import KEY, before, from_here, of_kind, so_far
+from tidelog.pipeline.jobs.audit.columns import KEY, before, of_kind, so_far
 from tidelog.pipeline.jobs.audit.tables import Tables, rows_of
 
 if TYPE_CHECKING:
@@ -75,11 +75,13 @@ def _chained(tables: Tables) -> DataFrame:
     )
     alone = sent.filter("not linked").withColumn("chain", -1 - F.col("place"))
     in_chain = Window.partitionBy(*CHAIN).orderBy("first")
+    # Backwards, since Spark goes over all rows that follow anew for each row of a window that reaches to the end.
+    from_its_end = Window.partitionBy(*CHAIN).orderBy(F.desc("first"))
     return linked.unionByName(alone).select(
         "*",
         F.lead("place").over(in_chain).alias("next"),
         F.max("began").over(so_far(in_chain)).alias("late"),
-        F.min(F.least("end", "reader_end")).over(from_here(in_chain)).alias("early"),
+        F.min(F.least("end", "reader_end")).over(so_far(from_its_end)).alias("early"),
     )
 
 
