@@ -403,6 +403,11 @@ class Accumulator(Generic[W]):
             yield from queue.in_flight
             yield from queue.batches
 
+    def in_flight(self) -> Iterator[Batch[W]]:
+        """Every batch that was handed to a request whose answer is not here yet."""
+        for queue in self._queues.values():
+            yield from queue.in_flight
+
     def begin_flush(self) -> None:
         """Until `end_flush`, nothing lingers."""
         self._flushing += 1

@@ -485,6 +485,8 @@ class Producer:
         self._room.set()
 
     def _fail_rest(self) -> None:
+        for batch in self._accumulator.in_flight():
+            batch.maybe_appended = True  # it may be on its way, and nobody will hear the answer (reliability 1.2)
         for batch in self._accumulator.batches():
             self._fail(batch, "the producer was stopped", ErrorCode.REQUEST_TIMED_OUT)
         self._room.set()

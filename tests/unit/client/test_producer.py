@@ -530,7 +530,7 @@ def test_acks_0_waits_for_no_position() -> None:
     run_virtual(story())
 
 
-def test_stop_without_flush_fails_what_is_left() -> None:
+def test_stop_without_flush_fails_what_is_left_and_knows_nothing_of_what_is_under_way() -> None:
     async def story() -> None:
         cluster = FakeCluster()
         cluster.create("t")
@@ -541,8 +541,9 @@ def test_stop_without_flush_fails_what_is_left() -> None:
         await cluster.clock.sleep(0.01)
         queued = await p.send("t", b"queued")
         await p.stop(flush=False)
-        for ack in (flying, queued):
-            assert isinstance(ack.exception(), DeliveryError)
+        for ack, known in ((flying, False), (queued, True)):
+            error = ack.exception()
+            assert isinstance(error, DeliveryError) and error.outcome_known is known
         with pytest.raises(RuntimeError, match="not running"):
             await p.send("t", b"late")
 
