@@ -1,9 +1,10 @@
-# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES ON TIMES.
+# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES ON TIMES COLUMN.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 SEEDS ?= 50
 ON ?= local
 TIMES ?= 1
+COLUMN ?= all/2
 
 .PHONY: help setup demo test check model sim chaos mutants bench proto dashboards lock up down logs ps images
 
@@ -28,8 +29,8 @@ model: setup ## search the abstract protocol breadth first, and find its mutants
 sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))
 
-chaos: setup ## the twelve first rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10)
-	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON)
+chaos: setup ## the twelve first rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10, COLUMN=all/1)
+	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON) --column $(COLUMN)
 
 mutants: setup ## planted mistakes: each must be noticed (SEARCH=1 forgets the kept seeds, ONLY=MUT-4)
 	@PYTHONPATH=scripts $(PY) -m mutants $(if $(SEARCH),--search) $(if $(ONLY),--only $(ONLY))

@@ -1,6 +1,7 @@
 """Many runs: which are still to come, and the table of those that were. Pure but for the file of results."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final, Self
 
 from tidelog.chaos.launch import Outcome
 from tidelog.chaos.run_files import PLAYED
+from tidelog.chaos.scenario import Column
 
 RESULTS_FILE: Final = "results.jsonl"
 FIRST_ROWS: Final = (1, 2, 8, 10, 12, 13, 17, 20, 22, 24, 25, 37)
@@ -31,6 +33,7 @@ class Result:
     """Why there is no verdict, or what was broken; empty if nothing was."""
     directory: str
     started_wall_ms: int
+    column: str = Column.ALL_2.value
 
     @classmethod
     def of(cls, outcome: Outcome) -> Self:
@@ -50,6 +53,7 @@ class Result:
             said="; ".join(broken + ([file.ended] if file.ended != PLAYED else [])),
             directory=str(outcome.directory),
             started_wall_ms=file.started_wall_ms,
+            column=file.column.value,
         )
 
 
@@ -71,20 +75,22 @@ def append(path: Path, result: Result) -> None:
         file.write(("" if whole else "\n") + json.dumps(asdict(result)) + "\n")
 
 
-def to_come(names: Sequence[str], times: int, on: str, done: Iterable[Result]) -> list[str]:
+def of(done: Iterable[Result], names: Sequence[str], on: str, column: str) -> list[Result]:
+    """Those runs that one table is made of."""
+    return [each for each in done if each.name in names and (each.on, each.column) == (on, column)]
+
+
+def to_come(names: Sequence[str], times: int, done: Iterable[Result]) -> list[str]:
     """Round by round, so that an interruption leaves every row with about as many runs."""
-    counts = dict.fromkeys(names, 0)
-    for result in done:
-        if result.on == on and result.name in counts:
-            counts[result.name] += 1
+    counts = Counter(result.name for result in done)
     return [name for round_ in range(times) for name in names if counts[name] <= round_]
 
 
-def table(names: Sequence[str], on: str, done: Sequence[Result]) -> list[Sequence[str]]:
+def table(names: Sequence[str], done: Sequence[Result]) -> list[Sequence[str]]:
     """ROW NAME RUNS SOUND GAP-MEDIAN GAP-WORST OVERHEAD-MEDIAN, a line a scenario."""
     rows: list[Sequence[str]] = []
     for name in names:
-        mine = [result for result in done if result.name == name and result.on == on]
+        mine = [result for result in done if result.name == name]
         if not mine:
             continue
         gaps = [result.gap_s for result in mine if result.gap_s is not None]

@@ -15,7 +15,7 @@ from tidelog.chaos.history import HistoryDamaged, HistoryReader
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run import NoVerdict, Run, Watcher
 from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
-from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.scenario import Column, Scenario
 from tidelog.chaos.workload import GROUP
 from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.cluster.api import Cluster, ClusterError
@@ -40,6 +40,8 @@ class Order:
     """None: the scenario's own."""
     directory: Path | None = None
     """None: the next free one below RUNS_DIR."""
+    column: Column = Column.ALL_2
+    """That `scenario` is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,17 @@ class Outcome:
         return EXIT_NO_VERDICT if self.verdict is None else self.verdict.exit_code
 
 
-def order(name: str, on: On, seed: int | None, duration_s: float | None = None, directory: Path | None = None) -> Order:
+def order(
+    name: str,
+    on: On,
+    seed: int | None,
+    duration_s: float | None = None,
+    directory: Path | None = None,
+    column: Column = Column.ALL_2,
+) -> Order:
     """ScenarioError when it is unknown, wrong, or not to be played there."""
     path = scenario_file.find(name)
-    scenario = scenario_file.load(path)
+    scenario = scenario_file.load(path).in_column(column)
     if on not in scenario.runs_in:
         where = (
             f"runs on {', '.join(scenario.runs_in)}"
@@ -65,7 +74,8 @@ def order(name: str, on: On, seed: int | None, duration_s: float | None = None, 
             else f"runs in the simulator only: {scenario.simulator}"
         )
         raise ScenarioError(f"{scenario.name} {where}")
-    return Order(path, scenario, on, Random().randrange(2**31) if seed is None else seed, duration_s, directory)
+    drawn = Random().randrange(2**31) if seed is None else seed
+    return Order(path, scenario, on, drawn, duration_s, directory, column)
 
 
 def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics) -> Outcome:
@@ -85,6 +95,7 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         topics=[f"chaos-{Random().randbytes(4).hex()}"],
         partitions=scenario.topic.partitions,
         group=GROUP if scenario.workload.consumers.group else None,
+        column=order.column,
         started_wall_ms=clock.wall_ms(),
     )
     cluster: Cluster | None = None

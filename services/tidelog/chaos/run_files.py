@@ -14,7 +14,7 @@ from tidelog.chaos.facts import Facts
 from tidelog.chaos.fault_player import PlayedFault
 from tidelog.chaos.history import HistoryReader
 from tidelog.chaos.premises import premises
-from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.scenario import Column, Scenario
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS
 from tidelog.ids import TopicPartition
 
@@ -40,6 +40,7 @@ class RunFile:
     topics: list[str]
     partitions: int
     group: str | None = None
+    column: Column = Column.ALL_2
     started_wall_ms: int = 0
     version: str = field(default_factory=lambda: version("tidelog"))
     faults: list[PlayedFault] = field(default_factory=list)
@@ -69,6 +70,7 @@ class RunFile:
         try:
             found: dict[str, Any] = json.loads((directory / RUN).read_text())
             found["faults"] = [PlayedFault(**each) for each in found["faults"]]
+            found["column"] = Column(found.get("column", Column.ALL_2))
             known = {each.name for each in fields(cls)}
             return cls(**{key: value for key, value in found.items() if key in known})
         except FileNotFoundError:
@@ -77,11 +79,15 @@ class RunFile:
             raise CannotCheck(f"{directory / RUN} cannot be read: {error}") from None
 
 
+def played(directory: Path, file: RunFile) -> Scenario:
+    """The scenario of a run, in the column of the matrix that it was played in. ScenarioError."""
+    return scenario_file.load(directory / SCENARIO_FILE).in_column(file.column)
+
+
 def judge(directory: Path) -> Verdict:
     """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged, ScenarioError."""
     file = RunFile.read(directory)
-    scenario = scenario_file.load(directory / SCENARIO_FILE)
-    return beyond_rules(directory, file, scenario, check_run(directory))
+    return beyond_rules(directory, file, played(directory, file), check_run(directory))
 
 
 def beyond_rules(directory: Path, file: RunFile, scenario: Scenario, verdict: Verdict) -> Verdict:

@@ -4,7 +4,8 @@ Read from YAML. Whatever a file says that nobody would understand is refused by 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from tidelog.chaos.checker.promise import Loss
 from tidelog.chaos.faults.base import Fault, On
@@ -106,12 +107,29 @@ class Promised:
     unavailable: Sequence[Unavailable] = ()
 
 
+class Column(StrEnum):
+    """Of the fault matrix: what it takes to acknowledge a record to acks=all. Records of acks=1 are in every run."""
+
+    ALL_2 = "all/2"
+    """All in sync, and as many as the scenario's topic asks for, which is two: as the file stands."""
+    ALL_1 = "all/1"
+    """All in sync, and be it the leader alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """An extra assertion: the name of a predicate of `chaos.expect`, and its argument."""
 
     name: str
     argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherColumn:
+    """What is different there; None: nothing."""
+
+    promise: Promised | None = None
+    expect: Sequence[Expected] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +150,18 @@ class Scenario:
     random: RandomPlan | None = None
     promise: Promised = field(default_factory=Promised)
     expect: Sequence[Expected] = ()
+    all_1: OtherColumn = field(default_factory=OtherColumn)
+
+    def in_column(self, column: Column) -> "Scenario":
+        """As it is played and judged there."""
+        if column is Column.ALL_2:
+            return self
+        return replace(
+            self,
+            topic=replace(self.topic, min_isr=1),
+            promise=self.promise if self.all_1.promise is None else self.all_1.promise,
+            expect=self.expect if self.all_1.expect is None else self.all_1.expect,
+        )
 
     @property
     def reaches_clients(self) -> bool:

@@ -13,8 +13,10 @@ from tidelog.chaos.faults.base import Fault, On
 from tidelog.chaos.faults.registry import fault_named, make
 from tidelog.chaos.scenario import (
     ClusterShape,
+    Column,
     ConsumerPlan,
     Expected,
+    OtherColumn,
     PlannedFault,
     ProducerPlan,
     Promised,
@@ -78,7 +80,7 @@ def scenario(root: Node) -> Scenario:
     found = root.fields(
         (
             *("name", "row", "title", "about", "runs_in", "simulator", "duration", "cluster", "topic", "workload"),
-            *("faults", "random", "promise", "expect"),
+            *("faults", "random", "promise", "expect", Column.ALL_1),
         ),
         needed=("name", "title", "about"),
     )
@@ -89,7 +91,7 @@ def scenario(root: Node) -> Scenario:
     name, title, about = (found[key].text() for key in ("name", "title", "about"))
     row = found["row"].whole(1, 37) if "row" in found else None
     if "simulator" in found:
-        for key in ("duration", "faults", "random", "promise", "expect"):
+        for key in ("duration", "faults", "random", "promise", "expect", Column.ALL_1):
             if key in found:
                 raise found[key].error(f"{key}: what only the simulator plays has none here")
         return Scenario(name, title, about, row, runs_in=(), simulator=found["simulator"].text())
@@ -118,7 +120,8 @@ def scenario(root: Node) -> Scenario:
         faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
         random=drawn,
         promise=_promise(found["promise"]) if "promise" in found else Promised(),
-        expect=tuple(_expected(node) for node in found["expect"].items()) if "expect" in found else (),
+        expect=_expectations(found["expect"]) if "expect" in found else (),
+        all_1=_other_column(found[Column.ALL_1]) if Column.ALL_1 in found else OtherColumn(),
     )
 
 
@@ -293,6 +296,16 @@ def _check_place(
         raise where.error(f"{where.what}: {kind.name} needs a cluster whose links can be cut: cluster.proxy: true")
 
 
+def _other_column(node: Node) -> OtherColumn:
+    found = node.fields(("promise", "expect"))
+    if not found:
+        raise node.error(f"{node.what}: promise, expect or both; what is left out is as without it")
+    return OtherColumn(
+        promise=_promise(found["promise"]) if "promise" in found else None,
+        expect=_expectations(found["expect"]) if "expect" in found else None,
+    )
+
+
 def _promise(node: Node) -> Promised:
     found = node.fields(("lost", "unavailable"))
     wanted = found["lost"].choice((*LOSSES, LOSS_EXPECTED)) if "lost" in found else "none"
@@ -316,6 +329,10 @@ def _unavailable(node: Node) -> Unavailable:
         others_s=found["others"].seconds() if "others" in found else None,
         acks=found["acks"].choice(("all", "1")) if "acks" in found else None,
     )
+
+
+def _expectations(node: Node) -> tuple[Expected, ...]:
+    return tuple(_expected(each) for each in node.items())
 
 
 def _expected(node: Node) -> Expected:

@@ -24,6 +24,14 @@ SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Draws as 
 DurationOption = Annotated[
     str | None, typer.Option("--duration", metavar="TIME", help="Like 20s or 5m, instead of the scenario's own.")
 ]
+ColumnOption = Annotated[
+    str,
+    typer.Option(
+        "--column",
+        metavar="all/2|all/1",
+        help="Of the matrix: replicas that acks=all needs at least. all/1 plays with a topic whose min ISR is 1.",
+    ),
+]
 ProjectOption = Annotated[str, typer.Option("--project", help="Compose project, with --on compose.")]
 DirOption = Annotated[
     Path | None, typer.Option("--dir", help="Where the run's files go. Default: data/chaos/NAME-NUMBER.")
@@ -73,6 +81,7 @@ def run(
     duration: DurationOption = None,
     base: DirOption = None,
     keep: KeepOption = False,
+    column: ColumnOption = "all/2",
     project: ProjectOption = "tidelog",
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -80,7 +89,7 @@ def run(
 
     Example: tidelog chaos run row-01
     """
-    orders = [_order(name, on, seed, duration, base) for name in names]
+    orders = [_order(name, on, seed, duration, base, column) for name in names]
     if len(orders) > 1 and (base is not None or keep):
         raise CommandError("--dir and --keep are for one scenario at a time", 2)
     raise typer.Exit(_play(orders, keep, project, output))
@@ -93,6 +102,7 @@ def random(
     duration: DurationOption = None,
     base: DirOption = None,
     keep: KeepOption = False,
+    column: ColumnOption = "all/2",
     project: ProjectOption = "tidelog",
     output: FormatOption = Format.TEXT,
 ) -> None:
@@ -100,7 +110,7 @@ def random(
 
     Example: tidelog chaos random --duration 5m
     """
-    raise typer.Exit(_play([_order(RANDOM, on, seed, duration, base)], keep, project, output))
+    raise typer.Exit(_play([_order(RANDOM, on, seed, duration, base, column)], keep, project, output))
 
 
 @app.command()
@@ -110,6 +120,7 @@ def campaign(
     results: Annotated[Path, typer.Option("--results", help="Where each result is appended.")] = Path(
         "data/chaos/results.jsonl"
     ),
+    column: ColumnOption = "all/2",
     project: ProjectOption = "tidelog",
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME...", help="Default: the twelve first rows of the matrix.")
@@ -125,19 +136,18 @@ def campaign(
     chosen = names or [
         name for name in scenario_file.names() if scenario_file.load(scenario_file.find(name)).row in plan.FIRST_ROWS
     ]
-    chosen = [_order(name, on, None, None, None).scenario.name for name in chosen]
-    left = plan.to_come(chosen, times, on, plan.read(results))
+    chosen = [_order(name, on, column=column).scenario.name for name in chosen]
+    left = plan.to_come(chosen, times, plan.of(plan.read(results), chosen, on, column))
 
     def note(outcome: "Outcome") -> None:
         plan.append(results, plan.Result.of(outcome))
 
-    worst = (
-        _play([_order(name, on, None, None, None) for name in left], False, project, Format.TEXT, note) if left else 0
-    )
-    done = plan.read(results)
+    orders = [_order(name, on, column=column) for name in left]
+    worst = _play(orders, False, project, Format.TEXT, note) if orders else 0
+    done = plan.of(plan.read(results), chosen, on, column)
     columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "OVERHEAD-MEDIAN")
-    common.print_table(columns, plan.table(chosen, on, done))
-    broken = [result for result in done if result.exit_code and result.on == on and result.name in chosen]
+    common.print_table(columns, plan.table(chosen, done))
+    broken = [result for result in done if result.exit_code]
     for result in broken:
         common.note(f"{result.name}: {result.said} ({result.directory})")
     raise typer.Exit(max([worst, *(result.exit_code for result in broken)]))
@@ -182,17 +192,27 @@ def report(directory: RunArgument) -> None:
         raise CommandError(str(error), EXIT_NO_VERDICT) from None
 
 
-def _order(name: str, on: str, seed: int | None, duration: str | None, base: Path | None) -> "Order":
+def _order(
+    name: str,
+    on: str,
+    seed: int | None = None,
+    duration: str | None = None,
+    base: Path | None = None,
+    column: str = "all/2",
+) -> "Order":
     from tidelog.chaos import quantities
     from tidelog.chaos.faults.base import On
     from tidelog.chaos.launch import order
+    from tidelog.chaos.scenario import Column
 
     if on not in list(On):
         raise CommandError(f"--on {on!r} is none of {', '.join(On)}", 2)
+    if column not in list(Column):
+        raise CommandError(f"--column {column!r} is none of {', '.join(Column)}", 2)
     seconds = None if duration is None else quantities.duration(duration)
     if seconds is not None and seconds <= 0:
         raise CommandError(f"--duration {duration!r}: a run takes some time", 2)
-    return order(name, On(on), seed, seconds, base)
+    return order(name, On(on), seed, seconds, base, Column(column))
 
 
 def _play(

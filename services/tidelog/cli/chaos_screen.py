@@ -51,7 +51,9 @@ class Screen:
     def __enter__(self) -> Self:
         scenario = self._order.scenario
         row = "" if scenario.row is None else f"row {scenario.row}: "
-        self._console.print(f"[bold]{scenario.name}[/]  {row}{escape(scenario.title)}  (seed {self._order.seed})")
+        self._console.print(
+            f"[bold]{scenario.name}[/]  {row}{escape(scenario.title)}  (column {self._order.column}, seed {self._order.seed})"
+        )
         self._progress.start()
         return self
 
@@ -92,7 +94,7 @@ def print_outcome(outcome: "Outcome") -> None:
         file = outcome.file
         console.print(
             f"{file.acked:,} acknowledged, {file.seconds:.1f} s in all, overhead {file.overhead_s:.1f} s; "
-            f"again with --seed {file.seed}",
+            f"again with --seed {file.seed} --column {file.column}",
             highlight=False,
         )
     console.print(f"[dim]{outcome.directory}[/]", highlight=False, soft_wrap=True)

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from helpers.histories import Story, rows
+from tidelog.chaos.checking import CannotCheck
 from tidelog.chaos.history import HistoryWriter
 from tidelog.chaos.launch import broken_so_far
 from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, judge
+from tidelog.chaos.scenario import Column
 
 SCENARIO = """\
 name: mine
@@ -36,6 +40,23 @@ def whole() -> Story:
 def test_a_run_is_judged_by_its_premises_too(tmp_path: Path) -> None:
     verdict = judge(run(tmp_path, whole()))
     assert verdict.exit_code == 0 and len(verdict.promises) == 4
+
+
+def test_a_run_of_the_column_all_1_is_judged_by_what_its_file_says_of_it(tmp_path: Path) -> None:
+    directory = run(tmp_path, whole(), column=Column.ALL_1)
+    with (directory / SCENARIO_FILE).open("a") as file:
+        file.write("all/1: {expect: [coordinator changes]}\n")
+    assert len(judge(directory).promises) == 5
+    made = RunFile.read(directory)
+    made.column = Column.ALL_2
+    made.write(directory)
+    assert len(judge(directory).promises) == 4
+
+
+def test_a_column_that_is_none_is_no_run(tmp_path: Path) -> None:
+    directory = run(tmp_path, whole(), column="some")
+    with pytest.raises(CannotCheck, match="'some' is not a valid Column"):
+        judge(directory)
 
 
 def test_a_run_whose_consumer_has_read_nothing_is_not_sound(tmp_path: Path) -> None:

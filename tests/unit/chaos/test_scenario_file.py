@@ -8,7 +8,16 @@ import pytest
 from tidelog.chaos import scenario_file
 from tidelog.chaos.faults.base import On
 from tidelog.chaos.faults.processes import Kill
-from tidelog.chaos.scenario import ClusterShape, ConsumerPlan, Expected, ProducerPlan, Promised, TopicShape, Unavailable
+from tidelog.chaos.scenario import (
+    ClusterShape,
+    Column,
+    ConsumerPlan,
+    Expected,
+    ProducerPlan,
+    Promised,
+    TopicShape,
+    Unavailable,
+)
 from tidelog.chaos.yaml_nodes import DEPTH_MAX, TEXT_MAX, ScenarioError, parse
 
 GOOD = """\
@@ -66,6 +75,20 @@ def test_a_file_means_what_it_says() -> None:
     assert found.workload.consumers == ConsumerPlan(0, 3, 7.0, 5.0)
     assert found.promise == Promised("one-copy", unavailable=(Unavailable(8.0, 1.0, "all"),))
     assert found.expect == (Expected("elections at most", "1"), Expected("no rebalance"))
+
+
+OTHER_COLUMN = "all/1:\n  promise: {lost: none}\n  expect: [no elections]\n"
+
+
+def test_the_column_all_1_has_a_min_isr_of_one_and_what_the_file_says_of_it() -> None:
+    plain, own = load(GOOD), load(GOOD + OTHER_COLUMN)
+    assert own.in_column(Column.ALL_2) == own
+    for each in (plain, own):
+        assert each.in_column(Column.ALL_1).topic == TopicShape(2, 5, 1, {"flush": "sync"})
+    there = plain.in_column(Column.ALL_1)
+    assert (there.promise, there.expect, there.workload) == (plain.promise, plain.expect, plain.workload)
+    there = own.in_column(Column.ALL_1)
+    assert (there.promise, there.expect) == (Promised("none"), (Expected("no elections"),))
 
 
 def test_faults_are_in_the_order_of_their_times_and_made() -> None:
@@ -126,6 +149,8 @@ BAD: Sequence[tuple[str, str, str, str]] = [
     ("no_argument", "elections at most: 1", "elections at most", "'elections at most' needs an argument"),
     ("too_much_argument", "- no rebalance", "- no rebalance: 1", "f:23: expect[1]: 'no rebalance' takes no argument"),
     ("wrong_argument", "elections at most: 1", "elections at most: few", "f:22: expect[0]: 'few' is not a whole number"),
+    ("empty_column", "duration: 20s", "all/1: {}\nduration: 20s", "f:14: all/1: promise, expect or both"),
+    ("unknown_in_column", "duration: 20s", "all/1: {min_isr: 1}\nduration: 20s", "f:14: all/1: 'min_isr' is not known here"),
     ("no_yaml", "row: 1", "row: [1", "f:"),
     ("a_reference", "row: 1", "row: &a 1\nkeys: *a", "f:3: references (*a) are not used in scenarios"),
     ("too_deep", "row: 1", f"row: {'[' * DEPTH_MAX}{']' * DEPTH_MAX}", f"f:2: nested deeper than {DEPTH_MAX} levels"),

@@ -166,7 +166,7 @@ def about(run: Mapping[str, Any], line: Timeline) -> list[str]:
     if (wall_ms := run.get("started_wall_ms")) is not None:
         words.append(f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%d %B %Y, %H:%M:%S} UTC")
     words.append(f"{units.seconds(line.until)} long")
-    names = {"on": "on {}", "seed": "seed {}", "version": "Tidelog {}"}
+    names = {"on": "on {}", "column": "column {}", "seed": "seed {}", "version": "Tidelog {}"}
     return words + [text.format(run[name]) for name, text in names.items() if run.get(name) is not None]
 
 
@@ -174,7 +174,12 @@ def repeat(run: Mapping[str, Any]) -> str:
     if command := run.get("command"):
         return str(command)
     words = ["tidelog chaos run", str(run.get("name", ""))]
-    for option, name, unit in (("--on", "on", ""), ("--seed", "seed", ""), ("--duration", "duration_s", "s")):
+    for option, name, unit in (
+        ("--on", "on", ""),
+        ("--column", "column", ""),
+        ("--seed", "seed", ""),
+        ("--duration", "duration_s", "s"),
+    ):
         if (value := run.get(name)) is not None:
             words.append(f"{option} {value:g}{unit}" if isinstance(value, float) else f"{option} {value}{unit}")
     return " ".join(words)

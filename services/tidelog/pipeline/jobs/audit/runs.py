@@ -8,11 +8,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.chaos import scenario_file
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checking import HISTORY, PARQUET, REPLICAS, RUN, CannotCheck, read_promise
 from tidelog.chaos.history import HistoryDamaged, HistoryReader
-from tidelog.chaos.run_files import SCENARIO_FILE, RunFile, beyond_rules
+from tidelog.chaos.run_files import RunFile, beyond_rules, played
 from tidelog.chaos.scenario import Scenario
 from tidelog.pipeline.jobs.audit.audit import Audit, Say, audit
 from tidelog.pipeline.jobs.audit.judged import Judged
@@ -35,10 +34,11 @@ class RunDirectory:
 
 def open_run(directory: Path, say: Say) -> RunDirectory:
     """Reads what is small, and sees to it that the history is there as Parquet. CannotCheck, HistoryDamaged, ScenarioError."""
+    file = RunFile.read(directory)
     found = RunDirectory(
         directory,
-        RunFile.read(directory),
-        scenario_file.load(directory / SCENARIO_FILE),
+        file,
+        played(directory, file),
         read_promise(directory / RUN),
         (directory / REPLICAS).is_file(),
     )
