@@ -448,6 +448,8 @@ class Membership:
     def _start(self, request: m.StartFetcherRequest, key: Key, now: float) -> None:
         if key != self.started:
             self.counters.starts += 1
+            if self.started is not None and self.started[0] != key[0]:
+                self.progress.term_began()
             self._take(request, key)
             self.started, self._rejoin = key, False
         started = m.StartFetcherResponse(
@@ -475,9 +477,10 @@ class Membership:
     def _leave(self, reason: str, now: float) -> None:
         if self._leaving is not None or not self.wants_stream:
             return
-        offsets = self.progress.untold() if self.member.auto_commit else ()
-        self._leaving = _Leaving(now + self.session_s, reason, offsets)
         lost = (*self.held, *(self._release.partitions if self._release else ()))
+        # All of them, also what was told: nobody knows here whether it is stored (HOLE-49).
+        offsets = self.progress.processed(lost) if self.member.auto_commit else ()
+        self._leaving = _Leaving(now + self.session_s, reason, offsets)
         self.held.clear()
         self._release = None
         self.progress.drop(lost)

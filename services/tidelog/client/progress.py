@@ -29,7 +29,7 @@ class Progress:
         """Behind the last record that was handed out and may not be processed yet."""
         self._processed: Positions = {}
         self._told: Positions = {}
-        """What has certainly arrived at the coordinator."""
+        """What has certainly arrived at the coordinator of this term. It stores that in its own time."""
         self._reports: deque[tuple[int, Positions]] = deque()
         """Sent on the stream as it is now, by message number; what arrives does so in order."""
 
@@ -85,6 +85,10 @@ class Progress:
     def committed(self, offsets: Iterable[m.OffsetInfo]) -> None:
         """By an active commit."""
         self._told.update((tp, at) for tp, at in _positions(offsets).items() if tp in self._processed)
+
+    def term_began(self) -> None:
+        """Another coordinator: what the one before had heard and not stored yet is gone with it."""
+        self._told.clear()
 
     def stream_ended(self) -> None:
         """Nobody knows what of the reports has arrived: they are made again."""

@@ -36,7 +36,7 @@ from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Check, Meta, MetaError
+from tidelog.ports.meta import Check, Meta, MetaError, SessionClosed
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.lease import LeaseKeeper
@@ -217,6 +217,7 @@ class Term:
         log.info("coordinator of shard %d, epoch %d", self.shard, self.epoch)
         around = self._around
         self._tasks.start("coordinator lease", self._keep_lease())
+        self._tasks.start("coordinator place", self._watch_place())
         self._tasks.start("coordinator", self._take_over(self._clock.now()))
         try:
             await self._over.wait()
@@ -277,6 +278,25 @@ class Term:
     async def _keep_lease(self) -> None:
         await self._keeper.run()
         self.end("its lease is lost")
+
+    async def _watch_place(self) -> None:
+        """Until the shard's ephemeral is no longer this term's. An operator may delete it while its session lives: whoever is
+        elected then waits for no lease, so that ours must not last until its next beat."""
+        path = znodes.coordinator_path(self.shard)
+        while True:
+            changed = asyncio.Event()
+            try:
+                stat = await self._around.meta.exists(path, changed.set)
+            except SessionClosed:
+                return
+            except MetaError as error:
+                log.info("cannot watch the place of shard %d: %r; again", self.shard, error)
+                await self._clock.sleep(READ_AGAIN_S)
+                continue
+            if stat is None or stat.ephemeral_owner != self._elected.session_id:
+                self.end("its place is gone")
+                return
+            await changed.wait()
 
     async def _take_over(self, won_at: float) -> None:
         around = self._around

@@ -324,6 +324,31 @@ def test_what_was_reported_on_a_stream_that_broke_is_reported_again() -> None:
     assert offsets_in(answers(scene.ping(1))[0]) == {0: 11}
 
 
+def test_the_next_coordinator_hears_again_what_the_one_before_may_not_have_stored() -> None:
+    """It stores reports once in its interval, and what it had heard until it died is gone with it."""
+    scene = joined()
+    scene.process(0, 10)
+    scene.ping(1)
+    assert offsets_in(answers(scene.ping(1))[0]) == {}
+    scene.give(Broke())
+    scene.register(epoch=2)
+    scene.start(1, (0, 10), (1, 20), epoch=2)
+    assert offsets_in(answers(scene.ping(1, epoch=2))[0]) == {0: 11}
+    assert offsets_in(answers(scene.ping(1, epoch=2))[0]) == {}
+
+
+def test_hole_49_who_leaves_between_two_coordinators_names_what_only_the_first_has_heard() -> None:
+    scene = joined()
+    scene.process(0, 10)
+    scene.ping(1)
+    scene.ping(1)
+    scene.give(Broke())
+    scene.give(Leave("bye"))
+    scene.register(epoch=2)
+    (leave,) = answers(scene.start(1, (0, 10), (1, 20), epoch=2))
+    assert offsets_in(leave) == {0: 11}
+
+
 def test_a18_03_without_auto_commit_nothing_is_reported() -> None:
     scene = joined(auto_commit=False)
     scene.process(0, 10)

@@ -7,11 +7,11 @@ import pytest
 
 from tidelog.broker.groups import detection_s, group_snapshots
 from tidelog.errors import ErrorCode
-from tidelog.ports.meta import SetData
+from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire import znodes
-from unit.coordinator.shell import GROUP, Consumer, Host, World, story
+from unit.coordinator.shell import GROUP, SESSION_S, Consumer, Host, World, story
 
 E = ErrorCode
 
@@ -160,6 +160,31 @@ def test_coord_10_a_fenced_write_ends_the_term() -> None:
         await world.until(lambda: consumer.ended is not None, "its streams end")
         await world.until(host.serves, "it is elected again, under an epoch of its own")
         assert host.coordinators.terms[0].epoch == epoch + 2
+
+    story(tell)
+
+
+def test_an_operator_who_deletes_the_place_of_a_coordinator_ends_its_term_at_once() -> None:
+    """And not with the next beat of its lease: until then it would keep members alive that another one gives up."""
+
+    async def tell(world: World) -> None:
+        await world.topic()
+        first = await world.serving(1)
+        second = await world.host(2)
+        consumer = await world.member(first)
+        path = znodes.coordinator_path(0)
+
+        def version() -> int:
+            found = world.zookeeper.find(path)
+            assert found is not None
+            return found.stat.version
+
+        before = version()
+        await world.until(lambda: version() > before, "a beat, so that the next one is far away", SESSION_S)
+        await world.operator.multi([Delete(path)])
+        await world.until(lambda: not first.serves(), "its end", SESSION_S / 20)
+        await world.until(lambda: consumer.ended is not None, "the end of its streams", SESSION_S / 20)
+        await world.until(lambda: first.serves() or second.serves(), "another term")
 
     story(tell)
 
