@@ -188,5 +188,5 @@ def _run(job_of: "Callable[[], Job]", connect: common.Connect, output: Format) -
         common.print_json(totals.as_json())
     else:
         print_totals(totals)
-    if stopped and job.run.once:
+    if stopped and job.plan.run.once:
         raise KeyboardInterrupt  # there is more to do

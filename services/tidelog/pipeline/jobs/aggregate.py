@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import functions as F
 
 from tidelog.pipeline.jobs.flags import AGGREGATE
-from tidelog.pipeline.jobs.plans import AggregatePlan, Field, Input, Measure, Run, aggregate_plan
+from tidelog.pipeline.jobs.plans import AggregatePlan, Field, Measure, aggregate_plan
 from tidelog.pipeline.jobs.program import run_program
 from tidelog.pipeline.jobs.progress import OBSERVED
 from tidelog.pipeline.jobs.values import TIMES, number_of, text_of, time_of, whole_json
@@ -38,23 +38,8 @@ class Aggregate:
     output = None
 
     @property
-    def input(self) -> Input:
-        return self.plan.input
-
-    @property
-    def run(self) -> Run:
-        return self.plan.run
-
-    @property
-    def checkpoint(self) -> str:
-        return self.plan.checkpoint
-
-    @property
     def to(self) -> str:
         return self.plan.to
-
-    def identity(self) -> Mapping[str, Any]:
-        return self.plan.identity()
 
     def source_options(self) -> Mapping[str, str]:
         return self.plan.input.options()

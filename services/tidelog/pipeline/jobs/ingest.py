@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.jobs.causes import cause_of
 from tidelog.pipeline.jobs.flags import INGEST
-from tidelog.pipeline.jobs.plans import IngestPlan, Input, Run, ingest_plan
+from tidelog.pipeline.jobs.plans import IngestPlan, ingest_plan
 from tidelog.pipeline.jobs.program import run_program
 from tidelog.pipeline.jobs.progress import OBSERVED
 from tidelog.pipeline.jobs.values import CORRUPT, struct_of, text_of, whole_json
@@ -34,23 +34,8 @@ class Ingest:
     to = None
 
     @property
-    def input(self) -> Input:
-        return self.plan.input
-
-    @property
-    def run(self) -> Run:
-        return self.plan.run
-
-    @property
-    def checkpoint(self) -> str:
-        return self.plan.checkpoint
-
-    @property
     def output(self) -> str:
         return self.plan.output
-
-    def identity(self) -> Mapping[str, Any]:
-        return self.plan.identity()
 
     def source_options(self) -> Mapping[str, str]:
         return {**self.plan.input.options(), **({"includeHeaders": "true"} if self.plan.include_headers else {})}

@@ -65,4 +65,4 @@ def run_program(name: str, flags: Sequence[Flag], arguments: Sequence[str], job_
         sys.stderr.write(f"{name}: {error.message if isinstance(error, TidelogError) else error}\n")
         return EXIT_BAD_INPUT if isinstance(error, ValueError) else EXIT_FAILED
     sys.stderr.write(f"{name}: {summary(totals)}\n")
-    return EXIT_INTERRUPTED if stopped and job.run.once else 0
+    return EXIT_INTERRUPTED if stopped and job.plan.run.once else 0

@@ -39,11 +39,8 @@ class Watcher(Protocol):
     def progressed(self, progress: Progress, totals: Totals) -> None: ...
 
 
-class Job(Protocol):
-    """What the two streaming jobs have of their own."""
-
-    @property
-    def name(self) -> str: ...
+class Plan(Protocol):
+    """What the plans of the two streaming jobs have in common."""
 
     @property
     def input(self) -> Input: ...
@@ -54,14 +51,25 @@ class Job(Protocol):
     @property
     def checkpoint(self) -> str: ...
 
+    def identity(self) -> Mapping[str, Any]:
+        """What its checkpoint belongs to."""
+
+
+class Job(Protocol):
+    """What the two streaming jobs have of their own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
     @property
     def output(self) -> str | None: ...
 
     @property
     def to(self) -> str | None:
         """The topic that must exist for the results."""
-
-    def identity(self) -> Mapping[str, Any]: ...
 
     def source_options(self) -> Mapping[str, str]:
         """Without the brokers."""
@@ -106,9 +114,9 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
     watcher.phase("asking the brokers")
     cluster_id = asyncio.run(_ask(servers, job))
-    with metrics.served(job.run.metrics_address):
+    with metrics.served(job.plan.run.metrics_address):
         watcher.phase("starting Spark")
-        with spark_of(job.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
+        with spark_of(job.plan.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
             writer = _writer(spark, job, cluster_id, source, bootstrap)
             watcher.phase("running")
             totals = run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
@@ -124,20 +132,22 @@ def _show(progress: Progress, totals: Totals, metrics: PipelineMetrics, watcher:
 async def _ask(servers: Sequence[Address], job: Job) -> str:
     """The cluster's id; TidelogError when a topic does not exist."""
     async with AdminClient(servers, request_timeout_ms=ADMIN_TIMEOUT_MS) as admin:
-        for topic in (*job.input.topics, *((job.to,) if job.to is not None else ())):
+        for topic in (*job.plan.input.topics, *((job.to,) if job.to is not None else ())):
             await admin.describe_topic(topic)
         return (await admin.describe_cluster()).cluster_id
 
 
 def _writer(spark: Any, job: Job, cluster_id: str, source: Mapping[str, str], bootstrap: str) -> Any:
     places = Places(spark)
-    checkpoint = places.qualified(job.checkpoint)
+    checkpoint = places.qualified(job.plan.checkpoint)
     output = None if job.output is None else places.qualified(job.output)
-    identity = {**job.identity(), "cluster": cluster_id, **({} if output is None else {"output": output})}
+    identity = {**job.plan.identity(), "cluster": cluster_id, **({} if output is None else {"output": output})}
     check(places.look(checkpoint, output), identity)
     records = spark.readStream.format("tidelog").options(**source).load()
     writer = job.writer(records, bootstrap).option("checkpointLocation", checkpoint)
-    trigger = {"availableNow": True} if job.run.once else {"processingTime": f"{job.run.trigger_ms} milliseconds"}
+    trigger = (
+        {"availableNow": True} if job.plan.run.once else {"processingTime": f"{job.plan.run.trigger_ms} milliseconds"}
+    )
     places.mark(checkpoint, identity)
     return writer.queryName(job.name).trigger(**trigger)
 
