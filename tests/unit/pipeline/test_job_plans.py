@@ -23,13 +23,13 @@ def test_an_ingest_that_says_little_takes_everything_in_folders_of_topic_and_day
 def test_options_of_the_source_reach_it() -> None:
     given = {
         **{"include": "ev.*", "output": "lake/", "starting_offsets": "latest", "max_offsets_per_trigger": "500"},
-        "source_option": ["failOnDataLoss=false", "assign=x=y"],
+        "source_option": ["failOnDataLoss=false", "groupIdPrefix=x=y"],
     }
     plan = ingest_plan(given)
     assert plan.output == "lake"
     assert plan.input.options() == {
         **{"subscribePattern": "ev.*", "startingOffsets": "latest", "maxOffsetsPerTrigger": "500"},
-        **{"failOnDataLoss": "false", "assign": "x=y"},
+        **{"failOnDataLoss": "false", "groupIdPrefix": "x=y"},
     }
 
 
@@ -52,7 +52,13 @@ def test_a_list_may_be_repeated_or_hold_commas() -> None:
         ({**IN, "max_offsets_per_trigger": "0"}, "--max-offsets-per-trigger '0' is not a number from 1 on"),
         ({**IN, "max_offsets_per_trigger": "9" * 20}, "--max-offsets-per-trigger"),
         ({**IN, "source_option": ["x"]}, "--source-option 'x' is not KEY=VALUE"),
+        (
+            {**IN, "source_option": ["Subscribe=b"]},
+            "--source-option 'Subscribe=b': Subscribe has an option of its own, --topic",
+        ),
+        ({**IN, "source_option": ["includeHeaders=false"]}, "--include-headers"),
         ({**IN, "conf": ["=x"]}, "--conf '=x' is not KEY=VALUE"),
+        ({**IN, "conf": ["spark.master=local"]}, "spark.master has an option of its own, --master"),
         ({**IN, "once": True, "trigger": "1s"}, "--once ends when everything is read, --trigger goes on"),
         ({**IN, "trigger": "soon"}, "--trigger 'soon' is not a time like"),
         ({**IN, "value_format": "jsn"}, "did you mean 'json'"),

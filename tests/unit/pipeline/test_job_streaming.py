@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from tidelog.pipeline.jobs.progress import Progress, Totals
@@ -90,6 +91,19 @@ def test_handlers_are_put_back(number: signal.Signals) -> None:
     assert signal.getsignal(number) == before
 
 
+@pytest.mark.parametrize(
+    "error", [StreamingQueryException("KeyboardInterrupt"), Py4JNetworkError("gone"), ConnectionRefusedError()]
+)
+def test_what_ctrl_c_breaks_in_spark_is_no_failure(error: Exception) -> None:
+    stop = Stop()
+    with stop.installed():
+        os.kill(os.getpid(), signal.SIGINT)
+        raise error
+    assert stop.asked
+    with pytest.raises(type(error)), Stop().installed():
+        raise error
+
+
 class FakeWriter:
     """Its queries fail with `failures`, one after the other, and then one runs."""
 
@@ -106,15 +120,16 @@ class FakeWriter:
 
 def test_a_worker_that_came_too_late_is_started_again() -> None:
     writer = FakeWriter(NO_WORKER, f"terminated: {NO_WORKER}.")
-    assert run_query(writer, Stop(), lambda progress, totals: None).batches == 1
-    assert writer.started == 3
+    totals = Totals()
+    run_query(writer, Stop(), lambda progress, totals: None, totals)
+    assert (totals.batches, writer.started) == (1, 3)
 
 
 @pytest.mark.parametrize("failures", [["out of disk"], [NO_WORKER] * START_ATTEMPTS])
 def test_other_failures_and_too_many_are_the_users(failures: list[str]) -> None:
     writer = FakeWriter(*failures)
     with pytest.raises(StreamingQueryException):
-        run_query(writer, Stop(), lambda progress, totals: None)
+        run_query(writer, Stop(), lambda progress, totals: None, Totals())
     assert writer.failures == []
 
 

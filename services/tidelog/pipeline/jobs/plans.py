@@ -19,6 +19,16 @@ GROUP_COLUMNS: Final = ("key", "topic", "partition")
 CHECKPOINT: Final = "_checkpoint"
 """In the output by default. Spark and pyarrow leave out what begins with an underscore when they read a folder."""
 
+SOURCE_FLAGS: Final = {
+    "subscribe": "topic",
+    "subscribepattern": "include",
+    "assign": "topic",
+    "startingoffsets": "starting-offsets",
+    "maxoffsetspertrigger": "max-offsets-per-trigger",
+    "kafka.bootstrap.servers": "bootstrap-server",
+}
+"""Options of the source, in lower case, that a job knows by another name."""
+
 WINDOWS_PER_RECORD_MAX: Final = 1_000
 """Spark makes a row for each window that a record falls into."""
 
@@ -179,7 +189,7 @@ def ingest_plan(given: Given) -> IngestPlan:
     if checkpoint == output:
         raise ValueError(f"--checkpoint and --output are both {output}; the checkpoint needs a directory of its own")
     return IngestPlan(
-        input=_input(given),
+        input=_input(given, {**SOURCE_FLAGS, "includeheaders": "include-headers"}),
         output=output,
         checkpoint=checkpoint,
         partition_by=partition_by,
@@ -191,7 +201,7 @@ def ingest_plan(given: Given) -> IngestPlan:
 
 
 def aggregate_plan(given: Given) -> AggregatePlan:
-    read = _input(given)
+    read = _input(given, SOURCE_FLAGS)
     window_ms = _duration(given, "window", None)
     slide_ms = _duration(given, "slide", window_ms)
     _check_windows(window_ms, slide_ms)
@@ -227,7 +237,7 @@ def run_of(given: Given) -> Run:
         once=once,
         trigger_ms=_duration(given, "trigger", DEFAULT_TRIGGER_MS, least_ms=0),
         master=_text(given, "master"),
-        conf=_pairs(given, "conf"),
+        conf=_pairs(given, "conf", {"spark.master": "master"}),
         metrics_address=metrics,
         spark_log=_text(given, "spark-log"),
     )
@@ -245,7 +255,7 @@ def _identity_of(read: Input) -> dict[str, Any]:
     return {"topic": ",".join(sorted(read.topics)), "include": read.include or ""}
 
 
-def _input(given: Given) -> Input:
+def _input(given: Given, known: Mapping[str, str]) -> Input:
     topics, include = _list(given, "topic"), _text(given, "include")
     if bool(topics) == (include is not None):
         raise ValueError("name what is to be read, with --topic or with --include, and not with both")
@@ -258,7 +268,7 @@ def _input(given: Given) -> Input:
         include=include,
         starting_offsets=_text(given, "starting-offsets") or "earliest",
         max_offsets_per_trigger=_count(given, "max-offsets-per-trigger"),
-        source_options=_pairs(given, "source-option"),
+        source_options=_pairs(given, "source-option", known),
     )
 
 
@@ -352,12 +362,15 @@ def _list(given: Given, name: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _pairs(given: Given, name: str) -> dict[str, str]:
+def _pairs(given: Given, name: str, known: Mapping[str, str]) -> dict[str, str]:
+    """`known`: keys, in lower case, that are options of their own; said here as well they would contradict them."""
     found = {}
     for text in _texts(given, name):
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise ValueError(f"--{name} {text!r} is not KEY=VALUE")
+        if (flag := known.get(key.lower())) is not None:
+            raise ValueError(f"--{name} {text!r}: {key} has an option of its own, --{flag}")
         found[key] = value
     return found
 

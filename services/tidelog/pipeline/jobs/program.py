@@ -61,6 +61,8 @@ def run_program(name: str, flags: Sequence[Flag], arguments: Sequence[str], job_
         settings = load(ClientSettings, overrides={} if servers is None else {"bootstrap_servers": servers})
         job = job_of({key: value for key, value in given.items() if key != "bootstrap_server"})
         totals, stopped = run_job(job, settings.bootstrap_servers, watcher)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED  # before Spark had started
     except (ValueError, TidelogError, JobError, OSError) as error:
         sys.stderr.write(f"{name}: {error.message if isinstance(error, TidelogError) else error}\n")
         return EXIT_BAD_INPUT if isinstance(error, ValueError) else EXIT_FAILED

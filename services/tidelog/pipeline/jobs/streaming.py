@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidelog.client.admin import AdminClient
 from tidelog.ids import Address
@@ -94,9 +95,14 @@ class Stop:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
+        """What fails in Spark after a signal is no failure of the job: Ctrl-C at a terminal ends the JVM of spark-submit and
+        Spark's own Python workers too. The next run does the micro-batch again."""
         before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
+        except (PySparkException, Py4JError, ConnectionError):
+            if not self.asked:
+                raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -114,12 +120,13 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
     watcher.phase("asking the brokers")
     cluster_id = asyncio.run(_ask(servers, job))
+    totals = Totals()
     with metrics.served(job.plan.run.metrics_address):
         watcher.phase("starting Spark")
         with spark_of(job.plan.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
             writer = _writer(spark, job, cluster_id, source, bootstrap)
             watcher.phase("running")
-            totals = run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher))
+            run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher), totals)
             watcher.phase("stopping Spark")
     return totals, stop.asked
 
@@ -152,9 +159,8 @@ def _writer(spark: Any, job: Job, cluster_id: str, source: Mapping[str, str], bo
     return writer.queryName(job.name).trigger(**trigger)
 
 
-def run_query(writer: Any, stop: Stop, show: Callable[[Progress, Totals], None]) -> Totals:
+def run_query(writer: Any, stop: Stop, show: Callable[[Progress, Totals], None], totals: Totals) -> None:
     """Starts again when Spark had no patience with its own Python worker before the first micro-batch."""
-    totals = Totals()
     for attempts_left in reversed(range(START_ATTEMPTS)):
         try:
             follow(writer.start(), stop, show, totals)
@@ -162,7 +168,6 @@ def run_query(writer: Any, stop: Stop, show: Callable[[Progress, Totals], None])
         except StreamingQueryException as error:
             if NO_WORKER not in str(error) or totals.batches or not attempts_left or stop.asked:
                 raise
-    return totals
 
 
 def follow(query: Any, stop: Stop, show: Callable[[Progress, Totals], None], totals: Totals) -> None:
