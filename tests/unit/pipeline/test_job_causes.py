@@ -31,6 +31,13 @@ Traceback (most recent call last):
 ValueError: no partition of events is led
 """
 
+UNREACHABLE = """\
+Traceback (most recent call last):
+  File "/x/tidelog/client/metadata.py", line 110, in refresh
+    raise ClusterUnreachable(asked, why)
+tidelog.client.errors.ClusterUnreachable: nothing answers at 127.0.0.1:19092 (unavailable): is the cluster up?
+"""
+
 JVM = """\
 An error occurred while calling o64.start.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
@@ -48,6 +55,7 @@ Caused by: java.io.IOException: No space left on device
     [
         (PLANNING, "events-0: offsets 5 to 9 are gone. Set failOnDataLoss=false to go on"),
         (CHAINED, "no partition of events is led"),
+        (UNREACHABLE, "nothing answers at 127.0.0.1:19092 (unavailable): is the cluster up?"),
         (JVM, "No space left on device"),
         ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'STRIN'. SQLSTATE: 42601", "Syntax error at or near 'STRIN'."),
         (

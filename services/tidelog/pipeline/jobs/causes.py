@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit)): ?(.*)$")
+_PYTHON_CLASS: Final = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z]\w*: ")
 _FRAME: Final = re.compile(r"^\s+(?:at |File \"|\.\.\. \d+ more)|^Traceback \(most recent call last\):|^\s*~*\^+~*\s*$")
 _HEAD: Final = re.compile(r"^(\[[A-Z][A-Z0-9_.]*\]|Query \[id = [^]]*\] terminated with exception:) ?")
 _JVM_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ?(.*)$")
@@ -37,7 +38,7 @@ def _python(lines: list[str]) -> str | None:
             if error[1] not in _UNTELLING or found is None:
                 found = error[2] or error[1]
         elif inside and not line[0].isspace() and not _FRAME.match(line) and not line.startswith("During handling"):
-            inside, found = False, line  # an error class of a name that is not ...Error: DataLoss: ...
+            inside, found = False, _PYTHON_CLASS.sub("", line)  # of a class whose name does not end in Error
     return found
 
 
