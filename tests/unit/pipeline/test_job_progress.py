@@ -61,7 +61,9 @@ def test_what_the_job_observed_and_the_state_are_told() -> None:
     }
     found = parsed(1, {"a": {"0": 1}}, {"a": {"0": 1}}, **more)
     assert (found.corrupt, found.windows, found.late) == (4, 6, 2)
-    assert line(found) == ("batch 1: 30 records in 0.5 s, 60 records/s, lag 0, 4 corrupt, 2 too late, 6 windows open")
+    assert line(found) == (
+        "batch 1: 30 records in 0.5 s, 60 records/s, lag 0, 4 corrupt, 2 rows too late, 6 windows open"
+    )
 
 
 def test_totals_are_of_the_run_and_offsets_of_the_last_batch() -> None:

@@ -30,7 +30,9 @@ class PipelineMetrics:
         self._rows = counter("rows", "Records read.")
         self._batches = counter("batches", "Micro-batches finished.")
         self._corrupt = counter("corrupt_rows", "Records whose value is not what the job expects.")
-        self._late = counter("late_rows", "Records left out because their window was over.")
+        self._late = counter(
+            "late_rows", "Rows (records of a task, window and group added up) left out because the window was over."
+        )
         self._duration = Histogram(
             "tidelog_pipeline_batch_duration_seconds", "Of one micro-batch.", buckets=BATCH_S, registry=registry
         )

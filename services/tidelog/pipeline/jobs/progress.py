@@ -29,7 +29,8 @@ class Progress:
     windows: int | None
     """Kept in the state, still open; None without a state."""
     late: int
-    """Rows that came after their window was over, and were left out."""
+    """Rows that were left out because their window was over. Spark adds up what a task has for a window and a group before
+    it looks, so that a row may be several records."""
 
     @property
     def lag(self) -> dict[TopicPartition, int]:
@@ -123,7 +124,7 @@ def line(progress: Progress) -> str:
         f"batch {progress.batch}: {progress.rows:,} records in {progress.took_s:.1f} s, {rate:,.0f} records/s",
         *([f"lag {sum(progress.lag.values()):,}"] if progress.latest else []),
         *([f"{progress.corrupt:,} corrupt"] if progress.corrupt else []),
-        *([f"{progress.late:,} too late"] if progress.late else []),
+        *([f"{progress.late:,} rows too late"] if progress.late else []),
         *([f"{progress.windows:,} windows open"] if progress.windows is not None else []),
     ]
     return ", ".join(parts)
@@ -134,7 +135,7 @@ def summary(totals: Totals) -> str:
     parts = [
         f"{totals.rows:,} records in {totals.batches:,} batches, {totals.rows_per_s:,.0f} records/s",
         *([f"{totals.corrupt:,} corrupt"] if totals.corrupt else []),
-        *([f"{totals.late:,} too late for their windows"] if totals.late else []),
+        *([f"{totals.late:,} rows too late for their windows"] if totals.late else []),
         *([f"{totals.windows:,} windows still open"] if totals.windows else []),
     ]
     return ", ".join(parts)
