@@ -49,6 +49,13 @@ Caused by: java.io.IOException: No space left on device
 \t... 43 more
 """
 
+CALLED = """\
+An error occurred while calling o205.create.
+: java.io.IOException: Mkdirs failed to create file:/proc/nope/_checkpoint (exists=false, cwd=file:/x)
+\tat org.apache.hadoop.fs.ChecksumFileSystem.create(ChecksumFileSystem.java:1)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+"""
+
 
 @pytest.mark.parametrize(
     "text, cause",
@@ -57,6 +64,7 @@ Caused by: java.io.IOException: No space left on device
         (CHAINED, "no partition of events is led"),
         (UNREACHABLE, "nothing answers at 127.0.0.1:19092 (unavailable): is the cluster up?"),
         (JVM, "No space left on device"),
+        (CALLED, "Mkdirs failed to create file:/proc/nope/_checkpoint (exists=false, cwd=file:/x)"),
         ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'STRIN'. SQLSTATE: 42601", "Syntax error at or near 'STRIN'."),
         (
             "[STREAM_FAILED] Query [id = d4, runId = 07] terminated with exception: Python worker failed to connect back. "

@@ -7,7 +7,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error
 _PYTHON_CLASS: Final = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z]\w*: ")
 _FRAME: Final = re.compile(r"^\s+(?:at |File \"|\.\.\. \d+ more)|^Traceback \(most recent call last\):|^\s*~*\^+~*\s*$")
 _HEAD: Final = re.compile(r"^(\[[A-Z][A-Z0-9_.]*\]|Query \[id = [^]]*\] terminated with exception:) ?")
-_JVM_ERROR: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ?(.*)$")
+_JVM_ERROR: Final = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ?(.*)$")
 _TAIL: Final = re.compile(r"\s*(SQLSTATE: \w+|== .*|JVM stacktrace:.*|Driver stacktrace:.*)$")
 _UNTELLING: Final = (
     "PythonException",
