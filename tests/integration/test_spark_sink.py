@@ -4,6 +4,7 @@ micro-batch, and attempts at one task beside each other."""
 import asyncio
 import datetime as dt
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from tidelog.errors import TidelogError
 from tidelog.ids import Address
 from tidelog.pipeline.exactly_once import Attempt, SinkState
 from tidelog.pipeline.rows import Layout
-from tidelog.pipeline.sink_options import SinkOptions
+from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery, SinkOptions
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -238,9 +239,30 @@ def run_stream(spark: Any, servers: str, topic: str, folder: Path) -> bool:
     return True
 
 
-def test_rows_that_change_when_a_micro_batch_is_repeated_are_found(
-    spark: Any, shared_servers: str, topic: str, tmp_path: Path
-) -> None:
+class Dies(Exception):
+    pass
+
+
+def die() -> None:
+    raise Dies
+
+
+def test_a_task_that_dies_anywhere_on_its_way_leaves_each_row_once(shared_servers: str, topic: str) -> None:
+    values = [b"%d" % n for n in range(1000)]
+    left: list[int] = []
+    for number, row in enumerate(range(100, len(values), 100), 1):
+        shuffled = random.Random(number).sample(values, len(values))
+        # What a dead one had on its way may still cross the next one, which Spark tries again as well.
+        with pytest.raises((Dies, TidelogError)):
+            write_task(shared_servers, topic, shuffled, attempt(number), at_row=(row, die))
+        left.append(len(records_of(shared_servers, topic)))
+    written = retried(lambda n: write_task(shared_servers, topic, values, attempt(n)), first=len(left) + 1)
+    assert sum(left) > 0 and left == sorted(left)
+    assert written.skipped > 0
+    assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
+
+
+def test_rows_that_change_when_a_micro_batch_is_repeated_are_found(shared_servers: str, topic: str) -> None:
     values = [[b"%d" % n for n in range(10)], [b"%d" % n for n in range(5, 15)]]
     write_task(shared_servers, topic, values[0], attempt(1))
     with pytest.raises(RuntimeError, match="micro-batch 4 did not come back as it was: task 0 finds 5 records"):
@@ -275,25 +297,40 @@ def test_an_attempt_that_was_given_up_adds_nothing_when_it_goes_on(shared_server
     assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
 
 
+def test_batches_that_a_topic_does_not_take_are_split(shared_servers: str) -> None:
+    values = [b"%d" % n for n in range(400)]
+    once, plain = (make_topic(shared_servers, **{"max.message.bytes": "1000"}) for _ in range(2))
+    with pytest.raises((Dies, TidelogError)):
+        write_task(shared_servers, once, values, attempt(1), at_row=(300, die))
+    retried(lambda n: write_task(shared_servers, once, values[::-1], attempt(n)))
+    write_task(shared_servers, plain, values)
+    for topic in (once, plain):
+        assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
+    with pytest.raises(
+        TidelogError, match=r"max.message.bytes is 1000.*it holds one row, which the topic does not take"
+    ):
+        write_task(shared_servers, once, [b"x" * 1000], Attempt("query", 5, 0, False, 1))
+
+
 def attempt(number: int) -> Attempt:
     return Attempt("query", 4, 0, number > 1, number)
 
 
-def retried(write: Callable[[int], Any]) -> Any:
-    """As Spark does: what the first attempt had on its way may still cross the second one."""
-    for number in (2, 3):
+def retried(write: Callable[[int], Any], first: int = 2) -> Any:
+    """As Spark does: what an earlier attempt had on its way may still cross this one."""
+    for number in (first, first + 1):
         try:
             return write(number)
         except TidelogError as error:
             assert "Another attempt" in str(error)
-    return write(4)
+    return write(first + 2)
 
 
 def write_task(
     servers: str,
     topic: str,
     values: list[bytes],
-    who: Attempt,
+    who: Attempt | None = None,
     at_row: tuple[int, Callable[[], None]] | None = None,
 ) -> Any:
     from tidelog.pipeline.sink_task import write_rows
@@ -305,5 +342,6 @@ def write_task(
             yield pa.record_batch({"value": pa.array(values[begin : begin + 100])})
 
     addresses = tuple(Address.parse(part) for part in servers.split(","))
-    options = SinkOptions(addresses, topic=topic, delivery="exactly-once", checkpoint="none", batch_bytes=3000)
+    delivery: Delivery = AT_LEAST_ONCE if who is None else EXACTLY_ONCE
+    options = SinkOptions(addresses, topic=topic, delivery=delivery, checkpoint="none", batch_bytes=3000)
     return asyncio.run(write_rows(options, Layout(topic, {"value": 0}), batches(), who, SinkState("query", {})))

@@ -11,25 +11,30 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tidelog.client.numbering import Identity, Numbering
+from tidelog.client.numbering import SEQUENCE_MASK, Identity, Numbering
 from tidelog.client.records import Header, Record, decode_batch, encode_batch, new_builder
 from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
-from tidelog.wire.batch import Codec, numbered, read_header
+from tidelog.wire.batch import NO_PRODUCER_ID, Codec, numbered, read_header
 
 W = TypeVar("W")
 """Whoever waits for a record: the shell's future, carried and never touched."""
 
 LeaderOf = Callable[[TopicPartition], BrokerId | None]
 
+EndOf = Callable[[int, int], int]
+"""Where a batch ends, exclusively: from the sequence of its first record and how many records it may have at most."""
+
 
 class Batch(Generic[W]):
-    """Records of one partition on their way. `waiters[i]` waits for the record with relative offset `i`."""
+    """Records of one partition on their way. `waiters[i]` waits for the record with relative offset `i`; the one of a batch
+    that the caller has encoded waits for all of it."""
 
     __slots__ = (
         "alone",
         "builder",
         "created_at",
         "encoded",
+        "end_of",
         "failures",
         "leader_epoch",
         "maybe_appended",
@@ -46,6 +51,8 @@ class Batch(Generic[W]):
         self.created_at = created_at
         self.builder = builder
         self.encoded: bytes | None = None
+        self.end_of: EndOf | None = None
+        """Of a batch that the caller has encoded and that may be split: where its first half may end."""
         self.size_bytes = 0
         self.waiters: list[W] = []
         self.timestamps_ms: list[int] = []
@@ -60,6 +67,10 @@ class Batch(Generic[W]):
         """Of its place in the queue, for when it comes back; parts of a batch add a number of their own."""
         self.alone = False
         """No batch before it was without an answer when it was sent: a gap that the leader sees is not ours to fill."""
+
+    @property
+    def splittable(self) -> bool:
+        return len(self.waiters) > 1 or (self.end_of is not None and self.record_count > 1)
 
     @property
     def record_count(self) -> int:
@@ -177,13 +188,16 @@ class Accumulator(Generic[W]):
         self._add(tp, queue, batch, builder.size())
         return True
 
-    def append_encoded(self, tp: TopicPartition, records: bytes, waiter: W, now: float) -> None:
+    def append_encoded(
+        self, tp: TopicPartition, records: bytes, waiter: W, now: float, end_of: EndOf | None = None
+    ) -> None:
         """A batch that the caller has made; `waiter` waits for its first record."""
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = _Queue()
         batch: Batch[W] = Batch(tp, now, None)
         batch.encoded = records
+        batch.end_of = end_of
         batch.waiters.append(waiter)
         batch.timestamps_ms.append(read_header(records).base_timestamp)
         self._add(tp, queue, batch, len(records))
@@ -416,20 +430,31 @@ class Accumulator(Generic[W]):
         self._flushing -= 1
 
 
-def halves(batch: Batch[W], codec: Codec) -> list[Batch[W]]:
-    """The records of a batch that the log finds too large, in two batches; only for batches of more than one record."""
-    middle = len(batch.waiters) // 2
-    assert middle, "a single record cannot be split"
+def halves(batch: Batch[W]) -> list[Batch[W]]:
+    """The records of a batch that the log finds too large, in two batches; only for one that is `splittable`.
+
+    Records that the caller has numbered keep their numbers.
+    """
     header = read_header(batch.records())
+    first, count = header.base_sequence, header.record_count
+    middle = count // 2
+    assert middle, "a single record cannot be split"
+    encoded = batch.end_of is not None
+    if batch.end_of is not None:
+        middle = batch.end_of(first, middle) - first
     parts: list[Batch[W]] = []
     records = list(decode_batch(batch.partition, batch.records(), header))
-    for number, (begin, end) in enumerate(((0, middle), (middle, len(records)))):
+    for number, (begin, end) in enumerate(((0, middle), (middle, count))):
         half: Batch[W] = Batch(batch.partition, batch.created_at, None)
         half.encoded = encode_batch(
-            (Record(r.key, r.value, r.headers, r.timestamp_ms) for r in records[begin:end]), codec
+            (Record(r.key, r.value, r.headers, r.timestamp_ms) for r in records[begin:end]), Codec(header.codec)
         )
-        half.waiters = batch.waiters[begin:end]
-        half.timestamps_ms = batch.timestamps_ms[begin:end]
+        if batch.sequence < 0 and header.producer_id != NO_PRODUCER_ID:
+            sequence = (first + begin) & SEQUENCE_MASK
+            half.encoded = numbered(half.encoded, header.producer_id, header.producer_epoch, sequence)
+        half.end_of = batch.end_of
+        half.waiters = list(batch.waiters) if encoded else batch.waiters[begin:end]
+        half.timestamps_ms = [records[begin].timestamp_ms] if encoded else batch.timestamps_ms[begin:end]
         half.size_bytes = len(half.encoded)
         half.maybe_appended = batch.maybe_appended
         half.order = (*batch.order, number)

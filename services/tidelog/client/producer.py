@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
-from tidelog.client.accumulator import Accumulator, Batch, halves
+from tidelog.client.accumulator import Accumulator, Batch, EndOf, halves
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for_sure
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
@@ -58,6 +58,21 @@ IDENTITY_S: Final = 2.0
 """How long one broker is given for a producer id; the next one may be nearer to the controller."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Parts:
+    """What is known of an encoded batch that was split."""
+
+    __slots__ = ("offset", "open")
+
+    def __init__(self) -> None:
+        self.open = 1
+        """Parts that are neither acknowledged nor failed."""
+        self.offset = NO_OFFSET
+        """Of the first record that is acknowledged."""
+
+    def acknowledged(self, offset: int) -> None:
+        self.offset = offset if self.offset == NO_OFFSET else min(offset, self.offset)
 
 
 class Producer:
@@ -123,6 +138,7 @@ class Producer:
         self._fatal: TidelogError | None = None
         self._supervisor = Supervisor()
         self._in_flight: Counter[BrokerId] = Counter()
+        self._parts: dict[Ack, _Parts] = {}
         self._partitions: dict[str, tuple[TopicInfo, tuple[TopicPartition, ...]]] = {}
         self._sticky: dict[str, int] = {}
         self._bytes_since_yield = 0
@@ -206,8 +222,12 @@ class Producer:
             self._wake.set()
         return ack
 
-    async def produce_encoded(self, topic: str, partition: int, records: bytes) -> Ack:
-        """Sends one batch that the caller has encoded (`records.encode_batch`); the future is that of its first record."""
+    async def produce_encoded(self, topic: str, partition: int, records: bytes, end_of: EndOf | None = None) -> Ack:
+        """Sends one batch that the caller has encoded (`records.encode_batch`); the future ends when all of it is
+        acknowledged, with the offset of its first record.
+
+        `end_of` allows to split it where the topic finds it too large: it says where the first half ends.
+        """
         if len(records) < HEADER_BYTES:
             raise ValueError(f"records: {len(records)} bytes, a batch has at least {HEADER_BYTES}")
         if self._idempotent and read_header(records).producer_id != NO_PRODUCER_ID:
@@ -220,7 +240,7 @@ class Producer:
         await self._breathe(len(records))
         tp = await self._choose(topic, info, None, partition, 0)
         ack: Ack = asyncio.get_running_loop().create_future()
-        self._accumulator.append_encoded(tp, records, ack, self._ports.clock.now())
+        self._accumulator.append_encoded(tp, records, ack, self._ports.clock.now(), end_of)
         self._wake.set()
         return ack
 
@@ -382,9 +402,11 @@ class Producer:
             self._misnumbered(batch, error)
             return
         # Halves have other sequences: if an earlier try may have stored the whole, nobody could tell them from new records.
-        splittable = len(batch.waiters) > 1 and not (self._idempotent and batch.maybe_appended)
+        splittable = batch.splittable and not (self._idempotent and batch.maybe_appended)
         if error.code is ErrorCode.MESSAGE_TOO_LARGE and splittable:
-            self._accumulator.replace(batch, halves(batch, self._codec))
+            self._accumulator.replace(batch, halves(batch))
+            if batch.end_of is not None:
+                self._parts.setdefault(batch.waiters[0], _Parts()).open += 1
             return
         if result.leader_id >= 0 and self._metadata.hint(batch.partition, result.leader_id, result.leader_epoch):
             batch.failures += 1
@@ -468,6 +490,11 @@ class Producer:
     def _succeed(self, batch: Batch[Ack], base_offset: int) -> None:
         self._accumulator.settled(batch.partition)
         self._accumulator.done(batch)
+        if (parts := self._parts.get(batch.waiters[0])) is not None:
+            parts.acknowledged(base_offset)
+            if self._part_ends(batch.waiters[0], parts):
+                return
+            base_offset = parts.offset
         topic, partition = batch.partition
         step = 0 if base_offset == NO_OFFSET else 1
         offset = base_offset
@@ -476,8 +503,20 @@ class Producer:
                 ack.set_result(RecordMetadata(topic, partition, offset, timestamp_ms, batch.leader_epoch))
             offset += step
 
+    def _part_ends(self, ack: Ack, parts: _Parts) -> bool:
+        """Whether there are others that have not ended."""
+        parts.open -= 1
+        if not parts.open:
+            del self._parts[ack]
+        return parts.open > 0
+
     def _fail(self, batch: Batch[Ack], reason: str, code: ErrorCode) -> None:
-        error = DeliveryError(batch.partition, reason, code, outcome_known=not batch.maybe_appended)
+        parts = self._parts.get(batch.waiters[0])
+        # Of a batch that was split another part may be in the log.
+        known = parts is None and not batch.maybe_appended
+        if parts is not None:
+            self._part_ends(batch.waiters[0], parts)
+        error = DeliveryError(batch.partition, reason, code, outcome_known=known)
         for ack in batch.waiters:
             if not ack.done():
                 ack.set_exception(error)

@@ -1,15 +1,13 @@
 """Rows of one partition on their way into record batches. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from tidelog.client.accumulator import EndOf
 from tidelog.client.numbering import SEQUENCE_MASK
 from tidelog.client.records import Record, encode_batch
 from tidelog.wire.batch import HEADER_BYTES, Codec
-
-EndOf = Callable[[int, int], int]
-"""Where a batch ends: from the sequence of its first record and how many fit, when more are to come."""
 
 
 def as_many_as_fit(first: int, fits: int) -> int:
@@ -22,13 +20,15 @@ class Cut(NamedTuple):
     records: bytes
     first: int
     rows: int
+    bytes_max: int
+    """Of its rows, without compression."""
 
 
 class Packer:
     """Records of one partition, in order, cut into batches of at most `batch_bytes`, or of one record that is larger."""
 
     def __init__(self, batch_bytes: int, codec: Codec, *, first: int = 0, end_of: EndOf = as_many_as_fit) -> None:
-        self._room = max(batch_bytes - HEADER_BYTES, 1)
+        self._room = _room(batch_bytes)
         self._codec = codec
         self._end_of = end_of
         self._next = first
@@ -45,6 +45,10 @@ class Packer:
         while self.held_bytes > self._room and len(self._records) > 1:
             fits = self._fits()
             yield self._cut(self._end_of(self._next, fits) - self._next)
+
+    def shrink(self, batch_bytes: int) -> None:
+        """Batches to come have at most so many bytes."""
+        self._room = min(self._room, _room(batch_bytes))
 
     def give_up_most(self) -> Iterator[Cut]:
         """At most one batch of what waits, although more is to come."""
@@ -64,8 +68,14 @@ class Packer:
         return len(self._sizes)
 
     def _cut(self, count: int) -> Cut:
-        cut = Cut(encode_batch(self._records[:count], self._codec), self._next, count)
-        self.held_bytes -= sum(self._sizes[:count])
+        size = sum(self._sizes[:count])
+        cut = Cut(encode_batch(self._records[:count], self._codec), self._next, count, size)
+        self.held_bytes -= size
         del self._records[:count], self._sizes[:count]
         self._next = (self._next + count) & SEQUENCE_MASK
         return cut
+
+
+def _room(batch_bytes: int) -> int:
+    """For the records of a batch."""
+    return max(batch_bytes - HEADER_BYTES, 1)

@@ -11,7 +11,9 @@ not among its rows shows that the micro-batch was not repeated as it was, which 
 
 One ambiguity is left. A leader takes a batch with the numbers of a stored one for that one. Two attempts with rows in
 different order must therefore never send the same range of numbers, except the last of a partition, which is whatever is
-missing and so equal in both: `batch_end` makes each attempt end its batches at numbers of its own.
+missing and so equal in both: `batch_end` makes each attempt end its batches at numbers of its own. There are no more such
+numbers than rows fit a batch. Where fewer than 16 do, some attempts share theirs, and one that was given up and goes on beside
+another, with its rows in another order, may have a batch of the other taken for its own.
 """
 
 import json

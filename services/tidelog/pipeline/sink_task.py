@@ -6,7 +6,8 @@ Imported in worker processes alone: it opens connections, and gRPC does not surv
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,11 +21,11 @@ from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.pipeline import rows as r
-from tidelog.pipeline.batching import Cut, EndOf, Packer, as_many_as_fit
+from tidelog.pipeline.batching import Cut, Packer, as_many_as_fit
 from tidelog.pipeline.exactly_once import CONFLICTS, Attempt, SinkState, Stored, batch_end
 from tidelog.pipeline.read_back import Contents, read_back
 from tidelog.pipeline.sink_options import SinkOptions
-from tidelog.wire.batch import numbered
+from tidelog.wire.batch import HEADER_BYTES, numbered
 
 TOPIC_S: Final = 5.0
 """A topic that was created a moment ago may take so long to be known to every broker; none is created by writing to it."""
@@ -41,13 +42,14 @@ class Range(NamedTuple):
     rows: int
 
 
-class Written(NamedTuple):
-    ranges: dict[TopicPartition, Range]
+@dataclass(frozen=True, slots=True)
+class Written:
+    ranges: Mapping[TopicPartition, Range] = field(default_factory=dict)
     skipped: int = 0
     """Rows that were in the log already."""
-    ends: dict[TopicPartition, int] = {}  # noqa: RUF012  a default that nobody changes
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where the rows that were skipped end."""
-    partitions: dict[str, int] = {}  # noqa: RUF012
+    partitions: Mapping[str, int] = field(default_factory=dict)
     """How many each topic has."""
 
 
@@ -64,7 +66,7 @@ async def write_rows(
     """
     first = await _next(batches)
     if first is None:
-        return Written({})
+        return Written()
     async with Producer(**options.producer()) as producer:
         sink: TaskSink = (
             TaskSink(options, layout, producer)
@@ -86,14 +88,21 @@ async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 class Target:
-    """A topic that rows go to."""
+    """A topic that rows go to, in batches of at most `batch_bytes`."""
 
-    def __init__(self, name: str, info: TopicInfo, count: int) -> None:
+    def __init__(self, name: str, info: TopicInfo, count: int, batch_bytes: int) -> None:
         self.name = name
         self.count = count
         self.available = [p for p in info.available if p < count] or list(range(count))
         self.known = len(info.partitions)
+        self.batch_bytes = batch_bytes
         self.packers: dict[int, Packer] = {}
+
+    def shrink(self, batch_bytes: int) -> None:
+        """The topic takes smaller batches than those that it was sent."""
+        self.batch_bytes = min(self.batch_bytes, batch_bytes)
+        for packer in self.packers.values():
+            packer.shrink(batch_bytes)
 
 
 class TaskSink:
@@ -123,7 +132,7 @@ class TaskSink:
         for target in self._targets.values():
             for partition, packer in target.packers.items():
                 for cut in packer.finish():
-                    await self._send(TopicPartition(target.name, partition), cut)
+                    await self._send(target, partition, cut)
         await self._producer.flush()
         self._reap()
         return self._written()
@@ -136,11 +145,11 @@ class TaskSink:
         for target in self._targets.values():
             for partition, packer in target.packers.items():
                 for cut in packer.give_up_most():
-                    await self._send(TopicPartition(target.name, partition), cut)
+                    await self._send(target, partition, cut)
 
     async def _open(self, topic: str) -> Target:
         info = await self._producer.topic_info(topic, TOPIC_S)
-        return Target(topic, info, len(info.partitions))
+        return Target(topic, info, len(info.partitions), self._options.batch_bytes)
 
     async def _write(self, target: Target, rows: r.Rows) -> None:
         chosen = self._sticky.choose(rows, r.by_key(rows, target.count), target.available)
@@ -163,20 +172,28 @@ class TaskSink:
             records = [
                 Record(rows.keys[i], rows.values[i], () if headers is None else headers[i], timestamps[i]) for i in mine
             ]
-            tp = TopicPartition(target.name, partition)
             packer = target.packers.get(partition)
             if packer is None:
-                packer = target.packers[partition] = self._packer(tp)
+                first = self._first_sequence(TopicPartition(target.name, partition))
+                packer = Packer(target.batch_bytes, self._codec, first=first, end_of=self._end_of)
+                target.packers[partition] = packer
             for cut in packer.add(records, [sizes[i] for i in mine]):
-                await self._send(tp, cut)
+                await self._send(target, partition, cut)
 
-    def _packer(self, tp: TopicPartition, first: int = 0, end_of: EndOf = as_many_as_fit) -> Packer:
-        return Packer(self._options.batch_bytes, self._codec, first=first, end_of=end_of)
+    async def _send(self, target: Target, partition: int, cut: Cut) -> None:
+        def end_of_half(first: int, fits: int) -> int:
+            target.shrink(HEADER_BYTES + cut.bytes_max * fits // cut.rows)
+            return self._end_of(first, fits)
 
-    async def _send(self, tp: TopicPartition, cut: Cut) -> None:
         self._reap()
-        ack = await self._producer.produce_encoded(tp.topic, tp.partition, self._encoded(cut))
-        self._acks.append((tp, cut.rows, ack))
+        ack = await self._producer.produce_encoded(target.name, partition, self._encoded(cut), end_of_half)
+        self._acks.append((TopicPartition(target.name, partition), cut.rows, ack))
+
+    def _first_sequence(self, tp: TopicPartition) -> int:
+        return 0
+
+    def _end_of(self, first: int, fits: int) -> int:
+        return as_many_as_fit(first, fits)
 
     def _encoded(self, cut: Cut) -> bytes:
         return cut.records
@@ -198,12 +215,8 @@ class TaskSink:
     def _explained(self, error: DeliveryError, count: int) -> TidelogError:
         if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
             return error
-        hint = (
-            f"it holds {count} rows: set kafka.batch.size (now {self._options.batch_bytes}) below that"
-            if count > 1
-            else "it holds one row, which the topic does not take"
-        )
-        return TidelogError(f"{error.message}; {hint}", error.code)
+        which = "one row" if count == 1 else f"one of {count} rows"
+        return TidelogError(f"{error.message}; it holds {which}, which the topic does not take", error.code)
 
     def _written(self) -> Written:
         return Written(self._ranges, partitions={target.name: target.known for target in self._targets.values()})
@@ -236,7 +249,8 @@ class ExactlyOnceSink(TaskSink):
             tps = [TopicPartition(topic, p) for p in range(len(info.partitions))]
             self._ends |= await read_back(self._options, tps, self._state, self._stored, self._contents)
         # A key must go where it went before, although partitions were added since.
-        return Target(topic, info, self._state.partitions_of(topic) or len(info.partitions))
+        count = self._state.partitions_of(topic) or len(info.partitions)
+        return Target(topic, info, count, self._options.batch_bytes)
 
     async def _write(self, target: Target, rows: r.Rows) -> None:
         chosen = r.by_content(rows, r.by_key(rows, target.count, target.known), target.count)
@@ -254,11 +268,11 @@ class ExactlyOnceSink(TaskSink):
             return [(header,) for header in ours]
         return [(*headers, header) for headers, header in zip(rows.headers, ours, strict=True)]
 
-    def _packer(self, tp: TopicPartition, first: int = 0, end_of: EndOf = as_many_as_fit) -> Packer:
-        def end(first: int, fits: int) -> int:
-            return batch_end(first, fits, self._attempt.number)
+    def _first_sequence(self, tp: TopicPartition) -> int:
+        return self._stored.next_sequence(tp)
 
-        return super()._packer(tp, self._stored.next_sequence(tp), end)
+    def _end_of(self, first: int, fits: int) -> int:
+        return batch_end(first, fits, self._attempt.number)
 
     def _encoded(self, cut: Cut) -> bytes:
         return numbered(cut.records, *self._identity, cut.first)
@@ -273,4 +287,4 @@ class ExactlyOnceSink(TaskSink):
         )
 
     def _written(self) -> Written:
-        return super()._written()._replace(skipped=self._skipped, ends=self._ends)
+        return replace(super()._written(), skipped=self._skipped, ends=self._ends)

@@ -12,7 +12,8 @@ any moment. How: `exactly_once`. It holds
   that changed, another number of shuffle partitions after a restart) are found and fail, if an earlier attempt left rows;
 * with acks=all, for what acks=all keeps: not where the log itself loses acknowledged records;
 * while the log remembers: a repetition finds rows as long as retention leaves them there, and leftover attempts are fenced
-  for a day without a record of that task (`storage.producer_state`);
+  for a day without a record of that task (`storage.producer_state`), and with their rows in another order where a batch has
+  room for 16 rows;
 * for one query with one checkpoint. A new checkpoint is a new query: it writes everything that its source gives it.
 
 Readers see rows as soon as they are committed in the log, not when their micro-batch ends. Every record carries the header

@@ -56,3 +56,11 @@ def test_what_waits_can_be_had_before_its_batch_is_full():
     assert [cut.rows for cut in packer.give_up_most()] == [2] and packer.held_bytes == 30
     assert [(cut.first, cut.rows) for cut in packer.finish()] == [(2, 1)] and packer.held_bytes == 0
     assert list(packer.give_up_most()) == []
+
+
+def test_batches_to_come_can_be_made_smaller_but_not_larger():
+    packer = Packer(HEADER_BYTES + 400, Codec.NONE)
+    packer.shrink(HEADER_BYTES + 200)
+    packer.shrink(HEADER_BYTES + 300)
+    cuts = [*packer.add([Record(None, b"x", (), 1)] * 5, [100] * 5), *packer.finish()]
+    assert [(cut.rows, cut.bytes_max) for cut in cuts] == [(2, 200), (2, 200), (1, 100)]
