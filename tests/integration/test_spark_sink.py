@@ -1,33 +1,21 @@
-"""The Spark sink `tidelog` against real brokers and a real Spark: what Spark's Kafka sink does, kills at every step of a
-micro-batch, and attempts at one task beside each other."""
+"""The Spark sink `tidelog` against real brokers and a real Spark: what Spark's Kafka sink does, at-least-once through kills
+at every step of a micro-batch. `test_sink_steps` has exactly-once."""
 
-import asyncio
 import datetime as dt
 import os
-import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from helpers.cluster import unique_topic
-from tidelog.client.admin import AdminClient
-from tidelog.client.consumer import Consumer
+from helpers.sinks import PARTITIONS, make_topic, records_of
 from tidelog.client.partitioner import partition_for_key
-from tidelog.client.records import ConsumerRecord
-from tidelog.errors import TidelogError
-from tidelog.ids import Address
-from tidelog.pipeline.exactly_once import Attempt, SinkState
-from tidelog.pipeline.rows import Layout
-from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery, SinkOptions
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
-PARTITIONS = 3
 TASK_TRIES = 3
 
 STEPS = ("before the first send", "half way", "after the flush", "before the commit", "after the commit")
@@ -47,32 +35,6 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def topic(shared_servers: str) -> str:
     return make_topic(shared_servers)
-
-
-def make_topic(servers: str, **configs: str) -> str:
-    name = unique_topic("sink")
-
-    async def create() -> None:
-        async with AdminClient(servers) as admin:
-            await admin.create_topic(name, PARTITIONS, 3, configs=configs)
-            await admin.wait_until_led(name, in_sync=True)
-
-    asyncio.run(create())
-    return name
-
-
-def records_of(servers: str, topic: str) -> list[ConsumerRecord]:
-    async def read() -> list[ConsumerRecord]:
-        found: list[ConsumerRecord] = []
-        async with Consumer(servers) as consumer:
-            await consumer.assign_topics(topic)
-            await consumer.seek_to_beginning()
-            total = sum((await consumer.end_offsets(consumer.assignment)).values())
-            while len(found) < total:
-                found += await consumer.poll()
-        return found
-
-    return asyncio.run(read())
 
 
 def save(frame: Any, servers: str, **options: str) -> None:
@@ -237,111 +199,3 @@ def run_stream(spark: Any, servers: str, topic: str, folder: Path) -> bool:
     except StreamingQueryException:
         return False
     return True
-
-
-class Dies(Exception):
-    pass
-
-
-def die() -> None:
-    raise Dies
-
-
-def test_a_task_that_dies_anywhere_on_its_way_leaves_each_row_once(shared_servers: str, topic: str) -> None:
-    values = [b"%d" % n for n in range(1000)]
-    left: list[int] = []
-    for number, row in enumerate(range(100, len(values), 100), 1):
-        shuffled = random.Random(number).sample(values, len(values))
-        # What a dead one had on its way may still cross the next one, which Spark tries again as well.
-        with pytest.raises((Dies, TidelogError)):
-            write_task(shared_servers, topic, shuffled, attempt(number), at_row=(row, die))
-        left.append(len(records_of(shared_servers, topic)))
-    written = retried(lambda n: write_task(shared_servers, topic, values, attempt(n)), first=len(left) + 1)
-    assert sum(left) > 0 and left == sorted(left)
-    assert written.skipped > 0
-    assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
-
-
-def test_rows_that_change_when_a_micro_batch_is_repeated_are_found(shared_servers: str, topic: str) -> None:
-    values = [[b"%d" % n for n in range(10)], [b"%d" % n for n in range(5, 15)]]
-    write_task(shared_servers, topic, values[0], attempt(1))
-    with pytest.raises(RuntimeError, match="micro-batch 4 did not come back as it was: task 0 finds 5 records"):
-        write_task(shared_servers, topic, values[1], attempt(2))
-
-
-def test_an_attempt_that_was_given_up_adds_nothing_when_it_goes_on(shared_servers: str, topic: str) -> None:
-    values = [b"%d" % n for n in range(2000)]
-    go_on, reached = threading.Event(), threading.Event()
-    errors: list[TidelogError] = []
-
-    def pause() -> None:
-        reached.set()
-        assert go_on.wait(60)
-
-    def leftover() -> None:
-        try:
-            write_task(shared_servers, topic, values, attempt(1), at_row=(1000, pause))
-        except TidelogError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=leftover)
-    thread.start()
-    assert reached.wait(60)
-    try:
-        written = retried(lambda number: write_task(shared_servers, topic, values[::-1], attempt(number)))
-    finally:
-        go_on.set()
-        thread.join(60)
-    assert 0 < written.skipped < len(values)
-    assert "Another attempt at task 0 of micro-batch 4 has written there" in str(errors[0])
-    assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
-
-
-def test_batches_that_a_topic_does_not_take_are_split(shared_servers: str) -> None:
-    values = [b"%d" % n for n in range(400)]
-    once, plain = (make_topic(shared_servers, **{"max.message.bytes": "1000"}) for _ in range(2))
-    with pytest.raises((Dies, TidelogError)):
-        write_task(shared_servers, once, values, attempt(1), at_row=(300, die))
-    retried(lambda n: write_task(shared_servers, once, values[::-1], attempt(n)))
-    write_task(shared_servers, plain, values)
-    for topic in (once, plain):
-        assert Counter(r.value for r in records_of(shared_servers, topic)) == Counter(values)
-    with pytest.raises(
-        TidelogError, match=r"max.message.bytes is 1000.*it holds one row, which the topic does not take"
-    ):
-        write_task(shared_servers, once, [b"x" * 1000], Attempt("query", 5, 0, False, 1))
-
-
-def attempt(number: int) -> Attempt:
-    return Attempt("query", 4, 0, number > 1, number)
-
-
-def retried(write: Callable[[int], Any], first: int = 2) -> Any:
-    """As Spark does: what an earlier attempt had on its way may still cross this one."""
-    for number in (first, first + 1):
-        try:
-            return write(number)
-        except TidelogError as error:
-            assert "Another attempt" in str(error)
-    return write(first + 2)
-
-
-def write_task(
-    servers: str,
-    topic: str,
-    values: list[bytes],
-    who: Attempt | None = None,
-    at_row: tuple[int, Callable[[], None]] | None = None,
-) -> Any:
-    from tidelog.pipeline.sink_task import write_rows
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for begin in range(0, len(values), 100):
-            if at_row is not None and begin == at_row[0]:
-                at_row[1]()
-            yield pa.record_batch({"value": pa.array(values[begin : begin + 100])})
-
-    addresses = tuple(Address.parse(part) for part in servers.split(","))
-    delivery: Delivery = AT_LEAST_ONCE if who is None else EXACTLY_ONCE
-    options = SinkOptions(addresses, topic=topic, delivery=delivery, checkpoint="none", batch_bytes=3000)
-    return asyncio.run(write_rows(options, Layout(topic, {"value": 0}), batches(), who, SinkState("query", {})))

@@ -46,6 +46,11 @@ class Packer:
             fits = self._fits()
             yield self._cut(self._end_of(self._next, fits) - self._next)
 
+    @property
+    def next_sequence(self) -> int:
+        """Of the record that is added next."""
+        return (self._next + len(self._records)) & SEQUENCE_MASK
+
     def shrink(self, batch_bytes: int) -> None:
         """Batches to come have at most so many bytes."""
         self._room = min(self._room, _room(batch_bytes))

@@ -36,6 +36,7 @@ HEADER: Final = "tidelog-sink"
 _DERIVED: Final = 1 << 62
 """Producer ids from here on are made of names. The controller counts up from 0 and never comes so far."""
 _EPOCH_BITS: Final = 15
+INT_MAX: Final = 2**31 - 1
 
 CONFLICTS: Final = frozenset(
     {
@@ -76,10 +77,15 @@ class Attempt:
         digest = blake2b(name.encode(), digest_size=8).digest()
         return Identity(_DERIVED | int.from_bytes(digest, "big") >> 2, self.batch_id & (1 << _EPOCH_BITS) - 1)
 
-    def headers(self, first: int, count: int) -> list[Header]:
-        """Of `count` rows; rows are counted in the task."""
-        begin = f"{self.query_id}:{self.batch_id}:{self.task}.".encode()
-        return [(HEADER, b"%b%d" % (begin, row)) for row in range(first, first + count)]
+    def headers(self, partition: int, first: int, count: int) -> list[Header]:
+        """Of records number `first` and so on of this task in that partition: no other record of the topic has the same,
+        whatever order attempts get their rows in."""
+        begin = f"{self.query_id}:{self.batch_id}:{self.task}.{partition}.".encode()
+        return [(HEADER, b"%b%d" % (begin, number)) for number in range(first, first + count)]
+
+    @property
+    def header_bytes_max(self) -> int:
+        return len(HEADER) + len(self.headers(INT_MAX, INT_MAX, 1)[0][1] or b"")
 
 
 def attempt_number(runs: int, attempt: int, task_attempt_id: int) -> int:

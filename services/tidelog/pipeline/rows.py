@@ -48,7 +48,7 @@ NO_TIMESTAMP: Final = -1
 
 ROW_OVERHEAD_BYTES: Final = 40
 """Of one record without headers, at most: its length, its offset, its timestamp and the lengths of its parts."""
-_HEADER_OVERHEAD_BYTES: Final = 10
+HEADER_OVERHEAD_BYTES: Final = 10
 
 _SEED: Final = 0x9747B28C
 _M: Final = np.uint32(0x5BD1E995)
@@ -189,7 +189,7 @@ def _headers(batch: pa.RecordBatch, layout: Layout) -> list[list[Header]] | None
 
 def _header_bytes(headers: list[Header]) -> int:
     # A character of UTF-8 has at most four bytes; the bound need not be tight.
-    return sum(_HEADER_OVERHEAD_BYTES + 4 * len(key) + len(value or b"") for key, value in headers)
+    return sum(HEADER_OVERHEAD_BYTES + 4 * len(key) + len(value or b"") for key, value in headers)
 
 
 def _partitions(batch: pa.RecordBatch, layout: Layout) -> Ints:

@@ -6,7 +6,7 @@ Imported in worker processes alone: it opens connections, and gRPC does not surv
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -117,6 +117,8 @@ class TaskSink:
         self._targets: dict[str, Target] = {}
         self._acks: deque[tuple[TopicPartition, int, Ack]] = deque()
         self._ranges: dict[TopicPartition, Range] = {}
+        self._header_bytes = 0
+        """Of the header that the sink itself adds to a record, at most."""
 
     async def write(self, batch: pa.RecordBatch) -> None:
         for rows in r.rows_of(batch, self._layout):
@@ -153,7 +155,7 @@ class TaskSink:
 
     async def _write(self, target: Target, rows: r.Rows) -> None:
         chosen = self._sticky.choose(rows, r.by_key(rows, target.count), target.available)
-        await self._pack(target, rows, chosen, np.arange(len(rows)), rows.headers)
+        await self._pack(target, rows, chosen, np.arange(len(rows)))
 
     async def _pack(
         self,
@@ -161,22 +163,23 @@ class TaskSink:
         rows: r.Rows,
         chosen: r.Ints,
         wanted: npt.NDArray[np.int64],
-        headers: r.Headers | None,
     ) -> None:
         """Rows number `wanted` go to their partitions."""
         now_ms = time.time_ns() // 1_000_000
         timestamps = np.where(rows.timestamps_ms == r.NO_TIMESTAMP, now_ms, rows.timestamps_ms).tolist()
-        sizes = rows.sizes.tolist()
+        sizes = (rows.sizes + self._header_bytes).tolist()
         for partition in np.unique(chosen[wanted]).tolist():
             mine = wanted[chosen[wanted] == partition].tolist()
-            records = [
-                Record(rows.keys[i], rows.values[i], () if headers is None else headers[i], timestamps[i]) for i in mine
-            ]
             packer = target.packers.get(partition)
             if packer is None:
                 first = self._first_sequence(TopicPartition(target.name, partition))
                 packer = Packer(target.batch_bytes, self._codec, first=first, end_of=self._end_of)
                 target.packers[partition] = packer
+            headers = self._headers(rows, mine, partition, packer.next_sequence)
+            records = [
+                Record(rows.keys[i], rows.values[i], of_row, timestamps[i])
+                for i, of_row in zip(mine, headers, strict=True)
+            ]
             for cut in packer.add(records, [sizes[i] for i in mine]):
                 await self._send(target, partition, cut)
 
@@ -188,6 +191,10 @@ class TaskSink:
         self._reap()
         ack = await self._producer.produce_encoded(target.name, partition, self._encoded(cut), end_of_half)
         self._acks.append((TopicPartition(target.name, partition), cut.rows, ack))
+
+    def _headers(self, rows: r.Rows, wanted: Sequence[int], partition: int, first: int) -> r.Headers:
+        """Of rows number `wanted`, which are records number `first` and so on of their partition."""
+        return [() if rows.headers is None else rows.headers[i] for i in wanted]
 
     def _first_sequence(self, tp: TopicPartition) -> int:
         return 0
@@ -232,9 +239,9 @@ class ExactlyOnceSink(TaskSink):
         self._attempt = attempt
         self._state = state
         self._identity = attempt.identity
+        self._header_bytes = r.HEADER_OVERHEAD_BYTES + attempt.header_bytes_max
         self._stored = Stored(self._identity)
         self._contents = Contents(with_partition="partition" in layout.at)
-        self._row = 0
         self._skipped = 0
         self._ends: dict[TopicPartition, int] = {}
 
@@ -259,14 +266,13 @@ class ExactlyOnceSink(TaskSink):
             stored = self._stored.take(self._contents.of_rows(rows))
             self._skipped += int(stored.sum())
             missing = missing[~stored]
-        await self._pack(target, rows, chosen, missing, self._headers(rows))
+        await self._pack(target, rows, chosen, missing)
 
-    def _headers(self, rows: r.Rows) -> r.Headers:
-        ours = self._attempt.headers(self._row, len(rows))
-        self._row += len(rows)
+    def _headers(self, rows: r.Rows, wanted: Sequence[int], partition: int, first: int) -> r.Headers:
+        ours = self._attempt.headers(partition, first, len(wanted))
         if rows.headers is None:
             return [(header,) for header in ours]
-        return [(*headers, header) for headers, header in zip(rows.headers, ours, strict=True)]
+        return [(*rows.headers[i], header) for i, header in zip(wanted, ours, strict=True)]
 
     def _first_sequence(self, tp: TopicPartition) -> int:
         return self._stored.next_sequence(tp)

@@ -17,7 +17,7 @@ any moment. How: `exactly_once`. It holds
 * for one query with one checkpoint. A new checkpoint is a new query: it writes everything that its source gives it.
 
 Readers see rows as soon as they are committed in the log, not when their micro-batch ends. Every record carries the header
-`tidelog-sink`, QUERY:BATCH:TASK.ROW.
+`tidelog-sink`, QUERY:BATCH:TASK.PARTITION.NUMBER, which no other record of its topic has.
 """
 
 import asyncio

@@ -63,8 +63,9 @@ def test_made_ids_are_valid_and_far_from_those_that_are_given_out():
     assert len(set(ids)) == 1000 and all(1 << 62 <= i < 1 << 63 for i in ids)
 
 
-def test_the_header_names_query_batch_and_row():
-    assert attempt().headers(12, 2) == [("tidelog-sink", b"q:7:3.12"), ("tidelog-sink", b"q:7:3.13")]
+def test_the_header_names_query_batch_task_partition_and_record():
+    assert attempt().headers(1, 12, 2) == [("tidelog-sink", b"q:7:3.1.12"), ("tidelog-sink", b"q:7:3.1.13")]
+    assert attempt().header_bytes_max == len("tidelog-sinkq:7:3.2147483647.2147483647")
 
 
 def test_attempts_that_may_meet_have_numbers_of_their_own():
