@@ -17,7 +17,7 @@ def test_an_ingest_that_says_little_takes_everything_in_folders_of_topic_and_day
     plan = ingest_plan(IN)
     assert plan.input.options() == {"subscribe": "events", "startingOffsets": "earliest"}
     assert (plan.checkpoint, plan.partition_by, plan.value_format) == ("lake/_checkpoint", ("topic", "date"), "binary")
-    assert (plan.run.once, plan.run.trigger_ms, plan.run.master) == (False, 10_000, None)
+    assert (plan.run.once, plan.run.trigger_ms, plan.run.master, plan.run.wait_ms) == (False, 10_000, None, 0)
 
 
 def test_options_of_the_source_reach_it() -> None:
@@ -67,6 +67,7 @@ def test_a_list_may_be_repeated_or_hold_commas() -> None:
         ({**IN, "partition_by": ["dat"]}, "did you mean 'date'"),
         ({**IN, "partition_by": ["topic,topic"]}, "each column once"),
         ({**IN, "metrics_address": "here"}, "--metrics-address: "),
+        ({**IN, "wait": "for it"}, "--wait 'for it' is not a time like"),
     ],
 )
 def test_a_mistake_in_an_ingest_is_refused_by_name(given: dict[str, Any], complaint: str) -> None:

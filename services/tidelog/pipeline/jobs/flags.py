@@ -47,6 +47,7 @@ SESSION: Final = (
 RUN: Final = (
     Flag("once", "", "Take what is there now, in batches of the usual size, and end.", Takes.NOTHING),
     Flag("trigger", "TIME", "From one micro-batch to the next, like 500ms or '10 seconds'. Default: 10 seconds."),
+    Flag("wait", "TIME", "For brokers, topics and Spark's master that are not there yet. Default: not at all."),
     Flag("metrics-address", "HOST:PORT", "Serve metrics to Prometheus there while the job runs."),
     *SESSION,
 )

@@ -94,6 +94,8 @@ class Run:
     conf: Mapping[str, str]
     metrics_address: Address | None
     spark_log: str | None
+    wait_ms: int = 0
+    """For what the job needs and is not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ def run_of(given: Given) -> Run:
         conf=_pairs(given, "conf", {"spark.master": "master"}),
         metrics_address=metrics,
         spark_log=_text(given, "spark-log"),
+        wait_ms=_duration(given, "wait", 0, least_ms=0),
     )
 
 

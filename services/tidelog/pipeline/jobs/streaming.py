@@ -21,7 +21,9 @@ from tidelog.pipeline.jobs.metrics import PipelineMetrics
 from tidelog.pipeline.jobs.places import Places
 from tidelog.pipeline.jobs.plans import Input, Run
 from tidelog.pipeline.jobs.progress import Progress, Totals, parse
+from tidelog.pipeline.jobs.waiting import awaited, master_listens
 from tidelog.pipeline.source_options import parse_stream_options
+from tidelog.runtime.clock import SystemClock
 
 POLL_S: Final = 0.5
 """Spark keeps the reports of the last 100 micro-batches."""
@@ -119,7 +121,7 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     parse_stream_options(source)
     metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
     watcher.phase("asking the brokers")
-    cluster_id = asyncio.run(_ask(servers, job))
+    cluster_id = asyncio.run(_prepared(servers, job, watcher))
     totals = Totals()
     with metrics.served(job.plan.run.metrics_address):
         watcher.phase("starting Spark")
@@ -134,6 +136,15 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
 def _show(progress: Progress, totals: Totals, metrics: PipelineMetrics, watcher: Watcher) -> None:
     metrics.progressed(progress)
     watcher.progressed(progress, totals)
+
+
+async def _prepared(servers: Sequence[Address], job: Job, watcher: Watcher) -> str:
+    """The cluster's id, once everything is there that the job needs."""
+    clock, wait_s = SystemClock(), job.plan.run.wait_ms / 1000
+    cluster_id = await awaited(lambda: _ask(servers, job), wait_s, clock, watcher.phase)
+    if wait_s:
+        await awaited(lambda: master_listens(job.plan.run.master), wait_s, clock, watcher.phase)
+    return cluster_id
 
 
 async def _ask(servers: Sequence[Address], job: Job) -> str:
