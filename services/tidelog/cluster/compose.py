@@ -119,9 +119,10 @@ class ComposeCluster:
         self._gone(name)
 
     def kill(self, name: str) -> None:
-        if self._state(name) is State.STOPPED:
+        container = self._container(name)
+        if _state(container) is State.STOPPED:
             raise ClusterError(f"{name} does not run")
-        self._container(name).kill()
+        container.kill()
         self._gone(name)
 
     def restart(self, name: str) -> None:
@@ -310,7 +311,7 @@ class ComposeCluster:
             self._proxy.refuse(name)
 
     def _containers(self) -> dict[str, Any]:
-        found = self._docker.containers.list(all=True, filters={"label": f"{PROJECT_LABEL}={self.project}"})
+        found = self._labelled(f"{PROJECT_LABEL}={self.project}")
         by_name = {container.labels[SERVICE_LABEL]: container for container in found}
         # zookeeper-exporter is no ZooKeeper server: a process is a kind and a number
         ours = {n: c for n, c in by_name.items() if kind_of(n) in KINDS and n.rpartition("-")[2].isdigit()}
@@ -318,11 +319,16 @@ class ComposeCluster:
             raise ClusterError(f"Compose project {self.project} has no containers; `docker compose up -d --wait` first")
         return dict(sorted(ours.items(), key=lambda item: (KINDS.index(kind_of(item[0])), item[0])))
 
+    def _labelled(self, *labels: str) -> list[Any]:
+        found: list[Any] = self._docker.containers.list(all=True, filters={"label": list(labels)})
+        return found
+
     def _container(self, name: str) -> Any:
-        containers = self._containers()
-        if name not in containers:
-            raise ClusterError(f"no process {name} in this cluster, which has {', '.join(containers)}")
-        return containers[name]
+        # By its own label: the engine is asked about each container that is found, and a fast bounce cannot wait for all.
+        found = self._labelled(f"{PROJECT_LABEL}={self.project}", f"{SERVICE_LABEL}={name}")
+        if kind_of(name) not in KINDS or not found:
+            raise ClusterError(f"no process {name} in this cluster, which has {', '.join(self._containers())}")
+        return found[0]
 
     def _state(self, name: str) -> State:
         return _state(self._container(name))

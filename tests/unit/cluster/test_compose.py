@@ -60,6 +60,11 @@ class World:
         self.rules: dict[int, Rules] = {}
         self.refusals = 3
 
+    def listed(self, *, all: bool, filters: dict[str, list[str]]) -> list[Container]:
+        wanted = dict(label.split("=", 1) for label in filters["label"])
+        services = [name for name in self.containers if name == wanted.get(compose.SERVICE_LABEL, name)]
+        return [self.containers[name] for name in services] if all else []
+
     def silenced(self, name: str) -> frozenset[str]:
         return self.rules.get(self.containers[name].pid, Rules()).silenced
 
@@ -73,7 +78,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    listed = SimpleNamespace(list=lambda **_: list(made.containers.values()))
+    listed = SimpleNamespace(list=made.listed)
     monkeypatch.setattr(docker, "from_env", lambda: SimpleNamespace(containers=listed, ping=lambda: True))
     monkeypatch.setattr(netfilter, "set_rules", made.set_rules)
     monkeypatch.setattr(netfilter, "counters", made.counters)
