@@ -9,18 +9,26 @@ from typing import Any
 
 import pytest
 
+from helpers.bad_batches import made, record
+from helpers.batches import batch
 from helpers.cluster import unique_topic
+from helpers.wire import TIMEOUT_S, Bed
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
+from tidelog.client.sync import SyncAdmin, SyncProducer
 from tidelog.cluster.api import broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
+from tidelog.errors import ErrorCode
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 RECORDS = 300
+START_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +57,7 @@ def topic(shared_servers: str) -> str:
                     None if n % 7 == 0 else b"key %d" % n,
                     [("n", b"%d" % n)] if n % 2 else [],
                     partition=n % PARTITIONS,
-                    timestamp_ms=1_700_000_000_000 + n,
+                    timestamp_ms=START_MS + n,
                 )
 
     asyncio.run(fill())
@@ -61,6 +69,11 @@ def read(spark: Any, servers: str, **options: str) -> Any:
     for key, value in options.items():
         reader = reader.option(key, value)
     return reader.load()
+
+
+def numbers(frame: Any) -> list[int]:
+    """What each record was counted as when it was sent, in order."""
+    return sorted(p + PARTITIONS * o for p, o in frame.select("partition", "offset").collect())
 
 
 def test_schema_is_that_of_sparks_kafka_source(spark: Any, shared_servers: str, topic: str) -> None:
@@ -99,7 +112,7 @@ def test_every_record_arrives_whole_and_in_order(spark: Any, shared_servers: str
             assert [tuple(h) for h in row["headers"]] == ([("n", b"%d" % n)] if n % 2 else [])
             assert (row["topic"], row["timestampType"]) == (topic, 0)
     stamps = frame.selectExpr("min(unix_millis(timestamp))", "max(unix_millis(timestamp))").first()
-    assert tuple(stamps) == (1_700_000_000_000, 1_700_000_000_000 + RECORDS - 1)
+    assert tuple(stamps) == (START_MS, START_MS + RECORDS - 1)
 
 
 def test_offsets_choose_a_part(spark: Any, shared_servers: str, topic: str) -> None:
@@ -159,6 +172,140 @@ def test_a_position_outside_the_log_is_data_loss_unless_told_otherwise(
     assert tolerant.count() == RECORDS
 
 
+def test_a_start_beyond_the_log_is_data_loss_unless_told_otherwise(spark: Any, shared_servers: str, topic: str) -> None:
+    starting = json.dumps({topic: {"0": 99, "1": 1000, "2": 100}})
+    options = {"subscribe": topic, "startingOffsets": starting, "endingOffsets": starting}
+    with pytest.raises(Exception, match=rf"{topic}-1: offsets 1000 to 1000 are wanted, the log holds 0 to 100"):
+        read(spark, shared_servers, **options).collect()
+    assert read(spark, shared_servers, **options, failOnDataLoss="false").collect() == []
+
+
+def test_tasks_are_cut_to_what_is_asked_for(spark: Any, shared_servers: str, topic: str) -> None:
+    def sizes(**options: str) -> list[int]:
+        frame = read(spark, shared_servers, subscribe=topic, **options)
+        assert numbers(frame) == [*range(RECORDS)]
+        return [len(part) for part in frame.select("offset").rdd.glom().collect()]
+
+    assert sizes(maxRecordsPerPartition="40") == [33, 33, 34] * PARTITIONS
+    assert sizes(minPartitions="6") == [50] * 6
+    assert len(sizes(minPartitions="18", maxRecordsPerPartition="40")) == 18
+
+
+def test_times_choose_a_part(spark: Any, shared_servers: str, topic: str) -> None:
+    def found(**options: str) -> list[int]:
+        return numbers(read(spark, shared_servers, subscribe=topic, **options))
+
+    def times(*after_ms: int) -> str:
+        return json.dumps({topic: {str(partition): START_MS + ms for partition, ms in enumerate(after_ms)}})
+
+    def of_each(*some: range) -> list[int]:
+        return sorted(number for one in some for number in one)
+
+    late = 10_000
+    assert found(startingTimestamp=str(START_MS + 290)) == [*range(290, 300)]
+    assert found(endingTimestamp=str(START_MS + 10)) == [*range(10)]
+    assert found(endingTimestamp=str(START_MS + late)) == [*range(RECORDS)]
+    assert found(endingOffsetsByTimestamp=times(30, 90, late)) == of_each(
+        range(0, 30, 3), range(1, 90, 3), range(2, RECORDS, 3)
+    )
+    assert found(startingOffsetsByTimestamp=times(240, 270, 299)) == of_each(
+        range(240, RECORDS, 3), range(271, RECORDS, 3), range(299, RECORDS, 3)
+    )
+    late_start = {"startingOffsetsByTimestamp": times(240, 271, late)}
+    with pytest.raises(Exception, match=rf"{topic}-2 has no record at or after the starting timestamp"):
+        found(**late_start)
+    assert found(**late_start, startingOffsetsByTimestampStrategy="latest") == of_each(
+        range(240, RECORDS, 3), range(271, RECORDS, 3)
+    )
+
+
+def test_one_time_goes_before_times_and_times_before_offsets(spark: Any, shared_servers: str, topic: str) -> None:
+    offsets = json.dumps({topic: {"0": 1, "1": 1, "2": 1}})
+    times = json.dumps({topic: {"0": START_MS + 100, "1": START_MS + 100, "2": START_MS + 100}})
+    ends = {"endingOffsets": offsets, "endingOffsetsByTimestamp": times}
+    assert numbers(read(spark, shared_servers, subscribe=topic, **ends)) == [*range(100)]
+    one = {**ends, "endingTimestamp": str(START_MS + 200)}
+    assert numbers(read(spark, shared_servers, subscribe=topic, **one)) == [*range(200)]
+    starts = {"startingOffsets": offsets, "startingOffsetsByTimestamp": times}
+    assert numbers(read(spark, shared_servers, subscribe=topic, **starts, **one)) == [*range(100, 200)]
+    both = {**starts, **one, "startingTimestamp": str(START_MS + 150)}
+    assert numbers(read(spark, shared_servers, subscribe=topic, **both)) == [*range(150, 200)]
+
+
+def test_filters_narrow_what_is_read(spark: Any, shared_servers: str, topic: str) -> None:
+    def found(condition: str) -> tuple[int, list[int]]:
+        """How many tasks, and what they found."""
+        frame = read(spark, shared_servers, subscribe=topic).where(condition)
+        return frame.rdd.getNumPartitions(), numbers(frame)
+
+    time = f"timestamp_millis({START_MS + 297})"
+    assert found("partition = 1 and offset >= 10 and offset < 12") == (1, [31, 34])
+    assert found("offset in (3, 5) and partition != 1") == (3, [9, 11, 15, 17])
+    assert found(f"timestamp > {time} and partition in (1, 2, 7)") == (2, [298, 299])
+    assert found(f"timestamp >= {time} and timestamp <= {time}") == (3, [297])
+    assert found(f"topic = 'another' or (timestamp < {time} and offset = 99)") == (3, [])
+    assert found("topic = 'another'") == (1, [])  # Spark wants a task
+
+
+def test_what_lies_outside_a_filter_is_not_fetched(spark: Any, shared_servers: str, bed: Bed) -> None:
+    """In the middle of the topic is a batch that cannot be decoded; who reads it learns which, under either setting."""
+    topic = bed.topic
+    asyncio.run(_append(bed, batch(b"a", b"b", b"c"), made(record(longer=1)), batch(b"d")))
+
+    def found(condition: str = "true", **options: str) -> list[bytes]:
+        frame = read(spark, shared_servers, subscribe=topic, **options).where(condition)
+        return [row["value"] for row in frame.orderBy("offset").collect()]
+
+    for loss in ("true", "false"):
+        with pytest.raises(Exception, match=rf"{topic}-0: bad batch at offset 3: .*seek to 4 to skip it"):
+            found(failOnDataLoss=loss)
+    assert found(endingOffsets=json.dumps({topic: {"0": 3}})) == [b"a", b"b", b"c"]
+    assert found(startingOffsets=json.dumps({topic: {"0": 4}})) == [b"d"]
+    assert found("offset < 3") == [b"a", b"b", b"c"]
+    assert found("offset > 3") == [b"d"]
+
+
+async def _append(bed: Bed, *batches: bytes) -> None:
+    channel = GrpcNet().channel(bed.address(bed.leader), purpose="test")
+    try:
+        for records in batches:
+            answer = await channel.call(REPLICA_SERVICE_PRODUCE, bed.produce(records=records), TIMEOUT_S)
+            assert answer.results[0].error_code is ErrorCode.NONE, answer
+    finally:
+        await channel.close()
+
+
+def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_that_was_planned(
+    spark: Any, shared_servers: str
+) -> None:
+    name = unique_topic("anew")
+
+    def make() -> None:
+        with SyncAdmin(shared_servers) as admin, SyncProducer(shared_servers) as producer:
+            if name in admin.list_topics():
+                admin.delete_topic(name)
+                until(lambda: name not in admin.list_topics(), "the deletion", timeout_s=60.0)
+            admin.create_topic(name, 1, 3)
+            admin.wait_until_led(name)
+            producer.send(name, b"value")
+            producer.flush()
+
+    make()
+    planned = read(spark, shared_servers, subscribe=name).select("value").rdd
+    tolerant = read(spark, shared_servers, subscribe=name, failOnDataLoss="false").select("value").rdd
+    assert planned.getNumPartitions() == tolerant.getNumPartitions() == 1  # both are planned now
+    make()
+    with pytest.raises(Exception, match=f"{name}-0: the topic was deleted and created anew.*failOnDataLoss"):
+        planned.collect()
+    assert tolerant.collect() == []
+
+
+def test_a_cluster_that_does_not_answer_is_named(spark: Any) -> None:
+    options = {"kafka.request.timeout.ms": "300", "fetchOffset.numRetries": "1"}
+    with pytest.raises(Exception, match=r"nothing answers at 127\.0\.0\.1:1"):
+        read(spark, "127.0.0.1:1", subscribe="t", **options).collect()
+
+
 def test_a_task_follows_the_leader_when_it_is_killed(
     spark: Any, shared_cluster: LocalCluster, shared_servers: str, tmp_path: Path
 ) -> None:
@@ -177,11 +324,11 @@ def test_a_task_follows_the_leader_when_it_is_killed(
         return led.partitions[0].leader
 
     def pause_in_the_middle(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
+        for rows in batches:
             if not reading.exists():
                 reading.touch()
                 until(killed.exists, "the kill", timeout_s=150.0)
-            yield batch
+            yield rows
 
     def kill_when_reading() -> None:
         until(reading.exists, "the first batch", timeout_s=200.0)
