@@ -20,6 +20,7 @@ from bench import (
     leaving,
     many,
     partitions,
+    pipeline_read,
     pipeline_stream,
     purity,
     replication,
@@ -50,6 +51,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     group_stops.NAMES: group_stops.run,
     versus_kafka.NAMES: versus_kafka.run,
     checker.NAMES: checker.run,
+    pipeline_read.NAMES: pipeline_read.run,
     pipeline_stream.NAMES: pipeline_stream.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)

@@ -52,6 +52,8 @@ class Scale:
     """Of a history that is checked."""
     stream_records: int = 3_000_000
     """That a stream reads in micro-batches; about so many."""
+    read_bytes: int = 2_000_000_000
+    """Of random values that a batch reads."""
 
 
 FULL: Final = Scale()
@@ -74,6 +76,7 @@ SMOKE: Final = Scale(
     deaths=1,
     operations=5_000,
     stream_records=60_000,
+    read_bytes=12_000_000,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 

@@ -1,15 +1,15 @@
-"""Apache Kafka with ZooKeeper, from its own jars: the reference of B1. The jars are kept below build/."""
+"""Apache Kafka with ZooKeeper, from its own jars: the reference of B1 and B13. The jars are kept below build/."""
 
 import asyncio
 import contextlib
 import os
 import re
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
+from bench import maven
 from bench.harness import CannotRun
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.zookeeper import EmbeddedZooKeeper, ServerFiles, ZooKeeperUnavailable, find_java
@@ -17,8 +17,8 @@ from tidelog.ids import Address
 
 VERSION: Final = "3.9.1"
 """The last line that runs with ZooKeeper."""
-CACHE: Final = Path(__file__).resolve().parents[2] / "build" / "kafka" / VERSION
-FETCH_S: Final = 300.0
+CACHE: Final = maven.BUILD / "kafka" / VERSION
+ARTIFACTS: Final = (f"org.apache.kafka:kafka_2.13:{VERSION}", f"org.apache.kafka:kafka-tools:{VERSION}")
 READY_S: Final = 60.0
 TOOL_S: Final = 120.0
 HEAP: Final = ("-Xms512m", "-Xmx512m")
@@ -27,19 +27,6 @@ SESSION_MS: Final = 60_000
 SENT: Final = re.compile(r"^(\d+) records sent, ([0-9.]+) records/sec", re.MULTILINE)
 RECORDS_MIN: Final = 2_000
 
-POM: Final = f"""\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tidelog.bench</groupId>
-  <artifactId>kafka-jars</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-  </dependencies>
-</project>
-"""
 LOGGING: Final = """\
 log4j.rootLogger=WARN, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
@@ -50,35 +37,7 @@ log4j.appender.stdout.layout.ConversionPattern=%d %p %c{1}: %m%n
 
 async def fetch_jars(*, download: bool) -> Path:
     """The folder with Kafka's jars; CannotRun says why there is none."""
-    jars = CACHE / "jars"
-    if jars.is_dir():
-        return jars
-    if not download:
-        raise CannotRun(f"not run: Apache Kafka's jars are not in {CACHE.relative_to(CACHE.parents[2])}")
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise CannotRun("not run: Apache Kafka's jars come with Maven, and there is no mvn here (Debian: maven)")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    (CACHE / "pom.xml").write_text(POM)
-    coming = CACHE / "coming"
-    shutil.rmtree(coming, ignore_errors=True)
-    fetching = await asyncio.create_subprocess_exec(
-        *(maven, "-B", "-q", "-f", str(CACHE / "pom.xml"), "dependency:copy-dependencies"),
-        *(f"-DoutputDirectory={coming}", "-DincludeScope=runtime"),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(FETCH_S):
-            code = await fetching.wait()
-    except TimeoutError:
-        fetching.kill()
-        await fetching.wait()
-        raise CannotRun(f"not run: Maven did not bring Apache Kafka's jars within {FETCH_S:g} s") from None
-    if code:
-        raise CannotRun(f"not run: Maven could not bring Apache Kafka {VERSION}'s jars (mvn ended with {code})")
-    coming.rename(jars)
-    return jars
+    return await maven.fetch_jars(CACHE, "Apache Kafka's", ARTIFACTS, download=download)
 
 
 class Kafka:
@@ -90,7 +49,7 @@ class Kafka:
         self._count = brokers
         self._zookeeper: EmbeddedZooKeeper | None = None
         self._brokers: list[asyncio.subprocess.Process] = []
-        self._bootstrap = ""
+        self.bootstrap = ""
         self._topics = 0
         self._records_per_s = 20_000.0
 
@@ -116,7 +75,7 @@ class Kafka:
         self._zookeeper = EmbeddedZooKeeper(ServerFiles(self._directory / "zookeeper", address))
         await asyncio.to_thread(self._zookeeper.start)
         await asyncio.to_thread(self._zookeeper.wait_ready)
-        self._bootstrap = ",".join(f"127.0.0.1:{each}" for each in ports)
+        self.bootstrap = ",".join(f"127.0.0.1:{each}" for each in ports)
         for number, each in enumerate(ports):
             home = self._directory / f"broker-{number}"
             home.mkdir()
@@ -149,7 +108,7 @@ class Kafka:
 
     async def _tool(self, main: str, *arguments: str, bootstrap: bool = True) -> str | None:
         """What a tool printed; None when it failed."""
-        extra = ("--bootstrap-server", self._bootstrap) if bootstrap else ()
+        extra = ("--bootstrap-server", self.bootstrap) if bootstrap else ()
         tool = await asyncio.create_subprocess_exec(
             *self._java(main, *extra, *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
@@ -181,18 +140,12 @@ class Kafka:
         self, *, record_bytes: int, batch_bytes: int, partitions: int, in_flight: int, seconds: float
     ) -> float:
         """Acknowledged record bytes a second of Kafka's own producer benchmark, acks=all, for about `seconds`."""
-        self._topics += 1
-        topic = f"bench-{self._topics}"
-        replicas = self._count
-        await self._must(
-            "org.apache.kafka.tools.TopicCommand",
-            *("--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", str(replicas)),
-        )
+        topic = await self.new_topic(partitions)
         count = max(RECORDS_MIN, int(self._records_per_s * seconds))
         printed = await self._must(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1"),
-            *("--producer-props", f"bootstrap.servers={self._bootstrap}", "acks=all", f"batch.size={batch_bytes}"),
+            *("--producer-props", f"bootstrap.servers={self.bootstrap}", "acks=all", f"batch.size={batch_bytes}"),
             *(
                 f"max.in.flight.requests.per.connection={in_flight}",
                 "enable.idempotence=false",
@@ -204,8 +157,21 @@ class Kafka:
         if not found or int(found[-1][0]) != count:
             raise RuntimeError(f"Kafka's producer sent other than {count} records: {printed[-300:]}")
         self._records_per_s = float(found[-1][1])
-        await self._must("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", topic)
+        await self.delete_topic(topic)
         return self._records_per_s * record_bytes
+
+    async def new_topic(self, partitions: int) -> str:
+        """With a replica on every broker."""
+        self._topics += 1
+        topic, replicas = f"bench-{self._topics}", self._count
+        await self._must(
+            "org.apache.kafka.tools.TopicCommand",
+            *("--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", str(replicas)),
+        )
+        return topic
+
+    async def delete_topic(self, topic: str) -> None:
+        await self._must("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", topic)
 
     async def _must(self, main: str, *arguments: str, bootstrap: bool = True) -> str:
         printed = await self._tool(main, *arguments, bootstrap=bootstrap)
