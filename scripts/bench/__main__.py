@@ -21,6 +21,7 @@ from bench import (
     many,
     partitions,
     pipeline_read,
+    pipeline_sink,
     pipeline_stream,
     purity,
     replication,
@@ -53,6 +54,7 @@ GROUPS: Final[Mapping[tuple[str, ...], Run]] = {
     checker.NAMES: checker.run,
     pipeline_read.NAMES: pipeline_read.run,
     pipeline_stream.NAMES: pipeline_stream.run,
+    pipeline_sink.NAMES: pipeline_sink.run,
 }
 FIGURES: Final = tuple(name for names in GROUPS for name in names)
 

@@ -54,6 +54,8 @@ class Scale:
     """That a stream reads in micro-batches; about so many."""
     read_bytes: int = 2_000_000_000
     """Of random values that a batch reads."""
+    sink_rows: int = 1_000_000
+    """That a stream writes in micro-batches; about so many."""
 
 
 FULL: Final = Scale()
@@ -77,6 +79,7 @@ SMOKE: Final = Scale(
     operations=5_000,
     stream_records=60_000,
     read_bytes=12_000_000,
+    sink_rows=5_000,
 )
 """For the tests that no benchmark rots; its figures mean nothing."""
 

@@ -1,10 +1,12 @@
-"""The Spark sink `tidelog` against real brokers and a real Spark: what Spark's Kafka sink does, at-least-once through kills
-at every step of a micro-batch. `test_sink_steps` has exactly-once."""
+"""The Spark sink `tidelog` against real brokers and a real Spark: what Spark's Kafka sink does, and both kinds of delivery
+through kills at every step of a micro-batch. `test_sink_steps` has exactly-once without Spark."""
 
 import datetime as dt
+import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import pytest
 
 from helpers.sinks import PARTITIONS, make_topic, records_of
 from tidelog.client.partitioner import partition_for_key
+from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 TASK_TRIES = 3
+ROWS = 100
+"""Of a micro-batch."""
 
 STEPS = ("before the first send", "half way", "after the flush", "before the commit", "after the commit")
 """Where a process of the sink is killed, one micro-batch each. The last two are beside the driver."""
@@ -83,26 +88,28 @@ def test_many_rows_arrive_once_each_by_several_tasks(spark: Any, shared_servers:
     assert {r.partition for r in found} == set(range(PARTITIONS))
 
 
-def test_a_schema_that_does_not_fit_is_refused_and_nothing_is_written(
-    spark: Any, shared_servers: str, topic: str
-) -> None:
-    with pytest.raises(
-        Exception, match=r"value attribute unsupported type bigint. value must be a.n. string or binary"
-    ):
-        save(spark.range(5).selectExpr("id value"), shared_servers, topic=topic)
+def test_what_cannot_be_written_is_refused_and_nothing_is(spark: Any, shared_servers: str, topic: str) -> None:
+    frame = spark.range(5).coalesce(1)
+    refused = partial(pytest.raises, Exception)
+    with refused(match=r"value attribute unsupported type bigint. value must be a.n. string or binary"):
+        save(frame.selectExpr("id value"), shared_servers, topic=topic)
+    with refused(match="option topic: topic 'no-such-topic' does not exist"):
+        save(frame.selectExpr("'v' value"), shared_servers, topic="no-such-topic")
+    with refused(match="partition attribute is 9 in a row; topic .* has partitions 0 to 2"):
+        save(frame.selectExpr("'v' value", "cast(9 as int) partition"), shared_servers, topic=topic)
     assert records_of(shared_servers, topic) == []
 
 
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def killing_source(folder: Path) -> type:
-    """A source `killing` whose sink is that of `tidelog` with a process that dies at each of STEPS.
+def killing_source(folder: Path, topics: Mapping[str, str]) -> type:
+    """A source `killing` that writes to two topics, as often as `topics` has kinds of delivery, and dies at each of STEPS.
 
     Micro-batch n dies at step n: once in a task that Spark tries again, at the third step in each of its tries.
     """
     from pyspark import TaskContext
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
     from tidelog.pipeline.source import TidelogSource
 
@@ -115,33 +122,42 @@ def killing_source(folder: Path) -> type:
             (folder / f"{step}-{done}").touch()
             os._exit(9)
 
+    class Messages(WriterCommitMessage):
+        def __init__(self, one_each: list[Any]) -> None:
+            self.one_each = one_each
+
     class KillingWriter(DataSourceStreamArrowWriter):
-        def __init__(self, inner: Any) -> None:
+        def __init__(self, inner: list[Any]) -> None:
             self.inner = inner
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
-            from itertools import islice
-
             context = TaskContext.get()
             assert context is not None
             batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-            if context.partitionId() == 0:
+            batches = list(iterator)
+            strikes = context.partitionId() == 0
+            if strikes:
                 strike(0, batch_id)
                 if batch_id == 1 and not kills(1):
-                    self.inner.write(islice(iterator, 3))
+                    for writer in self.inner:
+                        writer.write(iter(batches[: len(batches) // 2]))
                     strike(1, batch_id)
-            message = self.inner.write(iterator)
-            if context.partitionId() == 0:
+            written = Messages([writer.write(iter(batches)) for writer in self.inner])
+            if strikes:
                 strike(2, batch_id)
-            return message
+            return written
 
         def commit(self, messages: Any, batchId: int) -> None:
             strike(3, batchId)
-            self.inner.commit(messages, batchId)
+            self.each("commit", messages, batchId)
             strike(4, batchId)
 
         def abort(self, messages: Any, batchId: int) -> None:
-            self.inner.abort(messages, batchId)
+            self.each("abort", messages, batchId)
+
+        def each(self, what: str, messages: Any, batch_id: int) -> None:
+            for n, writer in enumerate(self.inner):
+                getattr(writer, what)([found and found.one_each[n] for found in messages], batch_id)
 
     class KillingSource(TidelogSource):
         @classmethod
@@ -149,37 +165,46 @@ def killing_source(folder: Path) -> type:
             return "killing"
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            return KillingWriter(super().streamWriter(schema, overwrite))
+            sources = [
+                TidelogSource({**self.options, "delivery": delivery, "topic": name})
+                for delivery, name in topics.items()
+            ]
+            return KillingWriter([source.streamWriter(schema, overwrite) for source in sources])
 
     return KillingSource
 
 
-def test_kills_at_every_step_lose_no_row_and_repeat_micro_batches(
+def test_kills_at_every_step_leave_each_row_once_or_at_least_once(
     spark: Any, shared_servers: str, topic: str, tmp_path: Path
 ) -> None:
-    lines = {f"{file}-{row}" for file in range(len(STEPS) + 1) for row in range(200)}
+    topics = {EXACTLY_ONCE: topic, AT_LEAST_ONCE: make_topic(shared_servers)}
+    lines = {f"{file}-{row}" for file in range(len(STEPS) + 1) for row in range(ROWS)}
     for name in ("in", "kills"):
         (tmp_path / name).mkdir()
     for file in range(len(STEPS) + 1):
         path = tmp_path / "in" / f"{file}.txt"
         path.write_text("".join(f"{line}\n" for line in sorted(lines) if line.startswith(f"{file}-")))
         os.utime(path, (1_700_000_000 + file, 1_700_000_000 + file))  # the order of the micro-batches
-    spark.dataSource.register(killing_source(tmp_path / "kills"))
+    spark.dataSource.register(killing_source(tmp_path / "kills", topics))
     restarts = 0
-    while not run_stream(spark, shared_servers, topic, tmp_path):
+    while not run_stream(spark, shared_servers, tmp_path):
         restarts += 1
         assert restarts <= len(STEPS)
 
     kills = Counter(name.split("-")[0] for name in os.listdir(tmp_path / "kills"))
     assert kills == {"0": 1, "1": 1, "2": TASK_TRIES, "3": 1, "4": 1}
     assert restarts == 3  # the tries at the third step are used up, and the last two are the driver's
-    counts = Counter((r.value or b"").decode() for r in records_of(shared_servers, topic))
-    assert counts.keys() == lines
-    twice = {line.split("-")[0] for line, count in counts.items() if count > 1}
-    assert twice == {"1", "2", "3", "4"}
+    found = {delivery: records_of(shared_servers, name) for delivery, name in topics.items()}
+    counts = {delivery: Counter((r.value or b"").decode() for r in records) for delivery, records in found.items()}
+    assert counts[EXACTLY_ONCE] == Counter(lines)
+    assert counts[AT_LEAST_ONCE].keys() == lines
+    assert {line[0] for line, count in counts[AT_LEAST_ONCE].items() if count > 1} == {"1", "2", "3", "4"}
+    names = [dict(record.headers)["tidelog-sink"] for record in found[EXACTLY_ONCE]]
+    query_id = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+    assert len(set(names)) == len(lines) and all(name.startswith(f"{query_id}:".encode()) for name in names)
 
 
-def run_stream(spark: Any, servers: str, topic: str, folder: Path) -> bool:
+def run_stream(spark: Any, servers: str, folder: Path) -> bool:
     """One run of the query; False if it failed. The shuffle is there to have two tasks."""
     from pyspark.errors import StreamingQueryException
 
@@ -188,7 +213,6 @@ def run_stream(spark: Any, servers: str, topic: str, folder: Path) -> bool:
         lines.repartition(2, "value")
         .writeStream.format("killing")
         .option("kafka.bootstrap.servers", servers)
-        .option("topic", topic)
         .option("kafka.batch.size", "1500")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
