@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import unique_topic
+from helpers.spark_queries import PATIENCE_S, started
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import broker_name
@@ -24,7 +25,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900
 
 TRIGGER = {"processingTime": "200 milliseconds"}
 NOW = {"availableNow": True}
-PATIENCE_S = 300.0
 Row = tuple[str, int, int]
 """Topic, partition, offset."""
 
@@ -79,8 +79,7 @@ class Streams:
             stream = stream.option(key, value)
         writer = stream.load().writeStream.foreachBatch(sink).trigger(**trigger)
         writer = writer.option("checkpointLocation", str(self._checkpoint / checkpoint))
-        while not _comes_up(query := writer.start()):
-            pass
+        query = started(writer)
         self._queries.append(query)
         return query
 
@@ -146,16 +145,6 @@ class Topics:
 @pytest.fixture(scope="module")
 def topics(shared_servers: str) -> Topics:
     return Topics(shared_servers)
-
-
-def _comes_up(query: Any) -> bool:
-    """Spark gives the process of a Python source 10 s to start, which a machine that does much else cannot always keep."""
-    until(
-        lambda: query.exception() is not None or not query.status["message"].startswith("Initializing"),
-        "the source of a query",
-        timeout_s=PATIENCE_S,
-    )
-    return "Python worker failed to connect back" not in str(query.exception())
 
 
 def wait(condition: Callable[[], bool], what: str, *queries: Any) -> None:
