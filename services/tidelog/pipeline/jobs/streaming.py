@@ -160,13 +160,15 @@ def _writer(spark: Any, job: Job, cluster_id: str, source: Mapping[str, str], bo
     checkpoint = places.qualified(job.plan.checkpoint)
     output = None if job.output is None else places.qualified(job.output)
     identity = {**job.plan.identity(), "cluster": cluster_id, **({} if output is None else {"output": output})}
-    check(places.look(checkpoint, output), identity)
+    place = places.look(checkpoint, output)
+    check(place, identity)
     records = spark.readStream.format("tidelog").options(**source).load()
     writer = job.writer(records, bootstrap).option("checkpointLocation", checkpoint)
     trigger = (
         {"availableNow": True} if job.plan.run.once else {"processingTime": f"{job.plan.run.trigger_ms} milliseconds"}
     )
-    places.mark(checkpoint, identity)
+    if place.identity is None:
+        places.mark(checkpoint, identity)
     return writer.queryName(job.name).trigger(**trigger)
 
 
