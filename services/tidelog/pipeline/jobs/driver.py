@@ -40,6 +40,7 @@ def spark_of(run: Run, app: str, settings: Mapping[str, str]) -> Iterator[Any]:
     if submitted():
         # The JVM is not ours, and writes where spark-submit was called.
         with plain_errors(), _session(run, app, {"spark.log.level": "ERROR", **settings}, None) as spark:
+            _leave_ctrl_c_to_us(spark)
             yield spark
         return
     with _log_of(run) as log, plain_errors(), _session(run, app, {"spark.log.level": "WARN", **settings}, log) as spark:
@@ -48,8 +49,13 @@ def spark_of(run: Run, app: str, settings: Mapping[str, str]) -> Iterator[Any]:
 
 @contextmanager
 def _session(run: Run, app: str, settings: Mapping[str, str], log: Path | None) -> Iterator[Any]:
-    with nullcontext() if log is None else _standard_error_to(log):
-        spark = spark_session(app, run.master, {**settings, **run.conf})
+    try:
+        with nullcontext() if log is None else _standard_error_to(log):
+            spark = spark_session(app, run.master, {**settings, **run.conf})
+    except (PySparkException, Py4JError) as error:
+        # A master that nobody reaches is a "stopped SparkContext" for Spark.
+        where = "" if run.master is None else f" at {run.master}"
+        raise JobError(f"Spark does not start{where}: {cause_of(str(error))}") from error
     try:
         yield spark
     finally:
@@ -76,6 +82,12 @@ def _silence() -> None:
     for name in CONTEXT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _leave_ctrl_c_to_us(spark: Any) -> None:
+    """Ctrl-C reaches the JVM of spark-submit too, which would end at once, below the query that is being stopped."""
+    signals = spark._jvm.sun.misc
+    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
 
 
 def _temporary_log() -> Path:
