@@ -1,7 +1,8 @@
 """Commands in a running container, whose output comes back whole or not at all.
 
 An engine may hand back the exit code of a short command without what it printed (moby 27289, docker-py 2042), most of all
-on a busy machine. So each command ends with a mark, and is run again where the mark is missing.
+on a busy machine, and of two streams it may be one. So a command has one stream, which ends with a mark, and is run again
+where the mark is missing.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from tidelog.cluster.api import ClusterError
 
 TRIES: Final = 5
 _ENDED: Final = "--tidelog-ended--"
-_SCRIPT: Final = f'"$@"; code=$?; echo {_ENDED}; exit $code'
+_SCRIPT: Final = f'exec 2>&1; "$@"; code=$?; echo {_ENDED}; exit $code'
 
 
 def run_in(container: Any, command: Sequence[str]) -> tuple[int, str]:

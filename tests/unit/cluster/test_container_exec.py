@@ -11,17 +11,18 @@ from tidelog.cluster.container_exec import TRIES, run_in
 
 
 class Container:
-    """Runs commands on this machine, and loses the output of the first `losing`."""
+    """Runs commands on this machine, and loses the output of the first `losing`, or always what is not on standard output."""
 
     name = "tidelog-broker-1"
 
-    def __init__(self, losing: int = 0) -> None:
+    def __init__(self, losing: int = 0, errors: int = subprocess.STDOUT) -> None:
         self.losing = losing
+        self.errors = errors
         self.runs = 0
 
     def exec_run(self, command: Sequence[str]) -> Any:
         self.runs += 1
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=self.errors, check=False)
         return done.returncode, b"" if self.runs <= self.losing else done.stdout
 
 
@@ -35,6 +36,10 @@ class Container:
 )
 def test_output_and_code_are_those_of_the_command(command: list[str], code: int, said: str) -> None:
     assert run_in(Container(), command) == (code, said)
+
+
+def test_one_stream_is_not_lost_without_the_other() -> None:
+    assert run_in(Container(errors=subprocess.DEVNULL), ["sh", "-c", "echo why >&2; exit 3"]) == (3, "why\n")
 
 
 def test_a_lost_output_is_asked_for_again() -> None:
