@@ -89,16 +89,16 @@ class Desk:
         self.watch(Asked.STOP, group, member)
 
     def start(
-        self, group: Group, member: Member, generation: int, offsets: Mapping[TopicPartition, Committed] | None = None
+        self, group: Group, member: Member, generation: int, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Gives it what is stored as its own. `offsets`: others than the stored ones."""
+        """Gives it what is stored as its own, from `offsets` on."""
         assert member.connection is not None
         member.told = member.generation = generation
         member.assigned = group.owned_by(member.consumer_id)
         member.stopped.clear()
         threads: dict[str, list[m.AssignedPartition]] = {}
         for tp in sorted(member.assigned):
-            committed = (group.offsets if offsets is None else offsets).get(tp)
+            committed = offsets.get(tp)
             threads.setdefault(group.owners[tp].thread_id, []).append(
                 m.AssignedPartition(
                     topic=tp.topic,

@@ -285,7 +285,8 @@ class Rebalancer:
                 continue  # another incarnation, or back from a break in which nothing of its own was changed
             if not self._desk.limits.incremental or _is_untold(member, group.owned_by(name)):
                 attempt.waiting.add(name)
-                self._desk.start(group, member, attempt.generation)
+                # A commit may be in the same transaction as the owners, and not be taken note of yet.
+                self._desk.start(group, member, attempt.generation, self._commits.newest(group))
         self._go_on(group)
 
     def started(self, group: Group, member: Member, response: m.StartFetcherResponse) -> None:
