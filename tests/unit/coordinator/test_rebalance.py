@@ -472,6 +472,20 @@ def test_what_is_stored_counts_although_its_attempt_has_failed_meanwhile() -> No
     assert c.owned == tps("t", 3) and b.owned == tps("t", 2)
 
 
+def test_n12_a_start_names_a_commit_that_is_stored_with_its_owners_and_not_taken_note_of_yet() -> None:
+    """Found by the simulator: whoever began anew with that Start began before what the group had committed."""
+    scene = Scene()
+    _a, b = scene.join("a", "b")
+    scene.holds_writes = True
+    scene.consumer("c").register()
+    scene.run(0.2)
+    b.commit(7, TopicPartition("t", 2))
+    scene.holds_writes = False
+    scene.carry_out()
+    start = b.bodies(m.StartFetcherRequest)[-1]
+    assert [(p.partition, p.offset) for o in start.ownership_info for p in o.assigned_parts] == [(2, 7)]
+
+
 def test_a_rejoin_is_a_rebalance_of_its_group() -> None:
     """A18.02, L04: a consumer whose offset is out of range asks for one."""
     scene = Scene()
