@@ -88,9 +88,7 @@ class Desk:
         self.out.append(Send(member.connection, m.CoordinatorMessage(last_number=member.last_number, stop=request)))
         self.watch(Asked.STOP, group, member)
 
-    def start(
-        self, group: Group, member: Member, generation: int, offsets: Mapping[TopicPartition, Committed]
-    ) -> None:
+    def start(self, group: Group, member: Member, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Gives it what is stored as its own, from `offsets` on."""
         assert member.connection is not None
         member.told = member.generation = generation
