@@ -108,14 +108,14 @@ class Query:
 
     def _task(self, writer: Any, batch_id: int, task: int) -> Any:
         for number in range(TRIES):
-            context = TaskContext()
+            context = object.__new__(TaskContext)  # `TaskContext()` would make one that stays: no session could begin here then
             context._partitionId, context._attemptNumber, context._taskAttemptId = (
                 task,
                 number,
                 next(self._task_attempts),
             )
             context._localProperties = {BATCH_ID: str(batch_id), QUERY_ID: "query-1"}
-            self._patch.setattr(TaskContext, "get", lambda context=context: context)
+            self._patch.setattr(TaskContext, "_taskContext", context)
             try:
                 return self._try(writer, batch_id, task, in_batches(rows_of(batch_id, task), context._taskAttemptId))
             except Dies:

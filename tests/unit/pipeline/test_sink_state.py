@@ -77,10 +77,10 @@ def test_a_failed_micro_batch_leaves_the_state_as_it_was(checkpoint):
 
 
 def test_a_micro_batch_that_is_finished_is_not_written_again(checkpoint, monkeypatch):
-    context = TaskContext()
+    context = object.__new__(TaskContext)  # `TaskContext()` would make one that stays
     context._partitionId, context._attemptNumber, context._taskAttemptId = 0, 0, 0
     context._localProperties = {"streaming.sql.batchId": "3", "sql.streaming.queryId": "query-1"}
-    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    monkeypatch.setattr(TaskContext, "_taskContext", context)
     writer = stream_writer(given(checkpoint), VALUE, overwrite=False)
     assert writer.write(iter([pa.record_batch({"value": ["a", "b"]})])) == TidelogCommitMessage(skipped=2)
 
