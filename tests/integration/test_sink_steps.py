@@ -108,7 +108,9 @@ class Query:
 
     def _task(self, writer: Any, batch_id: int, task: int) -> Any:
         for number in range(TRIES):
-            context = object.__new__(TaskContext)  # `TaskContext()` would make one that stays: no session could begin here then
+            context = object.__new__(
+                TaskContext
+            )  # `TaskContext()` would make one that stays: no session could begin here then
             context._partitionId, context._attemptNumber, context._taskAttemptId = (
                 task,
                 number,
