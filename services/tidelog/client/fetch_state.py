@@ -150,6 +150,10 @@ class FetchState:
         """Of the next record to hand out; NO_OFFSET while it is being looked up."""
         return self._partitions[tp].position
 
+    def last_epoch(self, tp: TopicPartition) -> int:
+        """Of the record before the one to fetch next; NO_EPOCH: not known."""
+        return self._partitions[tp].last_epoch
+
     def high_watermark(self, tp: TopicPartition) -> int:
         """As of the last answer; NO_OFFSET before the first."""
         return self._partitions[tp].high_watermark

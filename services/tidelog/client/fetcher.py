@@ -115,8 +115,10 @@ class Fetcher:
             pass  # time has passed, which is what was waited for
 
     def _leader_of(self, tp: TopicPartition) -> BrokerId | None:
+        """None as well while only a leader is known that others have followed: it knows less than the position, and would call
+        it out of range (KIP-320: metadata is no older than the epoch of the offset)."""
         led = self._metadata.leadership(tp)
-        return None if led is None else led.leader
+        return None if led is None or led.leader_epoch < self._state.last_epoch(tp) else led.leader
 
     def _topic_id_of(self, topic: str) -> bytes:
         info = self._metadata.snapshot.topics.get(topic)

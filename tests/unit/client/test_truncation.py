@@ -180,6 +180,27 @@ def test_a_very_long_history_keeps_its_last_epochs() -> None:
     assert reader.state.position(T0) == 290
 
 
+# --- leaders that others have followed ---------------------------------------------------------------------------------
+
+
+def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() -> None:
+    """Found by the simulator: it called the position out of range, and a member began its partition from the start."""
+
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        fill(cluster, 5, b"old")
+        async with consumer(cluster) as c:
+            await c.assign([T0])
+            c.seek(T0, 5, last_epoch=3)
+            assert await c.poll(timeout_s=3.0) == [] and cluster.of("Fetch") == []
+            cluster.partition("t").leader_epoch = 3
+            fill(cluster, 1, b"new")
+            assert [r.value for _ in range(9) for r in await c.poll(timeout_s=1.0)] == [b"new"]
+
+    run_virtual(story())
+
+
 # --- topics that were deleted and created again ----------------------------------------------------------------------
 
 
