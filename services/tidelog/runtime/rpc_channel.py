@@ -35,6 +35,8 @@ class GrpcChannel:
             raise TransportError(error.code().name, error.details() or "") from None
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
+        if answer is None:  # gRPC's aio gives that for a good status whose message was lost with its connection
+            raise TransportError("UNAVAILABLE", "the call ended without an answer")
         return _decoded(method.response, answer)
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:

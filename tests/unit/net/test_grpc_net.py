@@ -17,6 +17,7 @@ from helpers.aio import eventually, run
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
+from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits, status_of
 from tidelog.wire import messages as m
@@ -331,3 +332,23 @@ def test_an_answer_that_is_no_message_of_its_type_is_a_transport_error() -> None
 def test_every_error_has_a_status_that_grpc_knows() -> None:
     for code in ErrorCode:
         assert grpc.StatusCode[status_of(code)] not in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED)
+
+
+def test_a_good_status_without_a_message_is_no_answer() -> None:
+    """gRPC's aio gives None where a connection breaks behind the status; as an answer it would end whoever asked."""
+
+    class Lost:
+        def unary_unary(self, path: str) -> Any:
+            async def stub(data: bytes, timeout: float) -> None:
+                return None
+
+            return stub
+
+    async def story() -> None:
+        channel = GrpcChannel(Address("127.0.0.1", 1), "", Limits())
+        await channel.close()
+        channel._channel = Lost()  # type: ignore[assignment]
+        with pytest.raises(TransportError, match="UNAVAILABLE: the call ended without an answer"):
+            await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1), 1.0)
+
+    asyncio.run(story())
