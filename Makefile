@@ -1,4 +1,4 @@
-# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES ON TIMES COLUMN.
+# One line a target; anything longer is a script. Variables given to make reach it: INPUT KEEP SEEDS SEED SEARCH ONLY SERVICE VOLUMES BROKERS ON TIMES COLUMN.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 SEEDS ?= 50
@@ -6,7 +6,7 @@ ON ?= local
 TIMES ?= 1
 COLUMN ?= all/2
 
-.PHONY: help setup demo test check model sim chaos mutants bench proto dashboards lock up down logs ps images
+.PHONY: help setup demo test check model sim chaos mutants bench proto dashboards lock up down grow shrink logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -47,17 +47,23 @@ dashboards: setup ## regenerate the boards of Grafana, the alerts and recorded q
 lock: setup ## write the lock files anew from pyproject.toml
 	@scripts/lock.sh
 
-up: ## the cluster as containers, built and healthy (Grafana where it can be pulled)
+up: ## the cluster as containers, built and healthy (Grafana where it can be pulled; COMPOSE_PROFILES=spark)
 	@scripts/up.sh
 
 down: ## stop and remove the containers (VOLUMES=1 with their data)
 	@scripts/down.sh $(if $(VOLUMES),--volumes)
 
+grow: ## brokers 4 and 5 join the containers, get their share of everything and are watched (BROKERS=4)
+	@scripts/resize.sh grow $(BROKERS)
+
+shrink: ## everything moves off them again, and they are removed (BROKERS=4)
+	@scripts/resize.sh shrink $(BROKERS)
+
 logs: ## what the containers wrote (SERVICE=broker-1)
-	@docker compose --profile ui logs --tail 200 $(SERVICE)
+	@docker compose --profile ui --profile spark --profile grow logs --tail 200 $(SERVICE)
 
 ps: ## the containers and their health
-	@docker compose --profile ui ps --all
+	@docker compose --profile ui --profile spark --profile grow ps --all
 
-images: ## build the images
+images: ## build the images (COMPOSE_PROFILES=spark with that of Spark)
 	@scripts/images.sh

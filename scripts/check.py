@@ -20,7 +20,7 @@ FILE_LINES_MAX = 600
 CHECKED_FOLDERS = ("services", "tests", "scripts")
 GENERATED = ("services/tidelog/wire/pb/", "services/tidelog/wire/messages.py", "services/tidelog/wire/services.py")
 
-_PLAIN = "ids errors names topic_config values"
+_PLAIN = "ids errors names release topic_config values"
 _EDGES = f"{_PLAIN} config ports wire runtime"
 
 MAY_IMPORT: Mapping[str, str] = {
@@ -29,6 +29,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "ids": "",
     "errors": "",
     "names": "errors",
+    "release": "",
     "values": "",
     "topic_config": "errors names",
     "config": _PLAIN,
@@ -64,9 +65,9 @@ SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
     *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
     *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
-    *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session")),
+    *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session", "log_admin")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "metadata", "observer", "offsets")),
-    *(f"client.{name}" for name in ("produce_link", "producer", "range_reader", "sync")),
+    *(f"client.{name}" for name in ("produce_link", "producer", "range_reader", "reassignments", "sync")),
     *(f"model.{name}" for name in ("runner", "__main__")),
 )
 
@@ -74,6 +75,7 @@ PURE = (
     "ids",
     "errors",
     "names",
+    "release",
     "topic_config",
     "ports",
     "wire",
@@ -121,6 +123,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
         "runtime.agent_metrics",
         "runtime.group_metrics",
         "runtime.partition_metrics",
+        "runtime.tallies",
         "runtime.traffic_metrics",
         *REGISTRIES,
     ),

@@ -19,7 +19,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,6 +38,7 @@ from tidelog.demo.records import Outgoing, lines, order_events
 from tidelog.demo.run import PARTITIONS, TOPIC, stream
 from tidelog.demo.verdict import Verdict
 from tidelog.errors import TidelogError
+from tidelog.release import VERSION
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import TaskFailed
 
@@ -227,7 +227,7 @@ def about(options: argparse.Namespace, what: str) -> dict[str, Any]:
     return {
         "title": title,
         "seed": options.seed,
-        "version": version("tidelog"),
+        "version": VERSION,
         "command": f"{' '.join(words)} make demo",
     }
 

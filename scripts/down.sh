@@ -13,5 +13,5 @@ if [ "${1:-}" = --help ]; then
     usage
 else
     need_engine
-    docker compose --profile ui down --remove-orphans "$@"
+    docker compose --profile ui --profile spark --profile grow down --remove-orphans "$@"
 fi

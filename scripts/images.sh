@@ -3,6 +3,7 @@
 #
 #   scripts/images.sh [--help] [options and services for `docker compose build`]
 #
+#   COMPOSE_PROFILES    spark: also the image of the Spark cluster, which is 1.2 GB; so does the service spark-master
 #   TIDELOG_BASE        base image (default debian:trixie-slim)
 #   TIDELOG_CA_BUNDLE   certificate bundle for pip during the build (default: this machine's)
 set -euo pipefail

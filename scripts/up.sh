@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and starts the Compose cluster and returns when every container serves. Grafana is added where its image is
-# there or can be pulled, and is otherwise left out.
+# there or can be pulled, and is otherwise left out. COMPOSE_PROFILES=spark adds the Spark cluster.
 #
 #   scripts/up.sh [--help] [options and services for `docker compose up`]
 #
@@ -31,17 +31,19 @@ main() {
     fi
     need_engine
     "$here/images.sh"
-    local profile=()
+    # The flag would put those aside that .env or the environment asks for.
+    COMPOSE_PROFILES=$(setting COMPOSE_PROFILES)
     if grafana_available; then
-        profile=(--profile ui)
+        COMPOSE_PROFILES=${COMPOSE_PROFILES:+$COMPOSE_PROFILES,}ui
     else
         say "without Grafana: its image is not here and Docker Hub cannot be reached (later: make up again)"
     fi
-    docker compose "${profile[@]}" up -d --wait "$@" || {
-        docker compose "${profile[@]}" ps --all
+    export COMPOSE_PROFILES
+    docker compose up -d --wait "$@" || {
+        docker compose ps --all
         fail "not every container serves; 'make logs' shows why"
     }
-    docker compose "${profile[@]}" ps --format 'table {{.Service}}\t{{.Status}}\t{{.Ports}}'
+    docker compose ps --format 'table {{.Service}}\t{{.Status}}\t{{.Ports}}'
 }
 
 main "$@"

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from helpers import spark_jvm
+
 # A machine that also runs the cluster is slow at times; a deadline would then fail good code. Failures print the blob
 # that repeats them.
 settings.register_profile(
@@ -19,7 +21,11 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("tidelog"), max_examples=1000)
 settings.load_profile("tidelog")
 
+os.environ.update(spark_jvm.EVERYWHERE)
+
 LEAK_GRACE_S = 2.0
+FAILED_TESTS = os.environ.pop("FAILED_TESTS", None)
+"""The file that gets a line for each test that failed. Not for what tests start: they may run pytest themselves."""
 WAS_THERE = pytest.StashKey[tuple[set[threading.Thread], set[str]]]()
 
 
@@ -50,6 +56,15 @@ def lasting_threads() -> set[threading.Thread]:
 def _what_was_there(request: pytest.FixtureRequest) -> None:
     """Taken when the fixtures of wider scope are set up already, as theirs may stay."""
     request.node.stash[WAS_THERE] = lasting_threads(), open_files()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """What scripts/test.sh repeats at its very end, below the thousands of lines of several runs."""
+    if report.failed and FAILED_TESTS is not None:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = (crash.message if crash else str(report.longrepr)).partition("\n")[0]
+        with Path(FAILED_TESTS).open("a") as file:
+            file.write(f"{report.nodeid} ({report.when}): {why[:300]}\n")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -52,15 +52,7 @@ async def in_sync(cluster: BenchCluster, topic: str, members: int) -> None:
 async def fill(probe: Probe, batch: bytes, gap_bytes: int) -> int:
     """Writes about `gap_bytes` that one of the replicas does not get; returns how many."""
     count = max(1, gap_bytes // len(batch))
-    left = iter(range(count))
-
-    async def send(worker: int) -> None:
-        for _ in left:
-            await probe.must_produce(worker % len(ASSIGNMENT), batch)
-
-    async with asyncio.TaskGroup() as group:
-        for worker in range(WINDOW):
-            group.create_task(send(worker))
+    await probe.fill(batch, count, WINDOW)
     return count * len(batch)
 
 

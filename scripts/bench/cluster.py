@@ -184,6 +184,18 @@ class Probe:
                 group.create_task(send(number % len(self.leaders)))
         return acked * len(batch) / (time.perf_counter() - begin)
 
+    async def fill(self, batch: bytes, count: int, window: int) -> None:
+        """Writes `count` batches, `window` of them in flight, to the partitions by turns."""
+        numbers = iter(range(count))
+
+        async def send() -> None:
+            for number in numbers:
+                await self.must_produce(number % len(self.leaders), batch)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(window):
+                group.create_task(send())
+
     async def p50(self, batch: bytes, seconds: float) -> float:
         """Median seconds of a request, one at a time, to one partition."""
         took: list[float] = []

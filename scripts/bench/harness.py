@@ -38,6 +38,10 @@ class Scale:
     """Of each kind at `many_partitions`."""
     gap_bytes: int = 256 << 20
     """Which a follower has to close."""
+    moved_partition_bytes: int = 10_000_000
+    """Of each of the `few_partitions` that are moved."""
+    compacted_bytes: int = 128 << 20
+    """Of a log."""
     creations: int = 3
     idle_s: float = 20.0
     members: int = 5_000
@@ -69,6 +73,8 @@ SMOKE: Final = Scale(
     few_partitions=6,
     failovers=1,
     gap_bytes=4 << 20,
+    moved_partition_bytes=400_000,
+    compacted_bytes=2 << 20,
     creations=1,
     idle_s=0.5,
     members=20,

@@ -1,10 +1,11 @@
-"""B5 and B16: what one record waits, alone and beside others, and what batching brings."""
+"""B5 and B16: what one record waits, alone and beside others, and what batching brings. B5-relay: as B2-relay."""
 
 from typing import Final
 
 from bench.bare import BareServer
 from bench.cluster import BATCH_BYTES, RECORD_BYTES, BenchCluster, Probe, batch_of
 from bench.harness import Bench, Line, compared, percentile, take_turns
+from bench.relay import Relay
 from bench.throughput import PARTITIONS, WINDOW
 
 MS: Final = 1e3
@@ -14,7 +15,11 @@ NAMES: Final = ("B5", "B16")
 async def run(bench: Bench) -> list[Line]:
     record, batch = batch_of(RECORD_BYTES), batch_of(BATCH_BYTES)
     lines: list[Line] = []
-    async with BenchCluster(bench.directory / "cluster") as cluster, BareServer() as bare:
+    async with (
+        BenchCluster(bench.directory / "cluster") as cluster,
+        BareServer() as bare,
+        Relay(bench.directory / "relay") as relay,
+    ):
         topic = await cluster.new_topic(PARTITIONS)
         async with Probe(topic, cluster.addresses) as probe:
             await probe.wait_known(PARTITIONS)
@@ -24,6 +29,7 @@ async def run(bench: Bench) -> list[Line]:
                     {
                         "unary": lambda s: bare.round_trip_p50(record, s),
                         "ours": lambda s: probe.p50(record, s),
+                        "relay": lambda s: relay.p50(record, s),
                         "single records": lambda s: probe.rate(record, WINDOW, s),
                         "batches": lambda s: cluster.rate(batch, WINDOW, PARTITIONS, s),
                     },
@@ -36,6 +42,13 @@ async def run(bench: Bench) -> list[Line]:
                         times=MS,
                         target="at most 3",
                         what=" of a bare unary call; p50, one at a time",
+                    ),
+                    compared(
+                        *("B5-relay", taken["relay"], taken["unary"]),
+                        unit="ms",
+                        times=MS,
+                        target="reported",
+                        what=" of a bare unary call; ours: three bare gRPC processes with a file each",
                     ),
                     compared(
                         *("B5-batching", taken["batches"], taken["single records"]),

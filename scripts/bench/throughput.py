@@ -1,4 +1,8 @@
-"""B2 and B1J: how much acks=all moves, against a bare gRPC stream and against JetStream."""
+"""B2 and B1J: how much acks=all moves, against a bare gRPC stream and against JetStream.
+
+B2-relay and B1J-relay put a relay of bare gRPC streams in our place: three files and nothing of a log. They say how much of a
+target is in reach of the library on this machine.
+"""
 
 import os
 from contextlib import AsyncExitStack
@@ -8,6 +12,7 @@ from bench.bare import BareServer
 from bench.cluster import BATCH_BYTES, RECORD_BYTES, REPLICAS, BenchCluster, batch_of
 from bench.harness import Bench, CannotRun, Line, Measure, NoFigure, compared, take_turns
 from bench.jetstream import JetStream
+from bench.relay import Relay
 
 WINDOW: Final = 32
 PARTITIONS: Final = 1
@@ -35,6 +40,8 @@ async def run(bench: Bench) -> list[Line]:
         references = tuple(measures)
         if not references:
             return lines
+        relay = await stack.enter_async_context(Relay(bench.directory / "relay"))
+        measures["relay"] = lambda s: relay.rate(batch, WINDOW, s)
         measures["ours"] = lambda s: cluster.rate(batch, WINDOW, PARTITIONS, s)
         measures["producer"] = lambda s: cluster.producer_rate(value, PARTITIONS, s)
         taken = await take_turns(bench, measures, references)
@@ -47,9 +54,11 @@ async def run(bench: Bench) -> list[Line]:
     if "bare stream" in taken:
         what = f" of a bare stream, divided by {REPLICAS} copies"
         lines.append(line("B2", "ours", "bare stream", "at least 0.4", REPLICAS, what))
+        lines.append(line("B2-relay", "relay", "bare stream", "reported", REPLICAS, what))
         lines.append(line("B2-producer", "producer", "bare stream", "reported", REPLICAS, what))
     if "JetStream" in taken:
         what = " of JetStream, three servers, R3, files"
         lines.append(line("B1J", "ours", "JetStream", "at least 1.2", 1, what))
+        lines.append(line("B1J-relay", "relay", "JetStream", "reported", 1, what))
         lines.append(line("B1J-producer", "producer", "JetStream", "reported", 1, what))
     return lines

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,17 +20,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", choices=("local", "compose"), default="local")
     parser.add_argument("--base", type=Path, default=LOCAL_BASE, help="directory of the local cluster")
     parser.add_argument("--project", default="tidelog", help="Compose project")
-
-
-def ends_are_interrupts() -> None:
-    """SIGTERM and a hang-up end a script as Ctrl-C does; one that is ignored stays so."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
 
 
 @contextlib.contextmanager

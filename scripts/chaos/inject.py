@@ -18,11 +18,11 @@ import sys
 from collections.abc import Callable, Sequence
 from random import Random
 
-from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, ends_are_interrupts, open_cluster
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, open_cluster
 from rich.console import Console
 
 from tidelog.chaos import quantities
-from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, InForce, On
+from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, InForce, On, ends_as_interrupt
 from tidelog.chaos.faults.registry import FAULTS, fault_named, make, parameters_of
 from tidelog.chaos.targets import Target, check_hits, parse, resolve
 from tidelog.client.admin import AdminClient
@@ -51,7 +51,6 @@ LOOK_EVERY_S = 0.5
 
 def main() -> int:
     options, fault, target = arguments(sys.argv[1:])
-    ends_are_interrupts()
     console, clock = Console(), SystemClock()
     started = clock.now()
 
@@ -63,6 +62,7 @@ def main() -> int:
     ensemble = ZOOKEEPER in target.kinds
     try:
         with (
+            ends_as_interrupt(),
             open_cluster(
                 options, say, links_through_proxy=fault.needs_proxy, zookeepers=3 if ensemble else 1
             ) as cluster,

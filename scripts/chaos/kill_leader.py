@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, ends_are_interrupts, open_cluster
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, open_cluster
 from rich.console import Console
 from rich.table import Table
 
-from tidelog.chaos.faults.base import FaultMissed
+from tidelog.chaos.faults.base import FaultMissed, ends_as_interrupt
 from tidelog.chaos.kill_leader import KillLeader, Scenario, Verdict
 from tidelog.chaos.ledger import Ledger
 from tidelog.chaos.readback import CannotRead
@@ -30,7 +30,6 @@ from tidelog.runtime.clock import SystemClock
 
 def main() -> int:
     options = arguments()
-    ends_are_interrupts()
     console = Console()
     clock = SystemClock()
     started = clock.now()
@@ -39,7 +38,7 @@ def main() -> int:
         console.print(f"[dim]{clock.now() - started:6.1f} s[/dim]  {what}", highlight=False, soft_wrap=True)
 
     try:
-        with tempfile.TemporaryDirectory() as folder, open_cluster(options, say) as cluster:
+        with ends_as_interrupt(), tempfile.TemporaryDirectory() as folder, open_cluster(options, say) as cluster:
             ledger = Ledger(Path(folder) / "ledger", writable=True)
             rand = Random()
             topic = options.topic or f"chaos-{rand.randbytes(3).hex()}"

@@ -133,6 +133,16 @@ DATA: Final = (
         (SILENT, fires(Fault.DISK_ERROR)),
     ),
     Alert(
+        "CorruptBatches",
+        "tidelog_log_corrupt_batches > 0",
+        30,  # where another replica is in sync the copy is given up within seconds
+        CRITICAL,
+        "{{ $value }} batches on {{ $labels.instance }} have rotted, and no other replica is in sync.",
+        "All other records of the partition are served. Bring another replica back; its log names the file (`corrupt batch`), "
+        "and `tidelog log dump` shows what is there.",
+        (SILENT,),
+    ),
+    Alert(
         "DiskNearlyFull",
         "tidelog_data_dir_free_bytes < 500e6",
         60,

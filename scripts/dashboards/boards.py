@@ -72,7 +72,12 @@ BOARDS: Final = (
     Board(
         "tidelog-internals",
         "Broker internals",
-        "Where does the time of a request go, and what do processes and disks have left?",
-        {"Requests": internals.REQUESTS, "Logs": internals.LOGS, "Processes": internals.PROCESS},
+        "Where does the time of a request go, what do moves and compaction do, and what do processes and disks have left?",
+        {
+            "Requests": internals.REQUESTS,
+            "Logs": internals.LOGS,
+            "Moves, compaction and scrub": internals.UPKEEP,
+            "Processes": internals.PROCESS,
+        },
     ),
 )

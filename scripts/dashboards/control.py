@@ -10,7 +10,10 @@ CONTROLLER: Final = (
         "Leader elections",
         {f"sum by (reason) (increase(tidelog_controller_leader_elections_total{RATE}))": "{{reason}}"},
         "Partitions that got a leader, by why.",
-        (Proof(Fault.KILL_LEADER, "max == 0", "max{reason=suspected} > 0, max{reason=broker_up} > 0", "last == 0"),),
+        (
+            Proof(Fault.KILL_LEADER, "max == 0", "max{reason=suspected} > 0, max{reason=broker_up} > 0", "last == 0"),
+            Proof(Fault.MOVE, "max{reason=reassigned} == 0", "max{reason=reassigned} > 0", "last == 0"),
+        ),
     ),
     Panel(
         "Election time, p99",
@@ -93,6 +96,13 @@ CONTROLLER: Final = (
             under_load("min == 8, max == 8", of="partitions"),
             Proof(Fault.KILL_CONTROLLER, during="min == 0", after="min > 0"),
         ),
+    ),
+    Panel(
+        "Partitions being moved",
+        {"sum(tidelog_controller_reassigning_partitions)": "partitions"},
+        "Reassignments that have not ended: a target is not in sync yet. `tidelog reassign list` says how far each is; how fast "
+        "they copy is on *Broker internals*.",
+        (under_load("series == 1, max == 0"), Proof(Fault.MOVE, "max == 0", "max == 1", "max == 0")),
     ),
     Panel(
         "Not on the preferred leader",

@@ -146,6 +146,75 @@ LOGS: Final = (
     ),
 )
 
+
+def _upkeep(title: str, counter: str, what: str, during: str, unit: str = "short") -> Panel:
+    """What each broker does in a second, while there is something to compact and to read again."""
+    query = f"sum by (instance) (rate({counter}{RATE}))"
+    idle = "series == 3, max == 0"
+    return Panel(
+        title, {query: "{{instance}}"}, what, (under_load(idle), Proof(Fault.COMPACT, idle, during, idle)), unit=unit
+    )
+
+
+UPKEEP: Final = (
+    Panel(
+        "Copies of moves",
+        {f"sum by (instance, direction) (rate(tidelog_reassignment_bytes_total{RATE}))": "{{instance}} {{direction}}"},
+        "What reassignments bring to other brokers, while it is not in the ISR. A throttle limits each side of it.",
+        (
+            under_load("series == 6, max == 0"),
+            Proof(
+                Fault.MOVE,
+                "max == 0",
+                "max{direction=out} > 50000, max{direction=in} > 50000",
+                "series == 6, max == 0",
+            ),
+        ),
+        unit="Bps",
+    ),
+    _upkeep(
+        "Compaction",
+        "tidelog_log_cleaner_read_bytes_total",
+        "What finished compactions have read, of topics with cleanup.policy=compact.",
+        "max > 1000",
+        unit="Bps",
+    ),
+    _upkeep(
+        "Records removed by compaction",
+        "tidelog_log_cleaner_removed_records_total",
+        "A second: of each key the newest stays.",
+        "max > 10",
+    ),
+    Panel(
+        "Left to compact",
+        {"tidelog_log_cleaner_max_dirty_ratio": "{{instance}}"},
+        "Of the log that has most: the part that no compaction has seen. At min.cleanable.dirty.ratio its turn comes; a broker "
+        "that stays far above it does not keep up.",
+        (under_load("series == 3, max == 0"), Proof(Fault.COMPACT, "max == 0", "max > 0.5", "series == 3, max == 0")),
+        unit="percentunit",
+    ),
+    _upkeep(
+        "Scrub",
+        "tidelog_log_scrub_read_bytes_total",
+        "Closed segments that are read again, to find what has rotted.",
+        "max > 1000",
+        unit="Bps",
+    ),
+    Panel(
+        "Compactions broken off, corrupt batches",
+        {
+            f"sum by (instance) (increase(tidelog_log_cleaner_broken_off_total{RATE}))": "{{instance}} broken off",
+            f"sum by (instance) (increase(tidelog_log_corrupt_batches_found_total{RATE}))": "{{instance}} corrupt",
+        },
+        "A log whose compaction was broken off is left alone for a minute. A copy with a corrupt batch is fetched again while "
+        "another is in sync. The log of the broker names both.",
+        (
+            under_load("series == 3, max == 0"),
+            Proof(Fault.COMPACT, "max == 0", "max > 0", "series == 3, max == 0", of="{{instance}} corrupt"),
+        ),
+    ),
+)
+
 PROCESS: Final = (
     Panel(
         "CPU",

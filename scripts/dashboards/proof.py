@@ -21,6 +21,11 @@ class Fault(Enum):
 
     LOAD = "load"
     """Nothing is broken: `during` alone."""
+    MOVE = "move"
+    """No fault: a partition with one replica, in a topic of its own, is moved to another broker, throttled to last some
+    seconds."""
+    COMPACT = "compact"
+    """A compacted topic with a replica on each broker is written to; then a bit flips in a closed segment of one of them."""
     KILL_LEADER = "kill leader"
     """SIGKILL of the leader of `single`, which leads some of `events` too and coordinates the group; past its session it is
     started again."""

@@ -82,8 +82,8 @@ MUTANTS: Final = (
         "MUT-20",
         "a coordinator stores offsets whatever its epoch",
         (
-            Patch(_STORE, "        ops: list[Op] = [self._fence]\n", "        ops: list[Op] = []\n"),
-            Patch(_STORE, "            if error.index == 0:\n", "            if False:\n"),
+            Patch(_STORE, "        return [self._fence]\n", "        return []\n"),
+            Patch(_STORE, "            if error.index != 0:\n", "            if True:\n"),
             Patch(_STORE, "if not count and len(ops) == 1:", "if not count and not ops:"),
         ),
         ByTest("tests/unit/coordinator/test_store.py::test_hole_44_a_deposed_coordinator_writes_nothing"),

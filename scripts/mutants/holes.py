@@ -288,7 +288,7 @@ MUTANTS: Final = (
         "hole_25_a_live_replica_outside_the_isr_is_not_elected",
         Patch(
             _ELECTION,
-            "    return epoch is not None and (broker.intact_since <= epoch or len(replicas) == 1)\n",
+            "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
             "    return True\n",
         ),
     ),
@@ -318,6 +318,17 @@ MUTANTS: Final = (
         Patch("storage/producer_state.py", "                return seen\n", "                return None\n"),
     ),
     _hole(
+        29,
+        "the next replica goes to the next broker, whichever rack that is in",
+        "controller/test_placement.py",
+        "hole_29_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be",
+        Patch(
+            "controller/racks.py",
+            "(self._of[broker_id] not in covered or len(covered) == len(self._members))",
+            "True",
+        ),
+    ),
+    _hole(
         30,
         "a new leader names an end of the log that is before what was readable already",
         "broker/test_fetch.py",
@@ -341,6 +352,17 @@ MUTANTS: Final = (
         Patch(_LEADER, "        if self.marks.older_than(self._lag_max_s, at) and (leaving", "        if (leaving"),
     ),
     _hole(
+        32,
+        "a move ends when one of its targets is in sync",
+        "controller/test_machine_reassignment.py",
+        "hole_32_one_target_in_the_isr_is_not_enough",
+        Patch(
+            "controller/reassignment.py",
+            "    elif not led or len(staying) < len(move.target):\n",
+            "    elif not led or not staying:\n",
+        ),
+    ),
+    _hole(
         33,
         "who shuts down stays in sync and is elected like everybody else",
         "controller/test_shutdown.py",
@@ -358,7 +380,7 @@ MUTANTS: Final = (
         "hole_34_the_high_watermark_is_the_leaders_capped_at_the_own_end",
         Patch(
             _PARTITION,
-            "max(event.log_start, min(event.leader_high_watermark, event.end))",
+            "min(event.end, max(event.log_start, event.leader_high_watermark))",
             "event.leader_high_watermark",
         ),
     ),
@@ -453,7 +475,7 @@ MUTANTS: Final = (
         "a coordinator's writes do not check its epoch",
         "coordinator/test_store.py",
         "hole_44_a_deposed_coordinator_writes_nothing",
-        Patch("coordinator/store.py", "ops: list[Op] = [self._fence]", "ops: list[Op] = []"),
+        Patch("coordinator/store.py", "        return [self._fence]\n", "        return []\n"),
     ),
     _hole(
         45,

@@ -197,11 +197,11 @@ MUTANTS: Final = (
                 "{x.broker_id for x in wanted.isr} == {x.broker_id for x in state.isr}",
             ),
             Patch(
-                "controller/machine.py",
+                "controller/isr_desk.py",
                 "                isr=proposal.wanted.isr,\n",
                 """                isr=tuple(
                     m.IsrMember(
-                        broker_id=x.broker_id, broker_epoch=self.state.brokers[BrokerId(x.broker_id)].epoch
+                        broker_id=x.broker_id, broker_epoch=self._state.brokers[BrokerId(x.broker_id)].epoch
                     )
                     for x in proposal.wanted.isr
                 ),
@@ -215,7 +215,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "controller/election.py",
-                "    return epoch is not None and (broker.intact_since <= epoch or len(replicas) == 1)\n",
+                "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
                 "    return epoch is not None\n",
             ),
         ),
@@ -253,9 +253,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "broker/partition_host.py",
-                """                    with _Disk(self):
-                        self.log.assign_epoch(effect.leader_epoch, effect.start)
-""",
+                "                    self._on_disk(self.log.assign_epoch, effect.leader_epoch, effect.start)\n",
                 "",
             ),
         ),
@@ -313,8 +311,8 @@ MUTANTS: Final = (
             ),
             Patch(
                 "broker/partition_host.py",
-                "            self._host.take_offline(error)\n",
-                "            if self._host.log.failure is not None:\n                self._host.take_offline(error)\n",
+                "                self.take_offline(error)\n",
+                "                if self.log.failure is not None:\n                    self.take_offline(error)\n",
             ),
         ),
     ),
@@ -440,7 +438,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "controller/election.py",
-                "    return epoch is not None and (broker.intact_since <= epoch or len(replicas) == 1)\n",
+                "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
                 "    return True\n",
             ),
         ),

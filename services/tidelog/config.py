@@ -9,7 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -144,17 +144,38 @@ class BrokerSettings(ServerSettings):
     """Where others reach the listeners; those that are left out are reached where they listen."""
     data_dir: Directory
     rack: Annotated[str, Field(max_length=249)] = ""
+    """Replicas of a partition are in different racks as far as there are enough. On all brokers, or on none."""
     replica_lag_time_max_ms: Milliseconds = 10_000
     isr_expand_linger_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
     """The longest that an ISR expansion waits for others to share its request to the controller; 0: none does. It adapts: one
     alone waits a quarter. What shrinks an ISR, or brings one back to min.insync.replicas, never waits."""
     message_max_bytes: Bytes = 1_048_588
     validate_inflated_bytes_max: Bytes = 64 << 20
-    """The most that one batch may hold when it is decompressed, for topics with validate=full."""
+    """The most that one batch may hold when it is decompressed: for topics with validate=full, those that are compacted, and
+    those with a compression.type."""
     fetch_max_bytes: Bytes = 50 << 20
     replica_fetch_chunk_bytes: Bytes = 1 << 20
     segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 128 << 20
+    """Of topics without segment.bytes; so with the next three settings and segment.ms, retention.ms, retention.bytes."""
+    log_roll_ms: Annotated[int, Field(ge=1, le=2**63 - 1)] = 604_800_000
+    log_retention_ms: Annotated[int, Field(ge=-1, le=2**63 - 1)] = -1
+    """-1: records are kept for ever, unless their topic says otherwise."""
+    log_retention_bytes: Annotated[int, Field(ge=-1, le=2**63 - 1)] = -1
+    log_retention_check_interval_ms: Milliseconds = 300_000
+    """How often the starts of logs and the age of active segments are looked at."""
     index_interval_bytes: Bytes = 4096
+    log_cleaner_enable: bool = True
+    """Whether topics with cleanup.policy=compact are compacted on this broker."""
+    log_cleaner_backoff_ms: Milliseconds = 15_000
+    """How often a log is looked for that is worth a compaction."""
+    log_cleaner_keys_max: Annotated[int, Field(ge=1)] = 500_000
+    """How many keys one compaction looks at: a bound on its memory, about 200 bytes each. A log with more takes several."""
+    log_cleaner_io_max_bytes_per_second: Annotated[float, Field(gt=0)] = float("inf")
+    """How fast compaction reads, over all logs."""
+    log_scrub_interval_ms: Milliseconds = 86_400_000
+    """How often every closed segment is read again, to find what has rotted while nobody looked."""
+    log_scrub_io_max_bytes_per_second: Annotated[float, Field(gt=0)] = 16 << 20
+    """How fast that reads, over all logs; a round that takes longer than the interval goes on as long as it takes."""
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
     log_flush_interval_ms: Milliseconds = 60_000
     """How often every log is synced in the background, so that a recovery reads only what came since."""
@@ -350,8 +371,11 @@ class TrafficSettings(Settings):
 S = TypeVar("S", bound=Settings)
 
 
+DEFAULT: Final = "default"
+
+
 class Row(NamedTuple):
-    """One setting in force; `source` is "default" or says where its value was set."""
+    """One setting in force; `source` is DEFAULT or says where its value was set."""
 
     key: str
     value: str
@@ -390,9 +414,15 @@ def load(kind: type[S], *, config_file: Path | None = None, overrides: Mapping[s
 def explain(settings: Settings) -> list[Row]:
     """Every setting in force, in the order of its declaration, and where it was set."""
     return [
-        Row(key, _text(getattr(settings, key)), settings._sources.get(key, "default"))
+        Row(key, _text(getattr(settings, key)), settings._sources.get(key, DEFAULT))
         for key in type(settings).model_fields
     ]
+
+
+def default_text(kind: type[Settings], key: str) -> str | None:
+    """What counts where nobody sets `key`; None when somebody must."""
+    field = kind.model_fields[key]
+    return None if field.is_required() else _text(field.get_default(call_default_factory=True))
 
 
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:

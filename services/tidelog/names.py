@@ -19,6 +19,20 @@ def validate_topic_name(name: str) -> str:
     return _validate("topic name", name, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""What a client of Kafka expects to be the cluster's own. Tidelog keeps that state in ZooKeeper, and nobody may keep
+something else under these names."""
+
+
+def refuse_internal(name: str) -> None:
+    """TidelogError INVALID_TOPIC_EXCEPTION if nobody may create or delete a topic of this name."""
+    if name in INTERNAL_TOPICS:
+        raise TidelogError(
+            f"topic name {name!r} is that of an internal topic, which is neither created nor deleted by request",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+
+
 def _validate(what: str, name: str, code: ErrorCode) -> str:
     if not name:
         raise TidelogError(f"{what} is empty", code)

@@ -11,8 +11,15 @@ from tidelog.names import suggestion
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 _INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
 
-Value = int | str | bool
+DELETE: Final = "delete"
+COMPACT: Final = "compact"
+PRODUCER: Final = "producer"
+_CLEANERS: Final = (COMPACT, DELETE)
+"""What cleanup.policy may name."""
+
+Value = int | float | str | bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,16 +30,49 @@ class TopicConfig:
     flush: str = "none"
     """sync: fsync before a record counts as held by a replica."""
     retention_ms: int = -1
-    """-1: for ever, which is all that this version does; so with the size below."""
+    """A segment goes when its newest record is older than this; -1: none goes for its age."""
     retention_bytes: int = -1
+    """The oldest segments go while the others hold as much as this; -1: none goes for its size."""
+    segment_bytes: int = 128 << 20
+    segment_ms: int = 604_800_000
+    """A segment older than this is closed, however small it is."""
     max_message_bytes: int = 1_048_588
     """Of one batch, its header included."""
     validate: str = "header"
     """header: what the batch headers show is checked, the records inside are the reader's business; full: they are too."""
-    compression_type: str = "producer"
+    compression_type: str = PRODUCER
+    """producer: batches are kept as they are sent; a codec, or uncompressed: a leader compresses what comes otherwise anew."""
     unclean_leader_election_enable: bool = False
     """true: rather lose records than wait. A replica outside the ISR leads when no member can (HOLE-25)."""
-    cleanup_policy: str = "delete"
+    cleanup_policy: str = DELETE
+    """delete: by the two limits of retention; compact: what a later record of its key replaces; both, with a comma."""
+    delete_retention_ms: int = 86_400_000
+    """How long compaction leaves a tombstone, so that whoever reads from the start learns of the deletion."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Of the bytes that are not compacted yet, in all but the active segment."""
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _INT64_MAX
+
+    def __post_init__(self) -> None:
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise _invalid(
+                f"min.compaction.lag.ms={self.min_compaction_lag_ms} is above "
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}"
+            )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether records may go because of their age or the log's size, or because somebody asks for it."""
+        return DELETE in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def examined(self) -> bool:
+        """Whether a leader looks into the batches that it is sent, which costs it a decoding."""
+        return self.validate == "full" or self.compacts or self.compression_type != PRODUCER
 
 
 class Entry(Protocol):
@@ -57,6 +97,54 @@ def parse(entries: Mapping[str, str] | Iterable[Entry], defaults: TopicConfig) -
             raise _invalid(f"{key} is given twice")
         values[field] = _PARSERS[key](key, text)
     return dataclasses.replace(defaults, **values)  # type: ignore[arg-type]  # each parser gives its field's type
+
+
+class Change(Protocol):
+    """One change of a topic's settings as a request carries it."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def remove(self) -> bool: ...
+
+
+def altered(stored: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """What a topic says for itself after `changes`; the `known` ones are to pass `parse` together.
+
+    INVALID_CONFIG names the key and the limit. What a newer release has stored is carried over, and may be removed.
+    """
+    after, named = dict(stored), set[str]()
+    for change in changes:
+        if change.key in named:
+            raise _invalid(f"{change.key} is named more than once")
+        named.add(change.key)
+        if change.key not in _PARSERS and not (change.remove and change.key in stored):
+            raise _invalid(f"unknown topic setting {change.key!r}{suggestion(change.key, _PARSERS)}")
+        if change.remove:
+            if change.value:
+                raise _invalid(f"{change.key} is to be removed, and has the value {change.value!r}")
+            after.pop(change.key, None)
+        else:
+            _PARSERS[change.key](change.key, change.value)
+            after[change.key] = change.value
+    return after
+
+
+def known(entries: Mapping[str, str]) -> dict[str, str]:
+    """Without the keys of a newer release."""
+    return {key: value for key, value in entries.items() if key in _PARSERS}
+
+
+def newer(entries: Mapping[str, str]) -> str:
+    """The first setting that release 0.1.0 does not know, as key=value; "" if it knows all."""
+    for key, text in entries.items():
+        if key not in _FIRST or _FIRST[key] not in ("", text):
+            return f"{key}={text}"
+    return ""
 
 
 def to_entries(config: TopicConfig) -> dict[str, str]:
@@ -91,23 +179,52 @@ def _choice(*choices: str) -> Callable[[str, str], str]:
     return parse_choice
 
 
+def _ratio(key: str, text: str) -> float:
+    # float() would accept spaces, underscores, "nan" and exponents.
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,17})?", text) or float(text) > 1:
+        raise _invalid(f"{key}={text!r} is not a number from 0 to 1")
+    return float(text)
+
+
+def _policy(key: str, text: str) -> str:
+    """In one spelling, whatever the order in which the cleaners are named."""
+    cleaners = text.split(",")
+    if not set(cleaners) <= set(_CLEANERS) or len(set(cleaners)) < len(cleaners):
+        raise _invalid(f"{key}={text!r} is none of: {'; '.join((*_CLEANERS, ','.join(_CLEANERS)))}")
+    return ",".join(sorted(cleaners))
+
+
 def _boolean(key: str, text: str) -> bool:
     return _choice("false", "true")(key, text) == "true"
-
-
-def _forever(key: str, text: str) -> int:
-    """What a version does not do it refuses: a limit that nobody enforces would only look like one."""
-    return int(_choice("-1")(key, text))
 
 
 _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "min.insync.replicas": _number(1, 32_767),
     "flush": _choice("none", "sync"),
-    "retention.ms": _forever,
-    "retention.bytes": _forever,
+    "retention.ms": _number(-1, _INT64_MAX),
+    "retention.bytes": _number(-1, _INT64_MAX),
+    "segment.bytes": _number(1024, _INT32_MAX),
+    "segment.ms": _number(1, _INT64_MAX),
     "max.message.bytes": _number(128, _INT32_MAX),
     "validate": _choice("header", "full"),
-    "compression.type": _choice("producer"),
+    "compression.type": _choice(PRODUCER, "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     UNCLEAN_ELECTION: _boolean,
-    "cleanup.policy": _choice("delete"),
+    "cleanup.policy": _policy,
+    "delete.retention.ms": _number(0, _INT64_MAX),
+    "min.cleanable.dirty.ratio": _ratio,
+    "min.compaction.lag.ms": _number(0, _INT64_MAX),
+    "max.compaction.lag.ms": _number(1, _INT64_MAX),
 }
+
+_FIRST: Final[Mapping[str, str]] = {
+    "min.insync.replicas": "",
+    "flush": "",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": "",
+    "validate": "",
+    "compression.type": PRODUCER,
+    UNCLEAN_ELECTION: "",
+    "cleanup.policy": DELETE,
+}
+"""What 0.1.0 knows, and where it knows one value only, which."""

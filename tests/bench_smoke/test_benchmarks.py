@@ -16,7 +16,7 @@ LINE = re.compile(
 
 
 GIVE_UP_S = 400.0
-"""Only against one that hangs: STREAM starts a JVM and nine queries, beside the two other lanes of `make test`."""
+"""Only against one that hangs: STREAM starts a JVM and nine queries, beside the other lanes of `make test`."""
 
 
 @pytest.mark.integration

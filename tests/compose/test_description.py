@@ -8,12 +8,15 @@ from testcontainers.compose import DockerCompose
 
 from helpers.scripts import ROOT
 
+SPARK = {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
+GROWN = (4, 5)
+"""Brokers that `make grow` starts, gives their share and has Prometheus scrape."""
 SCRAPED_BY_EXPORTER = {"zookeeper-1", "zookeeper-2", "zookeeper-3"}
 
 
 @pytest.fixture(scope="module")
 def description() -> dict[str, Any]:
-    return DockerCompose(ROOT, profiles=["ui"], env_file=str(ROOT / ".env.example")).get_config()
+    return DockerCompose(ROOT, profiles=["ui", "spark", "grow"], env_file=str(ROOT / ".env.example")).get_config()
 
 
 def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
@@ -21,10 +24,14 @@ def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
     kinds = [re.sub(r"-\d$", "", name) for name in sorted(description["services"])]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "agent": 3,
-        "broker": 3,
+        "broker": 5,
         "controller": 2,
         "grafana": 1,
+        "pipeline": 1,
         "prometheus": 1,
+        "spark-history": 1,
+        "spark-master": 1,
+        "spark-worker": 2,
         "traffic": 1,
         "zookeeper": 3,
         "zookeeper-exporter": 1,
@@ -54,13 +61,17 @@ def test_ports_are_published_on_this_machine_alone_and_none_of_zookeeper(descrip
         "broker-1": [("127.0.0.1", "19092")],
         "broker-2": [("127.0.0.1", "29092")],
         "broker-3": [("127.0.0.1", "39092")],
+        "broker-4": [("127.0.0.1", "49092")],
+        "broker-5": [("127.0.0.1", "59092")],
         "grafana": [("127.0.0.1", "3000")],
         "prometheus": [("127.0.0.1", "9090")],
+        "spark-history": [("127.0.0.1", "18080")],
+        "spark-master": [("127.0.0.1", "8080")],
     }
 
 
 def test_brokers_tell_clients_the_address_that_is_published(description: dict[str, Any]) -> None:
-    for n in (1, 2, 3):
+    for n in (1, 2, 3, *GROWN):
         broker = description["services"][f"broker-{n}"]
         advertised = broker["environment"]["TIDELOG_ADVERTISED_LISTENERS"].split(",")
         (port,) = broker["ports"]
@@ -76,21 +87,24 @@ def test_agents_are_members_of_one_group_with_a_name_each(description: dict[str,
         assert (environment["TIDELOG_GROUP_ID"], environment["TIDELOG_TOPICS"]) == ("agents", "events")
 
 
-def test_agents_and_traffic_reach_brokers_alone(description: dict[str, Any]) -> None:
+def test_agents_traffic_and_spark_reach_brokers_alone(description: dict[str, Any]) -> None:
     advertised = [
         description["services"][f"broker-{n}"]["environment"]["TIDELOG_ADVERTISED_LISTENERS"] for n in (1, 2, 3)
     ]
     internal = [text.split(",")[0].removeprefix("INTERNAL://") for text in advertised]
-    for name in ("agent-1", "agent-2", "agent-3", "traffic"):
+    for name in ("agent-1", "agent-2", "agent-3", "traffic", "pipeline", *SPARK):
         service = description["services"][name]
-        assert service["environment"]["TIDELOG_BOOTSTRAP_SERVERS"].split(",") == internal, name
+        if name not in SPARK:
+            assert service["environment"]["TIDELOG_BOOTSTRAP_SERVERS"].split(",") == internal, name
         assert set(service["networks"]) == {"cluster-net"}, name
 
 
-def test_m06_prometheus_scrapes_every_container(description: dict[str, Any]) -> None:
-    targets = set(re.findall(r'"([\w-]+):\d+"', (ROOT / "deploy/prometheus/prometheus.yml").read_text()))
+def test_m06_prometheus_scrapes_every_container_of_ours(description: dict[str, Any]) -> None:
+    text = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
+    targets = set(re.findall(r'"([\w-]+):\d+"', text)) | set(re.findall(r'names: \["([\w-]+)"\]', text))
     scraped = (targets - {"localhost"}) | SCRAPED_BY_EXPORTER | {"prometheus"}
-    assert scraped == set(description["services"]) - {"grafana"}
+    scraped |= {f"broker-{n}" for n in GROWN}
+    assert scraped == set(description["services"]) - {"grafana"} - SPARK
 
 
 def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
@@ -98,3 +112,31 @@ def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
     pulled = {name for name, service in description["services"].items() if service["image"] not in built}
     assert pulled == {"grafana"}
     assert description["services"]["grafana"]["profiles"] == ["ui"]
+
+
+def test_brokers_for_growth_come_when_they_are_asked_for(description: dict[str, Any]) -> None:
+    asked = {name for name, service in description["services"].items() if service.get("profiles") == ["grow"]}
+    assert asked == {f"broker-{n}" for n in GROWN}
+
+
+def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
+    asked = {name for name, service in description["services"].items() if service.get("profiles") == ["spark"]}
+    assert asked == {*SPARK, "pipeline"}
+    assert {service["image"] for name, service in description["services"].items() if name in asked} == {
+        "tidelog/spark:dev"
+    }
+
+
+def test_row_29_every_small_disk_outlives_the_process_that_has_it() -> None:
+    files = ["docker-compose.yml", "deploy/chaos/small-disks.yml"]
+    services = DockerCompose(ROOT, compose_file_name=files, env_file=str(ROOT / ".env.example")).get_config()[
+        "services"
+    ]
+    with_disks = {
+        volume["source"]
+        for name, service in services.items()
+        if name.startswith(("broker-", "zookeeper-"))
+        for volume in service.get("volumes", [])
+    }
+    assert len(with_disks) == 6
+    assert {volume["source"] for volume in services["disks"]["volumes"]} == with_disks

@@ -17,5 +17,5 @@ BAD_NAMES = {
     "trailing space": ("a ", "ASCII"),
     "leading space": (" a", "ASCII"),
 }
-ODD_NAMES = ("...", "CON", "y" * 249, "a.b", "a_b", "__consumer_offsets", "---", "_-.", "t-0", "t-0-delete", "x.log")
+ODD_NAMES = ("...", "CON", "y" * 249, "a.b", "a_b", "---", "_-.", "t-0", "t-0-delete", "x.log")
 """Strange and valid: file names, znode names and metric labels are made of them."""

@@ -19,8 +19,8 @@ from tidelog.ports.clock import Clock
 from tidelog.replica.effects import ProposeIsr
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.metrics import ReplicationMetrics, RequestMetrics
+from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
-from tidelog.storage.partition_log import LogConfig
 from tidelog.testing.disk import SimDisk
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
@@ -113,6 +113,7 @@ class BrokerBench:
         config: TopicConfig | None = None,
         topic_id: bytes = TOPIC_ID,
         topic: str = "events",
+        adding: tuple[int, ...] = (),
     ) -> ErrorCode:
         state = m.PartitionState(
             topic=topic,
@@ -124,6 +125,7 @@ class BrokerBench:
             isr=tuple(member(i) for i in isr),
             partition_epoch=partition_epoch,
             replicas=replicas,
+            adding_replicas=adding,
         )
         live = {i: member(i).broker_epoch for i in (1, 2, 3)}
         (result,) = self.manager.become([Decision(state, config or TopicConfig())], live)

@@ -1,25 +1,33 @@
 """Clusters of real processes for integration tests."""
 
+import json
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
-from tidelog.cluster.api import State
+from tidelog.cluster.api import BROKER, CONTROLLER, State
 from tidelog.cluster.local import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
 """Takes what `LocalCluster.up` takes and returns a cluster that serves; it is ended with its fixture."""
 
+MANY_LINES: Final = 400
+SHORT: Final = 200
+
 _RUNNING: list[LocalCluster] = []
 
 
 @contextmanager
-def running_cluster(base: Path, **options: Any) -> Iterator[LocalCluster]:
+def running_cluster(base: Path, *, sources: Mapping[str, Path] | None = None, **options: Any) -> Iterator[LocalCluster]:
+    """`sources`: which processes run from another tree, say of another release."""
     with LocalCluster(base) as cluster:
+        for name, services in (sources or {}).items():
+            cluster.run_from(name, services)
         _RUNNING.append(cluster)
         try:
             cluster.up(**options)
@@ -39,13 +47,30 @@ def end_faults(cluster: LocalCluster) -> None:
             cluster.start(row.name)
 
 
-def last_words(lines: int = 30) -> str:
-    """What every process of every cluster that runs now wrote last; for the report of a failed test."""
-    return "\n".join(
-        f"--- {cluster.base.name}/{name}\n{cluster.logs(name, lines)}"
+def last_words(since: datetime, lines: int = 40) -> str:
+    """What the processes of every cluster that runs now have printed since then, in the order of time; the newest lines.
+
+    Few and short: of what a run prints, whoever looks at it elsewhere may have a part only.
+    """
+    found = sorted(
+        (at, f"{cluster.base.parent.name}/{name}", text)
         for cluster in _RUNNING
-        for name in cluster.names()
+        for name in (*cluster.names(CONTROLLER), *cluster.names(BROKER))
+        for at, text in _dated(cluster.logs(name, MANY_LINES))
+        if at >= since
     )
+    return "\n".join(f"{at:%H:%M:%S.%f} {name} {text}"[:SHORT] for at, name, text in found[-lines:])
+
+
+def _dated(log: str) -> Iterator[tuple[datetime, str]]:
+    """Events with their time; what is none, as a traceback, has that of the event before it."""
+    at = datetime.min.replace(tzinfo=UTC)
+    for line in log.splitlines():
+        text = line
+        with suppress(ValueError, TypeError, KeyError):
+            event = json.loads(line)
+            at, text = datetime.fromisoformat(event["timestamp"]), f"{event['level']}: {event['event']}"
+        yield at, text
 
 
 def processes_of(base: Path) -> list[psutil.Process]:

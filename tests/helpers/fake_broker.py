@@ -15,6 +15,7 @@ from typing import Any
 
 from helpers.fake_groups import FakeGroups
 from helpers.fake_log import FakePartition
+from helpers.fake_moves import FakeMoves
 from helpers.fake_produce_stream import FakeProduceStream
 from helpers.virtual_time import LoopClock
 from tidelog.client.connections import ClientPorts
@@ -53,6 +54,7 @@ class FakeCluster:
         self.addresses = {b: Address(f"b{b}", 9092) for b in range(1, brokers + 1)}
         self.topics: dict[str, FakeTopic] = {}
         self.groups = FakeGroups(next(iter(self.addresses)))
+        self.moves = FakeMoves(tuple(self.addresses))
         self.clock = LoopClock()
         self.latency_s = latency_s
         self.down: set[int] = set()
@@ -165,11 +167,13 @@ class FakeCluster:
             raise TransportError("DEADLINE_EXCEEDED") from None
 
     async def _serve(self, broker_id: int, method: str, request: Any) -> Any:
-        handler: Callable[[int, Any], Awaitable[Any]] = (
-            getattr(self.groups, _GROUP_HANDLERS[method])
-            if method in _GROUP_HANDLERS
-            else getattr(self, _HANDLERS[method])
-        )
+        handler: Callable[[int, Any], Awaitable[Any]]
+        if method in _GROUP_HANDLERS:
+            handler = getattr(self.groups, _GROUP_HANDLERS[method])
+        elif method in _MOVE_HANDLERS:
+            handler = getattr(self.moves, _MOVE_HANDLERS[method])
+        else:
+            handler = getattr(self, _HANDLERS[method])
         return await handler(broker_id, request)
 
     async def _cluster_metadata(self, broker_id: int, request: m.ClusterMetadataRequest) -> m.ClusterMetadataResponse:
@@ -402,7 +406,7 @@ class FakeCluster:
                     partition=i,
                     leader=p.leader,
                     leader_epoch=p.leader_epoch,
-                    replicas=tuple(self.addresses),
+                    replicas=self.moves.replicas(name, i),
                     isr=tuple(b for b in self.addresses if b not in self.down),
                     partition_epoch=0,
                     min_isr=int(topic.configs.get("min.insync.replicas", 2)),
@@ -427,6 +431,8 @@ class FakeCluster:
                     state="alive",
                     leaders=sum(p.leader == b for p in partitions),
                     replicas=len(partitions),
+                    software="0.2.0",
+                    feature_level=2,
                 )
                 for b, a in self.addresses.items()
                 if b not in self.down
@@ -436,6 +442,8 @@ class FakeCluster:
             leaderless_partitions=sum(p.leader < 0 for p in partitions),
             under_replicated_partitions=len(partitions) if self.down else 0,
             under_min_isr_partitions=0,
+            draining=tuple(m.DrainingBroker(broker_id=b, replicas=n) for b, n in self.moves.draining.items()),
+            feature_level=2,
         )
 
 
@@ -460,6 +468,13 @@ _GROUP_METHODS = (
     s.COORDINATOR_SERVICE_DESCRIBE_GROUPS,
     s.COORDINATOR_SERVICE_DELETE_GROUPS,
 )
+_MOVE_METHODS = (
+    s.ADMIN_SERVICE_DESCRIBE_LOG_DIRS,
+    s.ADMIN_SERVICE_ADD_BROKERS,
+    s.ADMIN_SERVICE_DRAIN_BROKERS,
+    s.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS,
+    s.ADMIN_SERVICE_LIST_PARTITION_REASSIGNMENTS,
+)
 
 
 def _snake(method: Any) -> str:
@@ -469,6 +484,7 @@ def _snake(method: Any) -> str:
 
 _HANDLERS = {method.path.rpartition("/")[2]: _snake(method) for method in _METHODS}
 _GROUP_HANDLERS = {method.path.rpartition("/")[2]: _snake(method).removeprefix("_") for method in _GROUP_METHODS}
+_MOVE_HANDLERS = {method.path.rpartition("/")[2]: _snake(method).removeprefix("_") for method in _MOVE_METHODS}
 
 
 def produce_result(topic: str, partition: int, **fields: Any) -> m.ProduceResult:
@@ -569,7 +585,7 @@ async def serve_over_grpc(cluster: FakeCluster) -> list[Any]:
             return lambda request, context: cluster.call(broker_id, method.path, request, 60.0)
 
         return [
-            *(Route(method, handler(method)) for method in (*_METHODS, *_GROUP_METHODS)),
+            *(Route(method, handler(method)) for method in (*_METHODS, *_GROUP_METHODS, *_MOVE_METHODS)),
             Route(s.REPLICA_SERVICE_PRODUCE_STREAM, produce_stream(broker_id)),
         ]
 

@@ -4,24 +4,28 @@ Faults take no effect on whoever is in `numb_names`, nor on the files of whoever
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidelog.cluster.api import (
     BROKER,
+    ZOOKEEPER,
     ClusterError,
     Direction,
     Pause,
     ProcessStatus,
+    Sessions,
     State,
     Traffic,
     Way,
+    broker_id_of,
     kind_of,
     ways,
 )
 from tidelog.cluster.files import LocalFiles
 from tidelog.ids import Address
+from tidelog.wire.znodes import broker_path
 
 NAMES = (
     "zookeeper-1",
@@ -33,6 +37,10 @@ NAMES = (
     "broker-2",
     "broker-3",
 )
+
+
+def session_id(name: str, life: int) -> int:
+    return 100 * (1 + NAMES.index(name)) + life
 
 
 class NumbFiles(LocalFiles):
@@ -64,6 +72,10 @@ class FakeCluster:
     base: Path = Path("/nowhere")
     lives: Counter[str] = field(default_factory=Counter)
     """How often each was started."""
+    down_s: float = 0.1
+    """How long a bounce takes."""
+    looks: Iterable[Sessions] = ()
+    """What ZooKeeper says of its sessions, look by look; from then on everybody is registered and nobody's has ended."""
     modes: Mapping[str, str] = field(
         default_factory=lambda: {"zookeeper-1": "follower", "zookeeper-2": "leader", "zookeeper-3": "follower"}
     )
@@ -73,7 +85,14 @@ class FakeCluster:
 
     def status(self) -> Sequence[ProcessStatus]:
         return [
-            ProcessStatus(name, kind_of(name), state, None if state is State.STOPPED else self._pid(name), {}, "")
+            ProcessStatus(
+                name,
+                kind_of(name),
+                state,
+                None if state is State.STOPPED else self._pid(name),
+                self._addresses(name),
+                "",
+            )
             for name, state in self.states.items()
         ]
 
@@ -94,6 +113,10 @@ class FakeCluster:
         if name not in self.numb_names:
             self.stop(name)
             self.start(name)
+
+    def bounce(self, name: str) -> float:
+        self.restart(name)
+        return self.down_s
 
     def pause(self, name: str, how: Pause | None = None) -> None:
         self._becomes("pause", name, State.RUNNING, State.PAUSED)
@@ -153,13 +176,26 @@ class FakeCluster:
         return f"{name} is full"
 
     def free_disk(self, name: str) -> None:
+        self.done.append(("free", name))
         self.full.discard(name)
 
     def logs(self, name: str, lines: int = 200) -> str:
         return ""
 
     def zookeeper_mode(self, name: str) -> str:
-        return self.modes[name]
+        return self.modes[name] if self.states[name] is State.RUNNING else ""
+
+    def sessions(self) -> Sessions:
+        if not isinstance(self.looks, Iterator):
+            self.looks = iter(self.looks)
+        return next(self.looks, None) or Sessions(
+            frozenset(session_id(n, life) for n in NAMES for life in range(self.lives[n] + 1)),
+            {broker_path(broker_id_of(n)): session_id(n, self.lives[n]) for n in self.names(BROKER)},
+        )
+
+    def _addresses(self, name: str) -> Mapping[str, Address]:
+        kind, _, number = name.rpartition("-")
+        return {"CLIENT": Address("127.0.0.1", 7000 + int(number))} if kind == ZOOKEEPER else {}
 
     def _pid(self, name: str) -> int:
         return 100 * (1 + list(self.states).index(name)) + self.lives[name]

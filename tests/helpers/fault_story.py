@@ -23,11 +23,12 @@ from helpers.prometheus import Prometheus
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
+from tidelog.client.reassignments import Throttle
 from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, ZOOKEEPER, bootstrap_servers, broker_id_of, broker_name
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
 from tidelog.coordinator.shards import GIVE_BACK_S
-from tidelog.ids import Address
+from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
 
 GROUP: Final = "agents"
@@ -37,9 +38,31 @@ FRAIL: Final = ((1, 2),)
 PARTITIONS: Final = len(EVENTS) + len(FRAIL) + 1
 SETTINGS: Final = {
     # A follower is missed before the session of its broker ends; lag and flushes show in seconds of traffic.
-    BROKER: {"replica_lag_time_max_ms": "1500", "group_lag_interval_ms": "500", "log_flush_interval_ms": "500"},
+    BROKER: {
+        "replica_lag_time_max_ms": "1500",
+        "group_lag_interval_ms": "500",
+        "log_flush_interval_ms": "500",
+        # A pass lasts longer than the time between two scrapes.
+        "log_cleaner_backoff_ms": "200",
+        "log_cleaner_io_max_bytes_per_second": "250000",
+        "log_scrub_interval_ms": "1000",
+    },
     AGENT: {"commit_interval_ms": "500", "session_timeout_ms": "3000"},
 }
+MOVED: Final = "moved"
+MOVED_BYTES: Final = 3_000_000
+"""More than a chunk of replication, by much: the first one may be sent before a broker has heard of the throttle."""
+MOVES_BYTES_PER_S: Final = 400_000
+COMPACTED: Final = "compacted"
+DIRTY_RATIO: Final = 0.3
+COMPACTS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": str(DIRTY_RATIO),
+}
+VALUE_BYTES: Final = 1000
+KEYS: Final = 50
+"""More than one closed segment is left of them."""
 RECORDS_PER_S: Final = 200
 PAUSE_S: Final = 3.5
 """Longer than replica.lag.time.max; a session that was renewed just before lives for 4 s."""
@@ -125,6 +148,8 @@ class Story:
 
     def play(self) -> Windows:
         plays: Mapping[Fault, Callable[[], None]] = {
+            Fault.MOVE: self.move,
+            Fault.COMPACT: self.compact,
             Fault.KILL_LEADER: self.kill_leader,
             Fault.PAUSE_FOLLOWER: self.pause_follower,
             Fault.KILL_CONTROLLER: self.kill_controller,
@@ -161,6 +186,24 @@ class Story:
         (self.victim,) = (name for name in brokers if metric(self.cluster, name, generation, group=GROUP))
         asyncio.run(make_single(self.cluster, self.victim))
         self.wait_whole()
+
+    # what an operator does without breaking anything; each returns when it has ended
+
+    def move(self) -> None:
+        asyncio.run(self.begin_move())
+        self.wait("sum(tidelog_controller_reassigning_partitions)", lambda now: now == [1])
+        self.wait("sum(tidelog_controller_reassigning_partitions)", lambda now: now == [0])
+        asyncio.run(self.delete(MOVED))
+
+    def compact(self) -> None:
+        removed = "tidelog_log_cleaner_removed_records_total"
+        asyncio.run(self.make_compacted())
+        self.wait(removed, lambda now: len(now) == 3 and min(now) > 0)
+        self.wait("tidelog_log_cleaner_max_dirty_ratio", lambda now: max(now) <= DIRTY_RATIO)
+        self.flip_a_bit()
+        self.wait("sum(tidelog_log_corrupt_batches_found_total)", lambda now: now >= [1])
+        self.wait("sum(tidelog_broker_under_replicated_partitions)", lambda now: now == [0])
+        asyncio.run(self.delete(COMPACTED))
 
     # faults; each returns when it has ended
 
@@ -249,6 +292,38 @@ class Story:
         ended = time.monotonic()
         self.wait_whole()
         self.chaos.recovered(fault, time.monotonic() - ended)
+
+    async def begin_move(self) -> None:
+        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+            await admin.create_topic(MOVED, assignment=[[0]], configs={"min.insync.replicas": "1"})
+            await self.fill(MOVED, MOVED_BYTES // VALUE_BYTES)
+            throttle = Throttle(MOVES_BYTES_PER_S, MOVES_BYTES_PER_S)
+            await admin.reassignments.alter({TopicPartition(MOVED, 0): [1]}, throttle=throttle)
+
+    async def make_compacted(self) -> None:
+        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+            await admin.create_topic(COMPACTED, assignment=[[0, 1, 2]], configs=COMPACTS)
+        await self.fill(COMPACTED, 20 * KEYS)
+
+    async def fill(self, topic: str, records: int) -> None:
+        async with Producer(bootstrap_servers(self.cluster), batch_bytes=4 * VALUE_BYTES) as producer:
+            for number in range(records):
+                await producer.send(topic, os.urandom(VALUE_BYTES), b"%d" % (number % KEYS))
+            await producer.flush()
+
+    async def delete(self, topic: str) -> None:
+        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+            await admin.delete_topic(topic)
+
+    def flip_a_bit(self) -> None:
+        """In the middle of the oldest segment of a follower."""
+        segment = min((self.cluster.data_dir(broker_name(2)) / f"{COMPACTED}-0").glob("*.log"))
+        with segment.open("r+b") as file:
+            middle = segment.stat().st_size // 2
+            file.seek(middle)
+            (byte,) = file.read(1)
+            file.seek(middle)
+            file.write(bytes([byte ^ 1]))
 
     async def describe(self, topic: str) -> m.TopicDescription:
         async with AdminClient(bootstrap_servers(self.cluster)) as admin:

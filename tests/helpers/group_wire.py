@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+import psutil
+
 from helpers.cluster import unique_topic
 from helpers.stored import Stored, stored_by
 from helpers.wire import TIMEOUT_S
@@ -28,8 +30,8 @@ PARTITIONS = 4
 SHARDS = 8
 BROKERS = (0, 1, 2)
 SETTLED_S = 60.0
-BYSTANDER_SESSION_MS = 30_000
-SESSION_MS = 6_000
+SESSION_MS = 30_000
+"""Longer than a test leaves a member without an answer, on a machine that holds every process up."""
 INCARNATIONS = count(1)
 
 
@@ -76,15 +78,19 @@ class Member:
         self.stream = self._open()
         return await self.register(number)
 
-    async def hear(self, wanted: str) -> Any:
-        """The next message of this kind; the stream's end is none."""
+    async def hear(self, wanted: str, *, answering: bool = True) -> Any:
+        """The next message of this kind; the stream's end is none.
+
+        Not `answering` after what ends the stream: gRPC takes no answer to a ping of before then, and forgets what is still to be
+        read.
+        """
         while True:
             message = await self.stream.read()
             assert message is not None, f"the stream ended while {wanted} was waited for"
             if (body := getattr(message, wanted)) is not None:
                 return body
             assert message.ping or message.start, message
-            if message.ping is not None:
+            if answering and message.ping is not None:
                 await self.pong()
 
     async def hear_the_end(self) -> None:
@@ -108,6 +114,22 @@ class Member:
         await self.say(started=answer)
         return start  # type: ignore[no-any-return]
 
+    async def shares(self, owned_max: int) -> m.StartFetcherRequest:
+        """Until it owns so many partitions at most, which it has answered.
+
+        It is started with more where the group was given out before another member had joined, and then stopped for that one.
+        """
+        while owned(start := await self.started()) > owned_max:
+            answer = m.StopFetcherResponse(
+                consumer_id=self.request.consumer_id,
+                coordinator_epoch=self.epoch,
+                generation=(await self.hear("stop")).generation,
+                started_generation=self.generation,
+                finishing=False,
+            )
+            await self.say(stopped=answer)
+        return start
+
     async def join(self) -> "Member":
         answer = await self.register()
         assert answer.error_code is ErrorCode.NONE, answer
@@ -119,7 +141,7 @@ class Member:
             consumer_id=self.request.consumer_id, coordinator_epoch=self.epoch, generation=self.generation
         )
         await self.say(leave=replace(request, **changes))
-        assert (await self.hear("left")).error_code is ErrorCode.NONE
+        assert (await self.hear("left", answering=False)).error_code is ErrorCode.NONE
 
     def commit(self, *offsets: m.OffsetInfo, **changes: Any) -> m.CommitOffsetsRequest:
         self.number += 1
@@ -138,6 +160,11 @@ class Member:
 def at(topic: str, partition: int, offset: int, **more: Any) -> m.OffsetInfo:
     values: dict[str, Any] = {"leader_epoch": -1} | more
     return m.OffsetInfo(topic=topic, partition=partition, offset=offset, **values)
+
+
+def owned(start: m.StartFetcherRequest) -> int:
+    """Partitions."""
+    return sum(len(each.assigned_parts) for each in start.ownership_info)
 
 
 @dataclass(frozen=True)
@@ -164,7 +191,7 @@ class GroupBed:
         with SyncAdmin(servers) as admin, SyncProducer(servers, acks=-1) as producer, stored_by(cluster) as stored:
             admin.create_topic(topic, PARTITIONS, 3)
             admin.wait_until_led(topic, in_sync=True)
-            options: dict[str, Any] = {"topics": [topic], "session_timeout_ms": BYSTANDER_SESSION_MS}
+            options: dict[str, Any] = {"topics": [topic], "session_timeout_ms": SESSION_MS}
             with SyncConsumer(servers, group=mine, consumer_id="bystander", **options) as bystander:
                 bed = cls(cluster, topic, "", -1, bystander, mine, producer, admin, stored)
                 bed.goes_on()
@@ -251,6 +278,11 @@ class GroupBed:
             (counts.stops, counts.losses),
         )
 
+    def coordinator_busy_s(self) -> float:
+        """Processor time that the coordinator's process has used."""
+        used = psutil.Process(self._pids()[broker_name(self.coordinator)]).cpu_times()
+        return float(used.user + used.system)
+
     def _pids(self) -> dict[str, int | None]:
         return {row.name: row.pid for row in self.cluster.status() if row.kind in (BROKER, CONTROLLER)}
 
@@ -264,9 +296,9 @@ async def commit(channel: GrpcChannel, request: m.CommitOffsetsRequest) -> m.Com
     return await channel.call(s.COORDINATOR_SERVICE_COMMIT_OFFSETS, request, TIMEOUT_S)
 
 
-async def live_group(groups: GroupBed, channel: GrpcChannel) -> Member:
+async def live_group(groups: GroupBed, channel: GrpcChannel, **request: Any) -> Member:
     """A member of the victim group, alone in it."""
-    member = await groups.member(channel).join()
+    member = await groups.member(channel, **request).join()
     async with asyncio.timeout(TIMEOUT_S):
         while (await groups.described(channel)).state != "Stable":  # noqa: ASYNC110 - its answer is being stored
             await asyncio.sleep(0.01)

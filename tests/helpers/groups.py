@@ -5,6 +5,7 @@ record was processed, and no committed offset ever went back.
 """
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -44,6 +46,8 @@ RECORDS_PER_S: Final = 60
 SHARDS: Final = 8
 """As brokers make them by default."""
 STABLE: Final = "Stable"
+LOG_LINES: Final = 2_000
+STOOD_STILL: Final = "this process did not run for"
 SPREAD: Final = ((0, 1, 2), (1, 2, 0), (2, 0, 1)) * 2
 """Six partitions; every broker leads two."""
 
@@ -312,6 +316,20 @@ def owned_by(group: m.DescribedGroup, name: str) -> set[TopicPartition]:
     """By agents of that name."""
     members = [each for each in group.members if each.client_id == name]
     return {TopicPartition(each.topic, each.partition) for member in members for each in member.partitions}
+
+
+def given_for_pauses_s(cluster: LocalCluster, since: float) -> float:
+    """By how much leases may be longer, because a broker stood still since then: as a coordinator it gives twice the time that it
+    lost, and writes down how much that was."""
+    began = datetime.now(UTC) - timedelta(seconds=time.monotonic() - since)
+
+    def lost_s(name: str) -> float:
+        found = [json.loads(line) for line in cluster.logs(name, LOG_LINES).splitlines() if STOOD_STILL in line]
+        return sum(
+            float(each["event"].split()[-2]) for each in found if datetime.fromisoformat(each["timestamp"]) > began
+        )
+
+    return 2 * max(map(lost_s, cluster.names(BROKER)))
 
 
 async def shards_settled(cluster: LocalCluster) -> None:

@@ -5,8 +5,9 @@ import random
 from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk
 from tidelog.storage.epoch_cache import EpochCache, EpochStart
+from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
-from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerFacts, ProducerLimits, ProducerTable
 from tidelog.testing.disk import SimDisk
 from tidelog.wire.batch import Batches, iter_batches
@@ -40,10 +41,10 @@ def follow(log: PartitionLog, records: bytes, epoch: int) -> None:
     log.append_as_follower(placed(records, log.log_end_offset, epoch))
 
 
-def contents(log: PartitionLog, bytes_max: int = 1 << 20) -> bytes:
-    """Every byte, read from the start; from disk where the tail is not held."""
+def contents(log: PartitionLog, bytes_max: int = 1 << 20, *, start: int | None = None) -> bytes:
+    """Every byte, read from the log's start or from `start`; from disk where the tail is not held."""
     parts = []
-    offset = log.log_start_offset
+    offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:
         part = log.read(offset, bytes_max, log.log_end_offset)
         assert part, (offset, log)

@@ -41,6 +41,7 @@ def described(topics: Sequence[m.TopicDescription], live: Sequence[int] = (0, 1,
                 state="alive",
                 leaders=sum(p.leader == number for p in partitions),
                 replicas=sum(number in p.replicas for p in partitions),
+                feature_level=2,
             )
             for number in live
         ),
@@ -49,6 +50,7 @@ def described(topics: Sequence[m.TopicDescription], live: Sequence[int] = (0, 1,
         leaderless_partitions=sum(p.leader < 0 for p in partitions),
         under_replicated_partitions=sum(len(p.isr) < len(p.replicas) for p in partitions),
         under_min_isr_partitions=sum(len(p.isr) < p.min_isr for p in partitions),
+        feature_level=2,
     )
 
 

@@ -16,6 +16,7 @@ from tidelog.broker.flusher import Flusher
 from tidelog.broker.follower_session import FollowerSessions
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.throttle import Quota
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.net import CallContext, Route, Stream
 from tidelog.testing import loop as sim_loop
@@ -68,16 +69,24 @@ class Node(BrokerBench):
     """One broker's replication, both sides of it."""
 
     def __init__(self, world: "World", broker_id: int, disk: SimDisk | None = None) -> None:
-        clock = SimClock()
+        self.sim_clock = clock = SimClock()
         super().__init__(disk, broker_id, clock)
+        self.leader_throttle = self.follower_throttle = 0
         self.broker_id = broker_id
         self.process = SimProcess(f"broker-{broker_id}")
         self.net = world.network.node(self.process.name, self.process)
         self.links = LeaderFetchers(
-            broker_id, self.net, clock, lambda i: address(i), self.process.start, lambda size: None
+            broker_id,
+            self.net,
+            clock,
+            lambda i: address(i),
+            self.process.start,
+            self.metrics.received,
+            Quota(clock, lambda: self.follower_throttle),
         )
         self.links.broker_epoch = member(broker_id).broker_epoch
-        self.sessions = FollowerSessions(self.manager, clock, CHUNK_BYTES, FLUSH_S, lambda size: None)
+        quota = Quota(clock, lambda: self.leader_throttle)
+        self.sessions = FollowerSessions(self.manager, clock, CHUNK_BYTES, FLUSH_S, self.metrics.sent, quota)
         self.proposals = SilentControlPlane()
         self.flusher = Flusher(clock, self.disk, self.process.start, STALL_LIMIT_S, self.logs.sync_epochs)
         self.manager.connect(self.links, self.proposals, self.flusher)
@@ -213,6 +222,7 @@ class FakeLeader:
             "diverging_epoch": -1,
             "diverging_end_offset": -1,
             "offset": 0,
+            "dropped_to": 0,
         }
         part.update(fields)
         await self.streams[-1].write(m.ReplicaFetchResponse(chunk=self._chunks, partitions=(m.ReplicaChunk(**part),)))
@@ -240,6 +250,7 @@ class FakeFollower:
             "leader_epoch": 3,
             "offset": offset,
             "last_fetched_epoch": last_epoch,
+            "log_start_offset": 0,
         }
         part.update(fields)
         await self.write(acked, m.ReplicaPosition(**part))

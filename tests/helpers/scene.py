@@ -116,6 +116,12 @@ class Scene:
         wanted = self.acked + count
         await self.until(f"{count} more acks", lambda: self.acked >= wanted, timeout_s)
 
+    async def acks_for(self, seconds: float, within_s: float = WITHIN_S) -> None:
+        """For so long, and never for longer than `within_s` without any."""
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            await self.more_acks(timeout_s=within_s)
+
     async def do(self, act: Callable[..., None], *arguments: object) -> None:
         """A fault, beside the load."""
         await asyncio.to_thread(act, *arguments)
@@ -215,8 +221,12 @@ def _logs_are_equal(scene: Scene) -> bool:
 
 def log_bytes(cluster: LocalCluster, broker: int, topic: str, partition: int) -> bytes:
     """All batches of one replica, from its files."""
-    segments = sorted((cluster.data_dir(broker_name(broker)) / f"{topic}-{partition}").glob("*.log"))
-    return b"".join(segment.read_bytes() for segment in segments)
+    folder = cluster.data_dir(broker_name(broker)) / f"{topic}-{partition}"
+    while True:
+        try:
+            return b"".join(segment.read_bytes() for segment in sorted(folder.glob("*.log")))
+        except FileNotFoundError:  # removed since it was listed: by compaction, or by a cut where others go on
+            continue
 
 
 async def produce(scene: Scene, broker: str, value: bytes, *, acks: int = -1) -> m.ProduceResult | None:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from helpers.spark_jvm import SOON
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.guard import Guard
 from tidelog.cluster.os_process import OsProcess, tail
@@ -21,8 +22,6 @@ WITHIN_S: Final = 600.0
 HOST: Final = "127.0.0.1"
 DAEMON_MB: Final = 256
 EXECUTOR_MB: Final = 512
-SOON: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A Java that does not live long: its start is what it costs."""
 PATIENT: Final = f"{int(WITHIN_S)}s"
 """Spark's own limit of 120 s for an answer is short for a start on a machine that does much else."""
 SETTINGS: Final = {

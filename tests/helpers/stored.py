@@ -1,5 +1,6 @@
 """What ZooKeeper holds, read beside every process of the cluster: no fault between them can hide or colour it."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from tidelog.wire import znodes
 SESSION_S: Final = 5.0
 """Also how long kazoo waits for a server that is still starting before it dials again."""
 RETRY: Final = KazooRetry(max_tries=-1, max_delay=0.2)
+quiet = logging.getLogger(f"{__name__}.kazoo")
+"""A line for each attempt to connect would hide what a failed test has to say."""
+quiet.setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,10 @@ class Stored:
 
     def topic_id(self, topic: str) -> bytes:
         return znodes.decode_topic(topic, self._get(znodes.topic_path(topic))[0]).topic_id
+
+    def moves(self, topic: str) -> set[int]:
+        """Partitions with a reassignment under way."""
+        return set(znodes.decode_topic(topic, self._get(znodes.topic_path(topic))[0]).moves)
 
     def versions(self, topic: str, partitions: int) -> list[int]:
         """Of the states of the first `partitions`, asked in one go."""
@@ -103,7 +111,9 @@ class Stored:
 @contextmanager
 def stored_by(cluster: LocalCluster) -> Iterator[Stored]:
     hosts = ",".join(map(str, cluster.endpoints(ZOOKEEPER).values()))
-    client = KazooClient(hosts, timeout=SESSION_S, connection_retry=RETRY.copy(), command_retry=RETRY.copy())
+    client = KazooClient(
+        hosts, timeout=SESSION_S, connection_retry=RETRY.copy(), command_retry=RETRY.copy(), logger=quiet
+    )
     client.start(timeout=10)
     try:
         yield Stored(client)

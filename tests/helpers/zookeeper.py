@@ -60,10 +60,13 @@ async def owned_tasks() -> AsyncIterator[Tasks]:
 
 
 @asynccontextmanager
-async def zk_clients(server: EmbeddedZooKeeper, count: int = 1, timeout_s: float = 4.0) -> AsyncIterator[list[ZkMeta]]:
+async def zk_clients(
+    server: EmbeddedZooKeeper | Address, count: int = 1, timeout_s: float = 4.0
+) -> AsyncIterator[list[ZkMeta]]:
     """Connected clients; each ends its session in order."""
     async with owned_tasks() as tasks:
-        clients = [ZkMeta(str(server.address), session_timeout_s=timeout_s, spawn=tasks.spawn) for _ in range(count)]
+        address = str(server if isinstance(server, Address) else server.address)
+        clients = [ZkMeta(address, session_timeout_s=timeout_s, spawn=tasks.spawn) for _ in range(count)]
         try:
             for client in clients:
                 await client.start()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,5 +75,6 @@ def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
     report = yield
     if report.failed and "integration" in item.keywords:
-        report.sections.append(("last words of the cluster", last_words()))
+        began_at = datetime.fromtimestamp(call.start, UTC)
+        report.sections.append((f"last words of the clusters of {item.nodeid}", last_words(began_at)))
     return report

@@ -264,6 +264,8 @@ def test_a_control_request_that_was_overtaken_in_the_network_changes_nothing(bed
                 "controller_id": cluster.controller_id,
                 "controller_epoch": cluster.controller_epoch,
                 "broker_epoch": known.lives[bed.leader],
+                "leader_throttle": 0,
+                "follower_throttle": 0,
             }
             async with bed.unharmed(listener=INTERNAL) as channel:
                 for sequence in (0, -1, -INT64_MAX):

@@ -4,9 +4,9 @@ Lists: issue 4 and reliability 7.2. `GroupBed.unharmed` is the oracle: nothing i
 the same coordinator keeps its generation and gets its records, and the next valid registration is served.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from helpers.group_wire import PARTITIONS, GroupBed, Member, at, commit, goes_on
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, said
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import TopicPartition
+from tidelog.names import INTERNAL_TOPICS
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire.codec import encode
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 E = ErrorCode
 RESPONSIVE_S = 2.0
-"""The longest that a coordinator may be busy with one bad request, on a loaded machine."""
+"""The longest that a coordinator may be busy with one bad request: of its processor's time, not of a loaded machine's."""
 
 
 def subscribed(streams: object, pattern: object = "static") -> dict[str, str]:
@@ -127,9 +128,11 @@ def test_bad_names_are_refused_wherever_they_come_in(groups: GroupBed, name: str
 
 
 def test_odd_but_valid_names_work(groups: GroupBed) -> None:
+    odd = (*ODD_NAMES, *sorted(INTERNAL_TOPICS))
+
     async def story() -> None:
         async with groups.unharmed() as channel:
-            for name in ODD_NAMES:
+            for name in odd:
                 member = groups.member(channel, name)
                 assert (await member.register()).error_code is E.NONE, name
                 await member.leave()
@@ -137,7 +140,7 @@ def test_odd_but_valid_names_work(groups: GroupBed) -> None:
 
     run(story())
     tp = TopicPartition(groups.topic, 0)
-    for name in ODD_NAMES:
+    for name in odd:
         groups.admin.alter_group_offsets(name, {tp: 1})
         found = groups.admin.committed_offsets(name)
         assert [(each, offset.offset) for each, offset in found.items() if offset is not None] == [(tp, 1)], name
@@ -202,11 +205,11 @@ def test_a_pattern_that_explodes_elsewhere_takes_no_time_here(groups: GroupBed, 
 
         async def story() -> None:
             async with groups.unharmed() as channel:
-                began_at = asyncio.get_running_loop().time()
+                before_s = groups.coordinator_busy_s()
                 member = groups.member(channel, **subscribed({pattern: 1}, "white_list"))
                 assert (await member.register()).error_code is E.NONE
                 assert not (await member.started()).ownership_info
-                assert asyncio.get_running_loop().time() - began_at < 0.5 + RESPONSIVE_S
+                assert groups.coordinator_busy_s() - before_s < RESPONSIVE_S
                 await member.leave()
                 await groups.forget(channel)
 
@@ -292,7 +295,7 @@ def test_a_second_registration_and_a_message_without_a_body_cost_the_stream_only
             member = await groups.member(channel).join()
             words = {"nothing": "without a body", "register": "registers once"}[again]
             await member.say(**({"register": member.request} if again == "register" else {}))
-            said(await member.hear("registered"), E.INVALID_REQUEST, words)
+            said(await member.hear("registered", answering=False), E.INVALID_REQUEST, words)
             assert (await member.reconnect()).error_code is E.NONE
             assert (await member.started()).ownership_info, "it is still the owner"
             await member.leave()
@@ -371,7 +374,7 @@ async def started(member: Member, **changes: Any) -> None:
 def test_coord_13_answers_that_nobody_asked_for_and_old_ones_change_nothing(groups: GroupBed) -> None:
     async def story() -> None:
         async with groups.unharmed() as channel:
-            member = await live_group(groups, channel)
+            member = await live_group(groups, channel, session_timeout_ms=6_000)  # a third of it until the next ping
             for what, stray in STRAYS.items():
                 await stray(member)
                 await goes_on(groups, channel, member)
@@ -394,9 +397,10 @@ def test_a_number_that_nothing_can_follow_silences_its_consumer_alone(groups: Gr
             member = groups.member(channel, session_timeout_ms=1_500)
             assert (await member.register(INT64_MAX)).error_code is E.NONE
             await member.say(leave=m.LeaveGroupRequest(consumer_id="wire", coordinator_epoch=1, generation=1))
-            with pytest.raises(AssertionError, match="stream ended"):
-                while True:
-                    await member.hear("start")  # its pings have lower numbers, so its session ends
+            with suppress(TransportError):  # of an answer that the end of the stream overtook
+                while (message := await member.stream.read()) is not None:
+                    if message.ping is not None:
+                        await member.pong()  # has a lower number, so the session ends
             assert (await groups.described(channel)).state == "Empty"
             await groups.forget(channel)
 
@@ -469,7 +473,7 @@ def test_a_partition_of_another_member_cannot_be_committed(groups: GroupBed) -> 
             a, b = groups.member(channel, "a"), groups.member(channel, "b")
             for each in (a, b):
                 assert (await each.register()).error_code is E.NONE
-            mine = await a.started()
+            mine = await a.shares(PARTITIONS // 2)
             theirs = await b.started()
             part = theirs.ownership_info[0].assigned_parts[0].partition
             (result,) = (await commit(channel, a.commit(at(groups.topic, part, 1)))).results

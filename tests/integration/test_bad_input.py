@@ -16,6 +16,7 @@ from helpers.batches import batch
 from helpers.cluster import unique_topic
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, Bed, creation, rows, said
 from tidelog.errors import ErrorCode
+from tidelog.names import INTERNAL_TOPICS
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -87,6 +88,19 @@ def test_odd_but_valid_topic_names_work(bed: Bed) -> None:
     run(story())
 
 
+def test_the_names_of_internal_topics_are_neither_created_nor_deleted(bed: Bed) -> None:
+    async def story() -> None:
+        async with bed.unharmed() as channel:
+            for name in sorted(INTERNAL_TOPICS):
+                (created,) = (await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, creation(name), TIMEOUT_S)).topics
+                said(created, E.INVALID_TOPIC_EXCEPTION, "topic name", name, "internal topic")
+                delete = m.DeleteTopicsRequest(names=(name,), timeout_ms=0)
+                (deleted,) = (await channel.call(s.ADMIN_SERVICE_DELETE_TOPICS, delete, TIMEOUT_S)).topics
+                said(deleted, E.INVALID_TOPIC_EXCEPTION, "topic name", name, "internal topic")
+
+    run(story())
+
+
 # --- creation -------------------------------------------------------------------------------------------------------
 
 
@@ -120,7 +134,7 @@ def setting(key: str, value: str) -> dict[str, Any]:
         (setting("min.insync.replicas", "٣"), E.INVALID_CONFIG, ("whole number from 1 to",)),
         (setting("max.message.bytes", "1e6"), E.INVALID_CONFIG, ("max.message.bytes='1e6'", "whole number from 128")),
         (setting("max.message.bytes", str(2**31)), E.INVALID_CONFIG, ("max.message.bytes", "to 2147483647")),
-        (setting("retention.ms", "60000"), E.INVALID_CONFIG, ("retention.ms='60000'", "-1")),
+        (setting("retention.ms", "-2"), E.INVALID_CONFIG, ("retention.ms='-2'", "from -1 to")),
         (setting("flush", "always"), E.INVALID_CONFIG, ("flush='always'", "none, sync")),
         (setting("unclean.leader.election.enable", "yes"), E.INVALID_CONFIG, ("'yes'", "false")),
         (

@@ -85,13 +85,12 @@ def test_an_unknown_method_is_unimplemented(bed: Bed) -> None:
 
 def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
     """Reliability D9: whoever reaches the EXTERNAL listener must not be able to make itself controller or replica."""
-    told = m.LeaderAndIsrRequest(
+    who: dict[str, Any] = dict(
         controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
     )
+    told = m.LeaderAndIsrRequest(**who, leader_throttle=0, follower_throttle=0)
     stop = m.StopReplicaRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX)
-    update = m.UpdateMetadataRequest(
-        controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
-    )
+    update = m.UpdateMetadataRequest(**who, leader_throttle=0, follower_throttle=0)
     isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1, controller_epoch=INT32_MAX, sequence=INT64_MAX)
 
     async def story() -> None:
@@ -144,11 +143,12 @@ def test_commands_of_an_old_controller_and_for_another_life_change_nothing(bed: 
                 who: dict[str, Any] = dict(
                     controller_id=9, controller_epoch=controller_epoch, broker_epoch=epoch, sequence=INT64_MAX
                 )
-                told = m.LeaderAndIsrRequest(**who, full=True, partition_states=(state,))
+                full: dict[str, Any] = dict(**who, full=True, leader_throttle=0, follower_throttle=0)
+                told = m.LeaderAndIsrRequest(**full, partition_states=(state,))
                 assert (await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)).error_code is code
                 stop = m.StopReplicaRequest(**who, partitions=(gone,))
                 assert (await channel.call(s.BROKER_CONTROL_STOP_REPLICA, stop, TIMEOUT_S)).error_code is code
-                news = m.UpdateMetadataRequest(**who, full=True, deleted_topics=(bed.topic,))
+                news = m.UpdateMetadataRequest(**full, deleted_topics=(bed.topic,))
                 assert (await channel.call(s.BROKER_CONTROL_UPDATE_METADATA, news, TIMEOUT_S)).error_code is code
 
     run(story())
@@ -163,6 +163,7 @@ def test_a_position_of_an_unknown_replica_gets_no_records(bed: Bed, replica: int
         leader_epoch=bed.epoch,
         offset=0,
         last_fetched_epoch=-1,
+        log_start_offset=0,
     )
 
     async def story() -> None:

@@ -65,7 +65,7 @@ def test_bad_input_is_refused_with_its_limit(shared_servers: str) -> None:
         (("topics", "create", "x" * 250), "249"),
         (("topics", "create", unique_topic(), "--replication-factor", "9"), "replication_factor 9"),
         (("topics", "create", unique_topic(), "--config", "flushh=sync"), "did you mean 'flush'?"),
-        (("topics", "delete", unique_topic()), "tidelog: topic"),
+        (("topics", "delete", unique_topic()), "tidelog: no topic"),
     ):
         refused = tidelog(shared_servers, *args, exit_code=1).stderr.decode()
         assert said in refused

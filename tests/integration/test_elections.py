@@ -176,7 +176,7 @@ def test_row_7_a_last_member_that_lost_its_disk_is_held_back_until_somebody_lets
     cluster.start("broker-0")
     wait_for(servers, topic, "the veto", lambda p: (p.leader, p.isr, p.vetoed) == (-1, (0,), True))
     named = [{"topic": topic, "partition": 0}]
-    release = ("release-veto", "--topic", topic, "--partition", "0")
+    release = ("brokers", "release-veto", "--topic", topic, "--partition", "0")
     assert tidelog(servers, *release)["elected"] == named
     wait_for(servers, topic, "broker 0", lambda p: (p.leader, p.vetoed, p.recovering) == (0, False, False))
     assert tidelog(servers, *release)["alreadyValid"] == named

@@ -17,12 +17,13 @@ from tidelog.ids import NO_LEADER, TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
-SESSION_S = 3.0
+SESSION_S = 6.0
+"""Longer than a busy machine holds up a process that nothing is to happen to."""
 ELECTION_S = 10.0
 """Until clients have found the new leader; the target is under 2 s on a machine that does nothing else."""
 LIMIT_S = 150.0
 QUICK = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000))}
-SETTINGS = {"broker": QUICK | {"replica_lag_time_max_ms": "1500"}, "controller": QUICK}
+SETTINGS = {"broker": QUICK | {"replica_lag_time_max_ms": "4000"}, "controller": QUICK}
 
 
 def is_standby(cluster: LocalCluster, name: str) -> bool:
@@ -262,34 +263,6 @@ def test_row_19_l22_the_controller_and_a_leader_are_killed_together(cluster: Loc
     run(story(), timeout_s=LIMIT_S)
 
 
-def test_row_21_l35_leaders_serve_without_zookeeper_and_nobody_is_elected_when_it_is_back(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    """Killed for longer than a session: what it has stored of sessions outlives it, so none of them ends."""
-
-    async def story() -> None:
-        async with under_load(cluster, tmp_path) as scene:
-            before, members = scene.states(), scene.stored.brokers()
-            await scene.do(cluster.kill, "zookeeper-1")
-            away_until = asyncio.get_running_loop().time() + SESSION_S + 1.0
-            while asyncio.get_running_loop().time() < away_until:
-                await scene.more_acks(timeout_s=SESSION_S)
-            assert state_of(cluster, "zookeeper-1") is State.STOPPED
-            await scene.do(cluster.start, "zookeeper-1")
-            await scene.until("a controller", lambda: scene.stored.controller() is not None)
-            await scene.more_acks()
-            epochs = [(state.leader, state.leader_epoch) for state in before]
-            assert [(state.leader, state.leader_epoch) for state in scene.states()] == epochs
-            assert scene.stored.brokers() == members
-            assert max(map(scene.longest_stall_s, (0, 1, 2))) < SESSION_S
-            # ISRs change again.
-            await scene.do(cluster.kill, "broker-1")
-            await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            await scene.do(cluster.start, "broker-1")
-
-    run(story(), timeout_s=LIMIT_S)
-
-
 def test_row_21_l35_zookeeper_is_paused_beyond_every_session_and_service_resumes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -298,13 +271,12 @@ def test_row_21_l35_zookeeper_is_paused_beyond_every_session_and_service_resumes
     async def story() -> None:
         async with under_load(cluster, tmp_path) as scene:
             await scene.do(cluster.pause, "zookeeper-1")
-            away_until = asyncio.get_running_loop().time() + SESSION_S + 1.0
-            while asyncio.get_running_loop().time() < away_until:
-                await scene.more_acks(timeout_s=SESSION_S)
+            await scene.acks_for(SESSION_S + 1.0, within_s=SESSION_S)
             assert state_of(cluster, "zookeeper-1") is State.PAUSED
             await scene.do(cluster.resume, "zookeeper-1")
+            # What it ends, it ends within a session: before that its brokers and full ISRs are those of before the pause.
+            await scene.acks_for(SESSION_S + 1.0)
             await scene.until("every broker", lambda: scene.stored.brokers() == {0, 1, 2})
-            await scene.more_acks()
             await scene.full()
             led = scene.state()
             await scene.do(cluster.kill, broker_name(led.leader))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import unique_topic
+from helpers.groups import shards_settled
 from helpers.wire import TIMEOUT_S
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
@@ -75,13 +76,16 @@ class RawConsumer:
         await self.stream.write(m.ConsumerMessage(number=self.number, **body))
 
     async def join(self, broker: int) -> m.StartFetcherRequest:
-        """Registers there until it is not told to wait, and then is told to start."""
+        """Registers there until it is not told to wait, and then to start. Others may know of its election before it does."""
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 await self.connect(broker)
                 answer = await self.stream.read()
                 assert answer.registered is not None, answer
-                if answer.registered.error_code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                if answer.registered.error_code not in (
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                    ErrorCode.NOT_COORDINATOR,
+                ):
                     assert answer.registered.error_code is ErrorCode.NONE, answer.registered
                     return await self.until_started()
                 await self.channel.close()
@@ -144,7 +148,8 @@ def positions(start: m.StartFetcherRequest) -> dict[int, int]:
 
 @asynccontextmanager
 async def consumer_of(cluster: LocalCluster) -> AsyncIterator[RawConsumer]:
-    """Of a new group and a new topic of three partitions with ten records each."""
+    """Of a new group, whose shard stays where it is, and a new topic of three partitions with ten records each."""
+    await shards_settled(cluster)
     topic = unique_topic("coordinated")
     servers = bootstrap_servers(cluster)
     async with AdminClient(servers) as admin:
@@ -154,11 +159,22 @@ async def consumer_of(cluster: LocalCluster) -> AsyncIterator[RawConsumer]:
         for n in range(30):
             await (await producer.send(topic, b"x", partition=n % 3))
     consumer = RawConsumer(cluster, f"group-of-{topic}", topic)
+    await agreed(consumer)
     try:
         yield consumer
     finally:
         if consumer.channel is not None:
             await consumer.channel.close()
+
+
+async def agreed(consumer: RawConsumer) -> None:
+    """Until every broker names the same coordinator: each hears of it by itself."""
+    async with asyncio.timeout(FAILOVER_S):
+        while True:
+            named = {await consumer.coordinator(asked) for asked in range(3)}
+            if len(named) == 1 and -1 not in named:
+                return
+            await asyncio.sleep(0.1)
 
 
 async def found(consumer: RawConsumer, asked: int, unlike: int = -1) -> int:

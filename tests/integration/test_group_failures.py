@@ -7,6 +7,7 @@ at one time, and whoever did nothing wrong is left alone.
 import asyncio
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from helpers.groups import (
     POLL_S,
     WITHIN_S,
     WorkingGroup,
+    given_for_pauses_s,
     owned_by,
     working_group,
 )
@@ -39,6 +41,8 @@ SESSION_S = 5.0
 LEASE_S = SESSION_S + DRIFT_S
 MOVE_S = 1.0
 """From the end of a lease until the partition is worked on again."""
+LONG_S = 12.0
+"""A lease that a process may not answer for some seconds and keep, on a machine with much else to do."""
 LIMIT_S = 150.0
 KEPT_S = 2.0
 """How long a refused stream is watched; a broker that is in order ends it some seconds later."""
@@ -72,8 +76,8 @@ def check_moved(
     """Since `since` nothing was heard of `name`, which had committed so much by then."""
     begun = group.first_after(since, *(each for each in group.agents if each != name))
     # Its last answer came up to a third of the session before, and its lease counts from then. One rebalance moves all.
-    moved_s = min(begun[tp].at for tp in lost) - since
-    assert SESSION_S / 2 < moved_s < LEASE_S + MOVE_S, f"moved in {moved_s:.2f} s"
+    moved_s, given_s = min(begun[tp].at for tp in lost) - since, given_for_pauses_s(group.cluster, since)
+    assert SESSION_S / 2 < moved_s < LEASE_S + given_s + MOVE_S, f"moved in {moved_s:.2f} s; {given_s:.2f} s given"
     for tp in lost:
         before = [each for each in group.handled(name) if each.tp == tp and each.at <= since]
         assert committed[tp] <= begun[tp].offset <= before[-1].offset + 1
@@ -115,13 +119,13 @@ def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_i
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S, **SLOW) as group:
             before, began_at = await group.described(), time.monotonic()
             await stop_at_work(group, "a")
-            await asyncio.sleep(SESSION_S * 0.4)
+            await asyncio.sleep(LONG_S * 0.4)
             assert group.agents["a"].state() is State.PAUSED
             go_on(group, "a")
-            await asyncio.sleep(SESSION_S)  # by now it would have been given up, were it so
+            await asyncio.sleep(LONG_S)  # by now it would have been given up, were it so
             await group.all_work(time.monotonic())
             after = await group.described()
         assert (after.generation, after.members) == (before.generation, before.members)
@@ -157,18 +161,19 @@ def test_l03_hole_49_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_no
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
+        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
             before = await group.described()
             lost = owned_by(before, "a")
             ended_at = time.monotonic()
             group.agents["a"].terminate()
-            await group.do(group.agents["a"].wait_gone, SESSION_S)
+            await group.do(group.agents["a"].wait_gone, LONG_S)
             after = await group.settled("b")
             await group.all_work(ended_at, "b")
             assert after.generation == before.generation + 1
         last = max(each.at for each in group.handled("a"))
         begun = group.first_after(ended_at, "b")
-        assert all(last < begun[tp].at < last + MOVE_S for tp in lost)
+        # Two thirds of its lease were left at least.
+        assert all(last < begun[tp].at < last + LONG_S / 2 for tp in lost)
         assert not group.duplicates()
 
     run(story(), timeout_s=LIMIT_S)
@@ -235,7 +240,7 @@ def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and
 def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
-    """The coordinator's half; what a consumer does when the log has moved away from it is a test with a log of our own."""
+    """The coordinator's half."""
 
     async def story() -> None:
         tp = await filled_topic(shared_servers, 20)
@@ -254,6 +259,61 @@ def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
             assert raw.starts[1].generation == before.generation + 1
             assert [(each.partition, each.offset) for each in again.assigned_parts] == [(0, 5)]
             await raw.close()
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+async def send_values(servers: str, tp: TopicPartition, values: range) -> None:
+    async with Producer(servers, acks=-1) as producer:
+        await asyncio.gather(*[await producer.send(tp.topic, b"%d" % each, partition=tp.partition) for each in values])
+
+
+@pytest.mark.parametrize("reset, begins_at", [("earliest", 30), ("latest", 40)])
+def test_l04_a18_02_a_member_whose_log_has_moved_away_is_given_all_of_it_anew_and_begins_where_its_policy_says(
+    shared_servers: str, reset: str, begins_at: int
+) -> None:
+    async def story() -> None:
+        topic = unique_topic("moved")
+        moved, other = (TopicPartition(topic, p) for p in range(2))
+        seen: dict[TopicPartition, list[int]] = {moved: [], other: []}
+
+        async def until(what: str, holds: Callable[[], bool]) -> None:
+            """`what` is for the reader of a traceback."""
+            async with asyncio.timeout(WITHIN_S):
+                while not holds():
+                    for record in await a.poll(timeout_s=0.2):
+                        seen[TopicPartition(record.topic, record.partition)].append(record.offset)
+
+        async with AdminClient(shared_servers) as admin:
+            await admin.create_topic(topic, 2, 3)
+            await admin.wait_until_led(topic, in_sync=True)
+            # One batch at a time, so that it has not fetched ahead what is to be deleted.
+            async with member(shared_servers, moved, auto_offset_reset=reset, partition_bytes=1) as a:
+                await until("both partitions", lambda: set(a.assignment) == {moved, other})
+                for tp in (moved, other):
+                    await a.position(tp)
+                    await send_values(shared_servers, tp, range(10))
+                await until("the first ten", lambda: [len(offsets) for offsets in seen.values()] == [10, 10])
+                await a.commit()
+                generation = a.stats.generation
+                a.pause(moved)
+                await send_values(shared_servers, moved, range(10, 11))  # answers the fetch that is on its way
+                await send_values(shared_servers, moved, range(11, 40))
+                await admin.logs.delete_records({moved: 30})
+                await send_values(shared_servers, other, range(10, 20))
+                await until("what another partition has", lambda: len(seen[other]) == 20)
+                assert (a.stats.generation, a.stats.membership.losses) == (generation, 0), "nothing is lost so far"
+                await a.commit()
+                a.resume(moved)
+                await until("a new generation", lambda: a.stats.generation > generation and len(a.assignment) == 2)
+                assert (a.stats.generation, a.stats.membership.losses) == (generation + 1, 1), "one rebalance"
+                await a.position(moved)
+                for tp in (moved, other):
+                    await send_values(shared_servers, tp, range(40, 45))
+                await until("the last", lambda: seen[moved][-1] == 44 and seen[other][-1] == 24)
+        ahead = [10] if 10 in seen[moved] else []  # it was fetched before the log moved
+        assert seen[moved] == [*range(10), *ahead, *range(begins_at, 45)]
+        assert seen[other] == [*range(25)], "what was committed before does not come again"
 
     run(story(), timeout_s=LIMIT_S)
 

@@ -14,6 +14,7 @@ import pytest
 from helpers import slow_member
 from helpers.aio import eventually, run
 from helpers.cluster import unique_topic
+from helpers.groups import given_for_pauses_s
 from helpers.scene import left_as_found
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
@@ -30,6 +31,8 @@ PARTITIONS = 6
 EACH = 50
 LIMIT_S = 30.0
 SESSION_MS = 6_000
+LONG_MS = 20_000
+"""A lease has two thirds of it left at least, so that half of it is soon enough on a machine with much else to do, too."""
 
 
 async def make_topic(servers: str) -> str:
@@ -80,7 +83,7 @@ def numbered(count: int) -> Counter[tuple[int, bytes | None]]:
 def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(shared_servers: str) -> None:
     async def story() -> None:
         topic = await make_topic(shared_servers)
-        a, b = Reader(shared_servers, topic, "a"), Reader(shared_servers, topic, "b")
+        a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(a.run())
             tasks.create_task(b.run())
@@ -96,7 +99,7 @@ def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_l
             began = loop.time()
             b.leave()
             await eventually(lambda: len(a.consumer.assignment) == PARTITIONS, "a owns all", timeout_s=LIMIT_S)
-            assert loop.time() - began < SESSION_MS / 1000, "nobody's session was waited for"
+            assert loop.time() - began < LONG_MS / 2000, "nobody's session was waited for"
             await send(shared_servers, topic, EACH)
             await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
             a.leave()
@@ -110,7 +113,7 @@ def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_kil
 ) -> None:
     async def story() -> None:
         topic = await make_topic(shared_servers)
-        a, b = (Reader(shared_servers, topic, name, 20_000) for name in "ab")
+        a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
         async with asyncio.TaskGroup() as tasks, AdminClient(shared_servers) as admin:
             tasks.create_task(a.run())
             tasks.create_task(b.run())
@@ -192,7 +195,9 @@ def of(slow: SlowMember) -> list[tuple[int, bytes]]:
     return [(int(partition), value.encode()) for partition, value in (line.split() for line in slow.records)]
 
 
-def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(shared_servers: str) -> None:
+def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
+    shared_cluster: LocalCluster, shared_servers: str
+) -> None:
     async def killed(slow: SlowMember, fast: Reader) -> None:
         loop = asyncio.get_running_loop()
         slow.signal(signal.SIGKILL)
@@ -200,7 +205,7 @@ def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(shared
         await eventually(
             lambda: len(fast.consumer.assignment) == PARTITIONS, "the fast one owns all", timeout_s=LIMIT_S
         )
-        assert loop.time() - began < SESSION_MS / 1000 + 1.5
+        assert loop.time() - began < SESSION_MS / 1000 + given_for_pauses_s(shared_cluster, began) + 1.5
 
     run(slow_and_fast(shared_servers, killed), timeout_s=120)
 

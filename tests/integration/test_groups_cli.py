@@ -114,8 +114,11 @@ def test_members_share_the_partitions_and_take_over(tidelog: Tidelog, topic: str
         eventually(tidelog, group, [[0, 1, 2]])
         with tidelog.reader(topic, group):
             eventually(tidelog, group, [[0, 1], [2]])
-            state = tidelog.described(group, "--state")
-            assert (state["state"], state["members"]) == ("Stable", 2)
+            # Owners are told as soon as they are stored; the group is stable when they have answered that they began.
+            deadline = time.monotonic() + WAIT_S
+            while (state := tidelog.described(group, "--state"))["state"] != "Stable":
+                assert time.monotonic() < deadline, state
+            assert state["members"] == 2
             said = tidelog("groups", "reset-offsets", group, "--all-topics", "--to-earliest", "--execute", exit_code=1)
             assert said.count("\n") == 1 and "has members: stop its consumers first" in said
             assert "has members: stop its consumers first" in tidelog("groups", "delete", group, exit_code=1)

@@ -81,9 +81,25 @@ def test_a_stopped_cluster_starts_again_with_its_data_in_its_directory_only(make
     cluster.down()
     assert processes_of(cluster.base) == []
     with pytest.raises(ClusterError, match="holds another cluster"):
-        LocalCluster(cluster.base).up(brokers=[1, 2], controllers=1)
+        LocalCluster(cluster.base).up(brokers=[2], controllers=1)
     cluster.up(brokers=[1], controllers=1)
     assert cluster.endpoints() == ports
+
+
+def test_hl3_01_a_cluster_that_runs_gets_a_broker_and_keeps_it(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(brokers=[1], controllers=1)
+    before = {row.name: (row.pid, row.addresses) for row in cluster.status()}
+    other = LocalCluster(cluster.base)
+    other.up(brokers=[1, 3], controllers=1, outlive=True)
+    try:
+        after = {row.name: (row.pid, row.addresses) for row in other.status()}
+        assert before.items() <= after.items()
+        assert after.keys() - before.keys() == {"broker-3"}
+        assert LocalCluster(cluster.base).names() == list(after)
+        with pytest.raises(ClusterError, match=r"holds another cluster.*broker-3.*name all its brokers"):
+            other.up(brokers=[1], controllers=1)
+    finally:
+        other.stop("broker-3")
 
 
 def test_a_process_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from helpers.groups import (
     SHARDS,
     WITHIN_S,
     WorkingGroup,
+    given_for_pauses_s,
     groups_of_one_coordinator,
     on_every_broker,
     owned_by,
@@ -37,7 +38,8 @@ from tidelog.ids import TopicPartition
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 LIMIT_S = 150.0
-SESSION_S = 5.0
+SESSION_S = 8.0
+"""A machine that builds an image beside this holds a process up for seconds: who did nothing wrong is left alone nevertheless."""
 LEASE_S = SESSION_S + DRIFT_S
 REBALANCE_S = 10.0
 """From the end of a lease until the partition is worked on again; 1 s on a machine that does nothing else."""
@@ -79,7 +81,8 @@ def check_moved(group: WorkingGroup, loss: Loss, *heirs: str) -> None:
     assert loss.lost <= begun.keys()
     # Its last answer came a third of the session before or a little more, and its lease counts from when it was sent.
     moved_s = [begun[tp].at - loss.at for tp in loss.lost]
-    assert SESSION_S / 3 < min(moved_s) <= max(moved_s) < LEASE_S + REBALANCE_S, moved_s
+    given_s = given_for_pauses_s(group.cluster, loss.at)
+    assert SESSION_S / 3 < min(moved_s) <= max(moved_s) < LEASE_S + given_s + REBALANCE_S, (moved_s, given_s)
     for tp in loss.lost:
         own = [each for each in group.handled(loss.name) if each.tp == tp and each.at < begun[tp].at]
         assert loss.committed.get(tp, 0) <= begun[tp].offset <= own[-1].offset + 1
@@ -90,7 +93,7 @@ def check_moved(group: WorkingGroup, loss: Loss, *heirs: str) -> None:
 def test_row_23_a_member_that_dies_again_and_again_takes_no_more_from_the_others_than_what_it_owned(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Again when it works and its predecessor is gone, five or six seconds later; under another name each time."""
+    """Again when it works and its predecessor is gone, nine or ten seconds later; under another name each time."""
 
     async def story() -> None:
         async with working_group(shared_cluster, tmp_path, *STEADY, session_s=SESSION_S) as group:
@@ -101,7 +104,7 @@ def test_row_23_a_member_that_dies_again_and_again_takes_no_more_from_the_others
             for name in LIVES:
                 group.start(name)  # the lease of its predecessor is not out yet
                 await group.settled(*STEADY, name)
-                await eventually(lambda name=name: group.handled(name), f"work of {name}", timeout_s=WITHIN_S)  # type: ignore[misc]
+                await group.all_work(time.monotonic(), *STEADY, name)
                 losses.append(await loss_of(group, name))
                 await group.do(group.agents[name].kill)
             sent, handled = ledger.count(Outcome.ACKED) - sent, len(group.handled(*STEADY)) - handled
@@ -155,7 +158,7 @@ def test_coord_15_members_whose_links_to_their_coordinator_are_cut_one_way_stop_
             for way in ways:
                 shared_cluster.proxy.cut(*way)
             assert shared_cluster.passing(ways) == []
-            await group.settled("c")
+            alone = await group.settled("c")
             await group.all_work(time.monotonic(), "c")
             healed_at = time.monotonic()
             for way in ways:
@@ -173,8 +176,13 @@ def test_coord_15_members_whose_links_to_their_coordinator_are_cut_one_way_stop_
             assert all(each.at < begun[each.tp].at for each in cut_off), "beside the new owner"
             for tp in loss.lost:
                 assert group.owners(began_at)[tp][:2] == [loss.name, "c"]
-        assert all(len(owners) <= 3 for owners in group.owners(began_at).values()), group.owners(began_at)
-        assert group.duplicates().keys() <= set().union(*(loss.lost for loss in losses))
+        # They return together or one by one, and then the second takes its share of what the first was given.
+        returns = after.generation - alone.generation
+        assert 1 <= returns <= len(ends)
+        lost = set().union(*(loss.lost for loss in losses))
+        for tp, owners in group.owners(began_at).items():
+            assert len(owners) <= 1 + (tp in lost) + returns, f"{tp}: {owners}"
+        assert group.duplicates().keys() <= lost
 
     run(story(), timeout_s=LIMIT_S)
 

@@ -355,6 +355,10 @@ def used(shared_servers: str, tmp_path_factory: pytest.TempPathFactory) -> tuple
         ("ingest --topic {topic} --output {used} --checkpoint {new}", "is not empty (it holds "),
         ("ingest --topic {topic} --output {new} --checkpoint {used}/_spark_metadata", "is not of such a job"),
         ("ingest --topic {topic} --output {new} --value-format json --schema a.b", "--schema 'a.b': Syntax error"),
+        (
+            "ingest --topic {topic} --output {new} --master spark://127.0.0.1:1",
+            "no master of Spark listens at spark://",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
@@ -368,7 +372,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     topic, output = used
     before = set(output.rglob("*"))
     filled = [word.format(topic=topic, used=output, new=tmp_path / "new") for word in words.split()]
-    code = run(["pipeline", "run", *filled, "--bootstrap-server", shared_servers, "--once", *SPARK])
+    code = run(["pipeline", "run", filled[0], *SPARK, *filled[1:], "--bootstrap-server", shared_servers, "--once"])
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("tidelog: ")]
     assert code in (1, 2) and len(told) == 1 and complaint in told[0], told
     assert not (tmp_path / "new").exists() and set(output.rglob("*")) == before

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tidelog.pipeline
 from helpers.sinks import PARTITIONS, make_topic, records_of
 from tidelog.client.partitioner import partition_for_key
 from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE
@@ -202,6 +204,24 @@ def test_kills_at_every_step_leave_each_row_once_or_at_least_once(
     names = [dict(record.headers)["tidelog-sink"] for record in found[EXACTLY_ONCE]]
     query_id = json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
     assert len(set(names)) == len(lines) and all(name.startswith(f"{query_id}:".encode()) for name in names)
+
+
+def test_a_thread_that_calls_register_starts_queries(
+    spark: Any, shared_servers: str, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "lines").write_text("a\nb\n")
+
+    def start() -> None:
+        tidelog.pipeline.register(spark)
+        lines = spark.readStream.format("text").load(str(tmp_path / "in"))
+        options = {"kafka.bootstrap.servers": shared_servers, "checkpointLocation": str(tmp_path / "checkpoint")}
+        writer = lines.writeStream.format("tidelog").options(**options).option("topic", topic)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(start).result()
+    assert sorted(record.value or b"" for record in records_of(shared_servers, topic)) == [b"a", b"b"]
 
 
 def run_stream(spark: Any, servers: str, folder: Path) -> bool:

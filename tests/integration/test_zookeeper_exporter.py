@@ -38,7 +38,7 @@ def scrape(port: int) -> Samples:
 def test_it_exposes_mntr_and_outlives_the_server(tmp_path: Path) -> None:
     port, gone = free_port(), f"127.0.0.1:{free_port()}"
     with zookeeper_server(tmp_path) as server:
-        command = [sys.executable, "-m", "tidelog.exporter", "--listen", f"127.0.0.1:{port}", "--timeout", "1"]
+        command = [sys.executable, "-m", "tidelog.exporter", "--listen", f"127.0.0.1:{port}", "--timeout", "5"]
         exporter = subprocess.Popen([*command, "--zookeeper", f"{server.address},{gone}"])
         try:
             name = str(server.address)

@@ -21,7 +21,9 @@ async def serve(supervisor: Supervisor) -> None:
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry)
     answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
-    ports = real_ports(settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True)
+    ports = real_ports(
+        settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True, works=True
+    )
     broker = Broker(settings, ports, supervisor, metrics)
     try:
         await broker.start()

@@ -7,10 +7,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final
 
 from tidelog import topic_config
+from tidelog.broker.admin_service import BrokerAdmin
+from tidelog.broker.cleaner import CleanerSettings, LogCleaner
+from tidelog.broker.config_view import topic_defaults
 from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane, AlterIsrSettings
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.controller_link import ControllerLink
@@ -25,8 +27,12 @@ from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registration import Registration
 from tidelog.broker.replica_manager import ReplicaManager, ReplicaSettings
+from tidelog.broker.retention import Retention
+from tidelog.broker.rot import RottenLogs
+from tidelog.broker.scrubber import Scrubber, ScrubSettings
 from tidelog.broker.service import BrokerService
 from tidelog.broker.snapshots import partition_snapshots
+from tidelog.broker.throttle import Quota
 from tidelog.config import BrokerSettings
 from tidelog.coordinator.service import CoordinatorService
 from tidelog.coordinator.shards import Coordinators
@@ -34,15 +40,18 @@ from tidelog.errors import TidelogError
 from tidelog.ids import BrokerId
 from tidelog.ports.bundle import Ports
 from tidelog.ports.net import Server
+from tidelog.release import RELEASE
 from tidelog.runtime.authorization import guarded
 from tidelog.runtime.cluster_id import ensure_cluster_id
+from tidelog.runtime.joining import check_release
 from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.tasks import Supervisor
+from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
-from tidelog.storage.partition_log import LogConfig
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.topic_config import TopicConfig
 from tidelog.wire.messages import ConfigEntry, Listener
+from tidelog.wire.services import ADMIN_SERVICE_DESCRIBE_TOPICS
 from tidelog.wire.znodes import INTACT_SINCE_NOW, BrokerRegistration
 
 _log = logging.getLogger(__name__)
@@ -55,7 +64,6 @@ CALLS_GRACE_S: Final = 0.5
 """For answers that are on their way. What other brokers, controllers and producers have open is streams, which end only when
 they are cut, so that every stop takes this long."""
 FLUSH_GRACE_S: Final = 2.0
-SOFTWARE: Final = version("tidelog")
 
 
 def parse_known(entries: tuple[ConfigEntry, ...], defaults: TopicConfig) -> TopicConfig:
@@ -96,6 +104,7 @@ class Broker:
         settings, ports = self._settings, self._ports
         await ports.meta.start()
         cluster_id = await ensure_cluster_id(ports.meta, ports.rand, settings.cluster_id)
+        await check_release(ports.meta, f"broker {settings.broker_id}")
         self.metadata.cluster_id = cluster_id
         logs = self._logs = self._open_logs(cluster_id)
         manager = self.manager = self._replica_manager(logs)
@@ -125,25 +134,11 @@ class Broker:
             ports.rand,
             self._metrics.replication.alter_isr_answered,
         )
-        fetchers = LeaderFetchers(
-            settings.broker_id,
-            ports.net,
-            ports.clock,
-            self.metadata.address_of,
-            self._spawn,
-            self._metrics.replication.received,
-        )
+        fetchers, sessions = self._replication(manager)
         flusher = self._flusher = Flusher(
             ports.clock, ports.disk, self._spawn, settings.log_flush_stall_limit_ms / 1000, logs.sync_epochs
         )
         manager.connect(fetchers, plane, flusher)
-        sessions = FollowerSessions(
-            manager,
-            ports.clock,
-            settings.replica_fetch_chunk_bytes,
-            HIGH_WATERMARK_FLUSH_S,
-            self._metrics.replication.sent,
-        )
         groups = self._coordinate()
         await self._listen(self._service(manager, sessions, control, link, registration, groups))
         self._metrics.watch_partitions(
@@ -153,10 +148,39 @@ class Broker:
         self._spawn("AlterIsr", plane.run())
         self._spawn("lag", manager.run_ticks())
         self._spawn("checkpoints", manager.run_checkpoints())
+        retention_s = settings.log_retention_check_interval_ms / 1000
+        self._spawn("retention", Retention(ports.clock, ports.disk, manager, retention_s).run())
+        self._maintain(manager, logs)
         self._spawn("revivals", manager.run_revivals(settings.replica_fetch_chunk_bytes * 2))
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
+
+    def _maintain(self, manager: ReplicaManager, logs: LogStore) -> None:
+        """Compaction and scrub, in the worker process, and what becomes of logs that have rotted."""
+        settings, ports = self._settings, self._ports
+        rotten = RottenLogs(ports.clock, self._metrics.cleaner, logs.data_lost)
+        manager.on_rotten = rotten.found
+        self._spawn("rotten logs", rotten.run())
+        if ports.worker is None:
+            return
+        scrub = ScrubSettings(settings.log_scrub_interval_ms / 1000, settings.log_scrub_io_max_bytes_per_second)
+        scrubber = Scrubber(scrub, ports.worker, ports.clock, manager, self._metrics.cleaner, rotten.found)
+        self._spawn("scrub", scrubber.run())
+        if settings.log_cleaner_enable:
+            cleaner_settings = CleanerSettings(
+                backoff_s=settings.log_cleaner_backoff_ms / 1000,
+                keys_max=settings.log_cleaner_keys_max,
+                inflated_bytes_max=settings.validate_inflated_bytes_max,
+                index_interval_bytes=settings.index_interval_bytes,
+                bytes_per_s=settings.log_cleaner_io_max_bytes_per_second,
+            )
+            cleaner = LogCleaner(
+                *(cleaner_settings, ports.worker, ports.clock, ports.disk),
+                *(manager, logs.cleaner_offsets, self._metrics.cleaner, rotten.found),
+                all_in_sync=self.metadata.all_in_sync,
+            )
+            self._spawn("compaction", cleaner.run())
 
     def _replica_manager(self, logs: LogStore) -> ReplicaManager:
         settings, ports = self._settings, self._ports
@@ -167,6 +191,28 @@ class Broker:
             checkpoint_s=settings.high_watermark_checkpoint_interval_ms / 1000,
         )
         return ReplicaManager(replica_settings, ports.clock, logs, self._metrics.replication, ports.disk)
+
+    def _replication(self, manager: ReplicaManager) -> tuple[LeaderFetchers, FollowerSessions]:
+        """What this broker takes as a follower, and what it sends as a leader."""
+        settings, ports = self._settings, self._ports
+        fetchers = LeaderFetchers(
+            settings.broker_id,
+            ports.net,
+            ports.clock,
+            self.metadata.address_of,
+            self._spawn,
+            self._metrics.replication.received,
+            Quota(ports.clock, lambda: self.metadata.follower_throttle),
+        )
+        sessions = FollowerSessions(
+            manager,
+            ports.clock,
+            settings.replica_fetch_chunk_bytes,
+            HIGH_WATERMARK_FLUSH_S,
+            self._metrics.replication.sent,
+            Quota(ports.clock, lambda: self.metadata.leader_throttle),
+        )
+        return fetchers, sessions
 
     def _leaving(self, manager: ReplicaManager, link: ControllerLink, registration: Registration) -> HandOver | None:
         settings = self._settings
@@ -184,10 +230,7 @@ class Broker:
         )
 
     def _control(self, manager: ReplicaManager) -> ControlService:
-        defaults = TopicConfig(
-            min_insync_replicas=self._settings.min_insync_replicas,
-            max_message_bytes=self._settings.message_max_bytes,
-        )
+        defaults = topic_defaults(self._settings)
         return ControlService(
             self._settings.broker_id,
             lambda: -1 if self.registration is None else self.registration.broker_epoch,
@@ -233,8 +276,24 @@ class Broker:
             self._settings.request_timeout_ms / 1000,
         )
         self._spawn("producer ids", producer_ids.run())
+        admin = BrokerAdmin(
+            self._settings,
+            manager,
+            self._ports.disk,
+            lambda asked: link.call(ADMIN_SERVICE_DESCRIBE_TOPICS, asked, self._settings.request_timeout_ms / 1000),
+        )
         return BrokerService(
-            produce, producer_ids, fetch, sessions, control, self.metadata, link, self._metrics.requests, clock, groups
+            produce,
+            producer_ids,
+            fetch,
+            sessions,
+            control,
+            admin,
+            self.metadata,
+            link,
+            self._metrics.requests,
+            clock,
+            groups,
         )
 
     def _coordinate(self) -> CoordinatorService | None:
@@ -274,7 +333,7 @@ class Broker:
             rack=self._settings.rack,
             intact_since=INTACT_SINCE_NOW if self._logs.intact_since is None else self._logs.intact_since,
             attempt="",
-            software=SOFTWARE,
+            release=RELEASE,
             directory_id=self._logs.data_dir.identity.directory_id.hex(),
         )
 
@@ -313,6 +372,8 @@ class Broker:
         if self._flusher is not None:
             await self._flusher.drain(FLUSH_GRACE_S)
         await self._supervisor.stop()
+        if self._ports.worker is not None:
+            self._ports.worker.close()
         if self._logs is not None:
             self._close_logs(self._logs)
 

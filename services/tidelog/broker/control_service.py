@@ -123,6 +123,7 @@ class ControlService:
         if not self._roles.accepts(request):
             return m.LeaderAndIsrResponse(error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         self._metadata.set_live(request.live_brokers)
+        self._metadata.set_throttles(request.leader_throttle, request.follower_throttle)
         for topic in request.topic_states:
             self._configs[topic.topic] = self._parse_config(topic.configs)
         default = self._parse_config(())

@@ -11,7 +11,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
-from tidelog.storage.partition_log import TimestampOffset
+from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_TIMESTAMP
 

@@ -7,18 +7,25 @@ At most one unacknowledged chunk: everything that piled up meanwhile goes into t
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
-from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.partition_host import OnBytes, PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.throttle import Quota
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
+from tidelog.runtime.bell import Bell, give_way
 from tidelog.wire import messages as m
+from tidelog.wire.batch import from_offset
 
 _log = logging.getLogger(__name__)
+
+COPIES_SHARE: Final = 4
+"""Of a chunk one in so many bytes is kept for what reassignments copy, if there is any."""
 
 
 class FollowerSession:
@@ -28,24 +35,30 @@ class FollowerSession:
         manager: ReplicaManager,
         clock: Clock,
         chunk_bytes: int,
-        on_bytes: Callable[[int], None],
+        on_bytes: OnBytes,
         on_introduced: Callable[["FollowerSession"], None],
+        quota: Quota,
     ) -> None:
+        self._quota = quota
         self._on_bytes = on_bytes
         self._on_introduced = on_introduced
         self._stream = stream
         self._manager = manager
         self._clock = clock
         self._chunk_bytes = chunk_bytes
-        self._wake = asyncio.Event()
+        self._wake = Bell()
         self.replica = -1
         """Of the follower; -1 until it has spoken."""
         self._broker_epoch = NO_EPOCH
         self._offsets: dict[TopicPartition, int] = {}
         self._news: dict[TopicPartition, PartitionHost] = {}
         """Partitions with something to send, in rotation: taken from the front, put back at the end."""
+        self._copies: dict[TopicPartition, PartitionHost] = {}
+        """The same, of what a reassignment brings: nobody waits for it, so it comes after the others in each chunk."""
         self._unstated: set[TopicPartition] = set()
         """Sent to, and not heard of since: with flush=sync the position comes after the sync, not with the chunk's ack."""
+        self._throttled: dict[TopicPartition, PartitionHost] = {}
+        """Copies of a reassignment with something to send, that wait for the quota."""
         self._high_watermarks: dict[TopicPartition, PartitionHost] = {}
         self._answers: list[m.ReplicaChunk] = []
         """Refusals and divergences: they carry no records and go with the next chunk."""
@@ -55,17 +68,31 @@ class FollowerSession:
     # -- what partitions tell (FollowerSink) -------------------------------------------------------------------------
 
     def news(self, host: PartitionHost) -> None:
-        self._news[host.tp] = host
+        self._has_news(host)
         if not self._unacked:
-            self._wake.set()
+            self._wake.ring()
+
+    def _has_news(self, host: PartitionHost) -> None:
+        (self._copies if host.throttles(self.replica) else self._news)[host.tp] = host
 
     def high_watermark_moved(self, host: PartitionHost) -> None:
         self._high_watermarks[host.tp] = host
 
     def flush_high_watermarks(self) -> None:
-        """Called from time to time: an idle partition's follower learns the last high watermark too (HL6.06)."""
-        if self._high_watermarks and not self._unacked:
-            self._wake.set()
+        """Called from time to time: an idle partition's follower learns the last high watermark too (HL6.06), and what waits
+        for the quota goes on."""
+        self._resume_throttled()
+        if (self._high_watermarks or self._news or self._copies) and not self._unacked:
+            self._wake.ring()
+
+    def _resume_throttled(self) -> None:
+        if not self._throttled:
+            return
+        all_may = self._quota.allowance_bytes() != 0
+        for tp, host in list(self._throttled.items()):
+            if all_may or not host.throttles(self.replica):
+                del self._throttled[tp]
+                self._has_news(host)
 
     # -- the stream --------------------------------------------------------------------------------------------------
 
@@ -74,6 +101,7 @@ class FollowerSession:
         try:
             while (request := await self._stream.read()) is not None:
                 self._on_request(request)
+                await give_way()
         finally:
             self._close()
 
@@ -86,7 +114,6 @@ class FollowerSession:
         try:
             while True:
                 await self._wake.wait()
-                self._wake.clear()
                 if self._unacked:
                     continue
                 parts = self._build()
@@ -109,12 +136,12 @@ class FollowerSession:
             self._on_position(position)
         if request.acked_chunk and request.acked_chunk == self._unacked:
             self._unacked = 0
-        if not self._unacked and (self._news or self._answers):
-            self._wake.set()
+        if not self._unacked and (self._news or self._copies or self._answers):
+            self._wake.ring()
 
     def _on_position(self, position: m.ReplicaPosition) -> None:
-        tp = TopicPartition(position.topic, position.partition)
         if position.leaving:
+            tp = TopicPartition(position.topic, position.partition)
             self._forget(tp)
             host = self._manager.find(tp)
             # Epochs of an earlier topic of this name say nothing about this one (HOLE-10).
@@ -140,15 +167,21 @@ class FollowerSession:
                 found_epoch=found_epoch,
                 found_end=found_end,
                 at=self._clock.now(),
+                log_start=host.log.log_start_offset,
+                own_start=position.log_start_offset,
+                dropped_to=host.log.dropped_to,
             )
         )
         for effect in effects:
             match effect:
                 case fx.SendRecords():
                     self._serve(host, effect.offset, position.error_code)
+                    host.follower_stated_start(self.replica, position.log_start_offset)
                 case fx.SendDivergence():
-                    self._forget(tp)
+                    self._forget(host.tp)
                     self._answers.append(self._chunk(host, effect.offset, epoch=effect.epoch, end=effect.end))
+                case fx.SendLogStart():
+                    self._tell_log_start(host, effect.offset)
                 case fx.RefusePosition():
                     self._refuse(position, effect.code)
 
@@ -161,9 +194,13 @@ class FollowerSession:
         if host.sinks.get(self.replica) is not self:
             host.connected(self.replica, self)
         if offset < host.log.log_end_offset and last_result is ErrorCode.NONE:
-            self._news[host.tp] = host
+            self._has_news(host)
         elif last_result is not ErrorCode.NONE:
             _log.warning("follower %d could not append to %s: %s", self.replica, host.tp, last_result.name)
+
+    def _tell_log_start(self, host: PartitionHost, offset: int) -> None:
+        self._forget(host.tp)
+        self._answers.append(self._chunk(host, offset, code=ErrorCode.OFFSET_OUT_OF_RANGE))
 
     def _refuse(self, position: m.ReplicaPosition, code: ErrorCode) -> None:
         self._forget(TopicPartition(position.topic, position.partition))
@@ -179,35 +216,16 @@ class FollowerSession:
                 diverging_end_offset=NO_OFFSET,
                 offset=position.offset,
                 topic_id=position.topic_id,
+                dropped_to=0,
             )
         )
 
     def _build(self) -> tuple[m.ReplicaChunk, ...]:
-        parts = self._answers
-        self._answers = []
-        room = self._chunk_bytes
-        sent_any = False
-        for tp in list(self._news):
-            if room <= 0:
-                break
-            host = self._news.pop(tp)
-            offset = self._offset_of(host)
-            if offset is None or offset >= host.log.log_end_offset or tp in self._unstated:
-                continue  # it was stated twice, or its next position brings it back
-            try:
-                records = host.read(offset, room, host.log.log_end_offset, min_one=not sent_any)
-            except TidelogError as error:
-                _log.warning("cannot read %s at %d for follower %d: %s", tp, offset, self.replica, error)
-                continue
-            if not records:
-                self._news[tp] = host  # no room for its next batch: first in the next chunk but for newer ones
-                break
-            room -= len(records)
-            self._on_bytes(len(records))
-            sent_any = True
-            self._unstated.add(tp)
-            self._high_watermarks.pop(tp, None)
-            parts.append(self._chunk(host, offset, records=records))
+        parts: list[m.ReplicaChunk] = []
+        # A busy topic does not starve the copies, nor do they keep those waiting that producers wait for.
+        kept = self._chunk_bytes // COPIES_SHARE if self._copies else 0
+        left = self._take(self._news, self._chunk_bytes - kept, parts)
+        self._take(self._copies, left + kept, parts)
         waiting: dict[TopicPartition, PartitionHost] = {}
         for tp, host in self._high_watermarks.items():
             if tp in self._unstated:
@@ -215,7 +233,48 @@ class FollowerSession:
             elif (offset := self._offset_of(host)) is not None:
                 parts.append(self._chunk(host, offset))
         self._high_watermarks = waiting
-        return tuple(parts)
+        answers, self._answers = self._answers, []
+        return (*answers, *parts)
+
+    def _take(self, news: dict[TopicPartition, PartitionHost], room: int, parts: list[m.ReplicaChunk]) -> int:
+        """Adds what fits of `news` to `parts`, at least one batch; returns how much room is left."""
+        sent_any = False
+        for tp in list(news):
+            if room <= 0:
+                break
+            host = news.pop(tp)
+            offset = self._offset_of(host)
+            if offset is None or offset >= host.log.log_end_offset or tp in self._unstated:
+                continue  # it was stated twice, or its next position brings it back
+            if offset < host.log.log_start_offset:
+                self._tell_log_start(host, offset)  # the start has moved since that was stated
+                continue
+            moves = self.replica in host.moving
+            throttled = moves and host.throttles(self.replica)
+            allowance = self._quota.allowance_bytes() if throttled else None
+            if allowance == 0:
+                self._throttled[tp] = host
+                continue
+            # However small the quota is, it gives one batch at a time.
+            limit, min_one = (room, not sent_any) if allowance is None else (min(room, allowance), True)
+            try:
+                read = host.read(offset, limit, host.log.log_end_offset, min_one=min_one)
+            except TidelogError as error:
+                _log.warning("cannot read %s at %d for follower %d: %s", tp, offset, self.replica, error)
+                continue
+            records = from_offset(read, offset)
+            if not records:
+                news[tp] = host  # no room for its next batch: first in the next chunk but for newer ones
+                break
+            room -= len(records)
+            if throttled:
+                self._quota.used(len(records))
+            self._on_bytes(len(records), moves)
+            sent_any = True
+            self._unstated.add(tp)
+            self._high_watermarks.pop(tp, None)
+            parts.append(self._chunk(host, offset, records=records))
+        return room
 
     def _offset_of(self, host: PartitionHost) -> int | None:
         """The position that this follower stated to this leader in its present epoch; None where it has not (HOLE-04)."""
@@ -224,18 +283,25 @@ class FollowerSession:
 
     @staticmethod
     def _chunk(
-        host: PartitionHost, offset: int, records: bytes = b"", epoch: int = NO_EPOCH, end: int = NO_OFFSET
+        host: PartitionHost,
+        offset: int,
+        records: bytes = b"",
+        epoch: int = NO_EPOCH,
+        end: int = NO_OFFSET,
+        code: ErrorCode = ErrorCode.NONE,
     ) -> m.ReplicaChunk:
         return m.ReplicaChunk(
             topic=host.tp.topic,
             partition=host.tp.partition,
             leader_epoch=host.replica.leader_epoch,
+            error_code=code,
             high_watermark=host.replica.high_watermark,
             log_start_offset=host.log.log_start_offset,
             diverging_epoch=epoch,
             diverging_end_offset=end,
             offset=offset,
             topic_id=host.topic_id,
+            dropped_to=host.log.dropped_to if offset < host.log.dropped_to else 0,
             records=records,
         )
 
@@ -243,6 +309,8 @@ class FollowerSession:
         self._offsets.pop(tp, None)
         self._unstated.discard(tp)
         self._news.pop(tp, None)
+        self._copies.pop(tp, None)
+        self._throttled.pop(tp, None)
         self._high_watermarks.pop(tp, None)
         host = self._manager.find(tp)
         if host is not None and host.sinks.get(self.replica) is self:
@@ -266,8 +334,11 @@ class FollowerSessions:
         clock: Clock,
         chunk_bytes: int,
         flush_s: float,
-        on_bytes: Callable[[int], None],
+        on_bytes: OnBytes,
+        quota: Quota,
     ) -> None:
+        """`quota` holds for the copies that this broker sends to replicas which a reassignment brings."""
+        self._quota = quota
         self._on_bytes = on_bytes
         self._manager = manager
         self._clock = clock
@@ -278,7 +349,7 @@ class FollowerSessions:
     async def serve(self, stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse]) -> None:
         """One stream, to its end."""
         session = FollowerSession(
-            stream, self._manager, self._clock, self._chunk_bytes, self._on_bytes, self._introduced
+            stream, self._manager, self._clock, self._chunk_bytes, self._on_bytes, self._introduced, self._quota
         )
         self._sessions[session] = None
         try:
@@ -303,5 +374,9 @@ class FollowerSessions:
     async def run_flushes(self) -> None:
         while True:
             await self._clock.sleep(self._flush_s)
-            for session in list(self._sessions):
+            sessions = list(self._sessions)
+            for session in sessions:
                 session.flush_high_watermarks()
+            if sessions and sessions[0] in self._sessions:
+                # By turns: who wakes first takes what has come into the quota, and the others wait again.
+                self._sessions[sessions[0]] = self._sessions.pop(sessions[0])

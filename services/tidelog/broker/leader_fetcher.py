@@ -5,13 +5,15 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.partition_host import OnBytes, PartitionHost
+from tidelog.broker.throttle import Quota
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Net, Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
+from tidelog.runtime.bell import Bell
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_REPLICA_FETCH
 
@@ -19,6 +21,9 @@ _log = logging.getLogger(__name__)
 
 RETRY_S = 0.05
 """Pause before a refused position is stated again and before a broken stream is opened again."""
+
+HELD_POLL_S = 0.2
+"""Longest pause between two looks at positions that a throttle holds up."""
 
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 ReplicaStream = Stream[m.ReplicaFetchResponse, m.ReplicaFetchRequest]
@@ -34,7 +39,7 @@ class LeaderLink:
         self._stream: ReplicaStream | None = None
         self._writing = asyncio.Lock()
         self._outgoing: list[m.ReplicaPosition] = []
-        self._outgoing_event = asyncio.Event()
+        self._news = Bell()
 
     def add(self, host: PartitionHost) -> None:
         self.hosts[host.tp] = host
@@ -53,7 +58,7 @@ class LeaderLink:
     def _state(self, position: m.ReplicaPosition) -> None:
         if self._stream is not None:  # the first message of the next one lists everything
             self._outgoing.append(position)
-        self._outgoing_event.set()
+        self._news.ring()
 
     @staticmethod
     def _position(
@@ -68,14 +73,14 @@ class LeaderLink:
             last_fetched_epoch=host.log.latest_epoch,
             error_code=code,
             leaving=leaving_for is not None,
+            log_start_offset=host.log.log_start_offset,
         )
 
     async def run(self) -> None:
         """Opens the stream again and again until cancelled, while there is something to follow."""
         while True:
             while not self.hosts:
-                self._outgoing_event.clear()
-                await self._outgoing_event.wait()
+                await self._news.wait()
             address = self._fetchers.address_of(self.leader)
             if address is not None:
                 try:
@@ -89,7 +94,7 @@ class LeaderLink:
         stream: ReplicaStream = channel.open(REPLICA_SERVICE_REPLICA_FETCH)
         # What was said on an earlier stream is void: the first message lists everything (design section 3).
         self._outgoing = [self._position(host) for host in self.hosts.values() if host.may_state()]
-        self._outgoing_event.set()
+        self._news.ring()
         self._stream = stream
         broken: TransportError | None = None
         try:
@@ -112,8 +117,7 @@ class LeaderLink:
     async def _write_positions(self, stream: ReplicaStream) -> None:
         try:
             while True:
-                await self._outgoing_event.wait()
-                self._outgoing_event.clear()
+                await self._news.wait()
                 positions, self._outgoing = self._outgoing, []
                 if positions:
                     await self._write(stream, positions, acked_chunk=0)
@@ -136,12 +140,17 @@ class LeaderLink:
             host = self.hosts.get(TopicPartition(part.topic, part.partition))
             if host is not None and host.topic_id == part.topic_id:
                 position = self._apply(host, part)
-                if position is not None and host.may_state():
-                    positions.append(position)
+                if position is None or not host.may_state():
+                    continue
+                if part.records and self._fetchers.holds_up(self, host, len(part.records)):
+                    continue  # the leader sends no more of it before it hears where this copy stands
+                positions.append(position)
         await self._write(stream, positions, acked_chunk=chunk.chunk)
 
     def _apply(self, host: PartitionHost, part: m.ReplicaChunk) -> m.ReplicaPosition | None:
         """Returns the position to acknowledge with; None when there is nothing to say now."""
+        if part.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._start_again(host, part)
         if part.error_code is not ErrorCode.NONE:
             self._on_refused(host, part.error_code)
             return None
@@ -159,10 +168,12 @@ class LeaderLink:
                     own_end=own_end,
                 )
             )
-            if not any(isinstance(effect, fx.AppendChunk) for effect in effects):
+            if not effects or not isinstance(effects[0], fx.AppendChunk):  # which comes alone
                 return self._position(host) if effects else None
+            if part.dropped_to > host.log.dropped_to:
+                host.log.record_dropped_to(part.dropped_to)
             if part.records:
-                self._fetchers.on_bytes(len(part.records))
+                self._fetchers.on_bytes(len(part.records), self._fetchers.broker_id in host.moving)
                 host.append_chunk(part.records)
         except TidelogError as error:
             _log.warning("chunk of %s from broker %d refused: %s", host.tp, self.leader, error)
@@ -173,7 +184,17 @@ class LeaderLink:
         host.step(
             ev.FollowerAppended(part.leader_epoch, host.log.log_end_offset, part.high_watermark, part.log_start_offset)
         )
-        return self._position(host) if part.records else None
+        moved = host.move_log_start(part.log_start_offset)
+        return self._position(host) if part.records or moved else None
+
+    def _start_again(self, host: PartitionHost, part: m.ReplicaChunk) -> m.ReplicaPosition | None:
+        """What this log wants next is not kept by its leader any more."""
+        try:
+            effects = host.step(ev.BelowLogStart(part.leader_epoch, part.offset, part.log_start_offset))
+        except TidelogError as error:
+            _log.warning("%s cannot start again at %d: %s", host.tp, part.log_start_offset, error)
+            return None
+        return self._position(host) if effects else None
 
     def _on_refused(self, host: PartitionHost, code: ErrorCode) -> None:
         """FENCED: a newer decision is on its way to us. Others: it is on its way to the leader, so state it again soon."""
@@ -195,8 +216,11 @@ class LeaderFetchers:
         clock: Clock,
         address_of: Callable[[int], Address | None],
         spawn: Spawn,
-        on_bytes: Callable[[int], None],
+        on_bytes: OnBytes,
+        quota: Quota,
     ) -> None:
+        """`quota` holds for the copies that this broker takes of what a reassignment brings to it."""
+        self._quota = quota
         self.broker_id = broker_id
         self.broker_epoch = -1
         self.net = net
@@ -208,6 +232,7 @@ class LeaderFetchers:
         self._following: dict[TopicPartition, LeaderLink] = {}
         self._retry: dict[TopicPartition, tuple[LeaderLink, PartitionHost]] = {}
         self._retrying = False
+        self._held: dict[TopicPartition, tuple[LeaderLink, PartitionHost]] = {}
 
     def follow(self, host: PartitionHost, leader: int) -> None:
         link = self._links.get(leader)
@@ -231,6 +256,28 @@ class LeaderFetchers:
         self.broker_epoch = broker_epoch
         for link in self._links.values():
             link.restart()
+
+    def holds_up(self, link: LeaderLink, host: PartitionHost, size_bytes: int) -> bool:
+        """Whether the position of a copy is stated later, because what has arrived of it was more than the quota."""
+        if not host.throttles(self.broker_id):
+            return False
+        self._quota.used(size_bytes)
+        if self._quota.wait_s() == 0.0:
+            return False
+        if not self._held:
+            self._spawn("restating throttled positions", self._run_held())
+        self._held[host.tp] = (link, host)
+        return True
+
+    async def _run_held(self) -> None:
+        # A rate that is raised meanwhile counts from the next look on, and so does a copy that is in the ISR now.
+        while self._held:
+            await self.clock.sleep(min(self._quota.wait_s(), HELD_POLL_S))
+            all_may = self._quota.wait_s() == 0.0
+            for tp, (link, host) in list(self._held.items()):
+                if all_may or not host.throttles(self.broker_id):
+                    del self._held[tp]
+                    link.restate(host)
 
     def retry_later(self, link: LeaderLink, host: PartitionHost) -> None:
         """One pause for everything that was refused meanwhile."""

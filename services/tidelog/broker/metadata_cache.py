@@ -17,6 +17,8 @@ class MetadataCache:
         self._brokers: dict[int, m.LiveBroker] = {}
         self.cluster_id = ""
         self.controller_id = -1
+        self.leader_throttle = self.follower_throttle = 0
+        """Bytes a second of what moves copy; 0: no limit."""
 
     def update(self, request: m.UpdateMetadataRequest) -> None:
         if request.full:
@@ -29,11 +31,16 @@ class MetadataCache:
                 known.clear()  # another topic of this name: nothing of the old one may be mixed in (HOLE-10)
             known[state.partition] = state
         self.controller_id = request.controller_id
+        self.set_throttles(request.leader_throttle, request.follower_throttle)
         self.set_live(request.live_brokers)
 
     def set_live(self, brokers: Iterable[m.LiveBroker]) -> None:
         """From LeaderAndIsr too: a follower must find its new leader before UpdateMetadata arrives."""
         self._brokers = {b.broker_id: b for b in brokers}
+
+    def set_throttles(self, leader: int, follower: int) -> None:
+        """From LeaderAndIsr too: a move begins with it, before UpdateMetadata arrives."""
+        self.leader_throttle, self.follower_throttle = leader, follower
 
     @property
     def live(self) -> dict[int, int]:
@@ -43,6 +50,11 @@ class MetadataCache:
 
     def leader_of(self, tp: TopicPartition) -> m.PartitionState | None:
         return self._topics.get(tp.topic, {}).get(tp.partition)
+
+    def all_in_sync(self, tp: TopicPartition) -> bool:
+        """Whether every replica that the partition has or is to have is in its ISR, as far as this broker has heard."""
+        state = self.leader_of(tp)
+        return state is not None and {member.broker_id for member in state.isr} == set(state.replicas)
 
     def address_of(self, broker_id: int, listener: str = INTERNAL) -> Address | None:
         broker = self._brokers.get(broker_id)

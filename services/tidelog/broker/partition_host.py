@@ -3,24 +3,34 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.pending import PendingProduces, Settle, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_OFFSET, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
-from tidelog.storage.partition_log import Appended, PartitionLog, TimestampOffset
+from tidelog.storage.log_context import Appended
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.recovery import Damage, RottenError
+from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.topic_config import TopicConfig
 from tidelog.wire.batch import NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 SYNC: Final = "sync"
+
+OnBytes = Callable[[int, bool], None]
+"""Told of records on their way from a leader to a follower: how many bytes, and whether they are of a copy that a
+reassignment brings."""
 
 
 class FollowerSink(Protocol):
@@ -75,6 +85,8 @@ class HostContext:
     proposals: IsrProposals
     metrics: ReplicationMetrics
     on_offline: Callable[[], None]
+    on_rotten: "Callable[[PartitionHost, Damage], TidelogError]"
+    """Decides what becomes of a log with a batch that is not what it was; returns what its reader is told."""
 
 
 class PartitionHost:
@@ -86,9 +98,11 @@ class PartitionHost:
         "_led_since",
         "assigned",
         "config",
+        "follower_log_starts",
         "isr_size",
         "leader_high_watermark",
         "log",
+        "moving",
         "offline",
         "pending",
         "readers",
@@ -97,6 +111,7 @@ class PartitionHost:
         "told_offline",
         "topic_id",
         "tp",
+        "trimming",
         "unsynced",
     )
 
@@ -116,6 +131,8 @@ class PartitionHost:
         self.replica = replica
         self.assigned: tuple[int, ...] = ()
         self.isr_size = 0
+        self.moving: frozenset[int] = frozenset()
+        """Followers that a reassignment brings and that the controller has not put into the ISR yet."""
         self.leader_high_watermark = NO_OFFSET
         """What the leader last answered to a position of this object."""
         self.offline: TidelogError | None = None
@@ -124,16 +141,37 @@ class PartitionHost:
         self.pending = PendingProduces()
         self.unsynced = PendingProduces()
         """Produces with acks=1 to a topic with flush=sync."""
+        self.trimming = PendingProduces()
+        """Deletions of records that wait for every live replica's log start."""
+        self.follower_log_starts: dict[int, int] = {}
+        """As followers have stated them in this epoch."""
         self.readers: dict[Wakeup, None] = {}
         self.sinks: dict[int, FollowerSink] = {}
         self._context = context
+        log.segment_bytes = config.segment_bytes
         self._awaited: set[int] = set()
         """Followers of the ISR that have not connected since this leader's epoch began, for the breakdown of a failover."""
         self._led_since = 0.0
 
+    def configure(self, config: TopicConfig) -> None:
+        """The topic's settings from now on; what waits because of the old ones goes on by the new."""
+        old, self.config = self.config, config
+        self.log.segment_bytes = config.segment_bytes
+        if old.flush == SYNC != config.flush and self.is_leader:
+            # What has been appended and not synced yet counts now as it would have counted from the start.
+            self.step(ev.Synced(self.log.log_end_offset, self._context.clock.now()))
+            self.unsynced.complete_below(self.log.log_end_offset)
+
     @property
     def is_leader(self) -> bool:
         return self.replica.role is Role.LEADER
+
+    def throttles(self, follower: int) -> bool:
+        """Whether this copy waits for the quota of moves. Not once the high watermark may wait for it (KIP-73)."""
+        if follower not in self.moving:
+            return False
+        leading = self.replica.leading
+        return leading is None or all(follower != member.broker_id for member in leading.isr.maximal_isr)
 
     def append(self, batches: Batches, leader_epoch: int, acks: int) -> Appended:
         """Appends what a producer sent. Raises before anything is written if it may not be.
@@ -146,8 +184,7 @@ class PartitionHost:
             stored = self.log.producers.check(batches.headers[0])
             if stored is not None:
                 return Appended(stored.base_offset, stored.last_offset, 0)
-        with _Disk(self):
-            appended = self.log.append_as_leader(batches, self.replica.leader_epoch)
+        appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch)
         syncs = self.config.flush == SYNC
         self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts=not syncs))
         if syncs:
@@ -155,6 +192,14 @@ class PartitionHost:
         for sink in self.sinks.values():
             sink.news(self)
         return appended
+
+    def repeats(self, batches: Batches) -> bool:
+        """Whether an idempotent producer sends again what is stored: a setting that has changed since does not refuse it."""
+        header = batches.headers[0]
+        try:
+            return header.producer_id != NO_PRODUCER_ID and self.log.producers.check(header) is not None
+        except TidelogError:
+            return False
 
     def wait_committed(self, end: int, settle: Settle) -> None:
         """For acks=all: calls `settle` when everything below `end` is committed, at once if it is, or with why it never will."""
@@ -193,17 +238,18 @@ class PartitionHost:
 
     def read(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
         self._check_online()
-        with _Disk(self):
-            return self.log.read(offset, max_bytes, end, min_one=min_one)
+        try:
+            return self._on_disk(self.log.read, offset, max_bytes, end, min_one=min_one)
+        except RottenError as rotten:
+            raise self._context.on_rotten(self, rotten.damage) from rotten
 
     def find_time(self, timestamp_ms: int | None) -> TimestampOffset | None:
         """The first committed batch with a record at or after the instant; None asks for the largest timestamp there is."""
         self._check_online()
         end = self.replica.high_watermark
-        with _Disk(self):
-            if timestamp_ms is None:
-                return self.log.offset_of_max_timestamp(end)
-            return self.log.offset_for_timestamp(timestamp_ms, end)
+        if timestamp_ms is None:
+            return self._on_disk(self.log.offset_of_max_timestamp, end)
+        return self._on_disk(self.log.offset_for_timestamp, timestamp_ms, end)
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
         """Runs what can be run here; returns the effects that only the caller knows how to run."""
@@ -226,9 +272,9 @@ class PartitionHost:
                     self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
                 case fx.StartEpoch():
                     self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
+                    self.follower_log_starts.clear()
                     self._await_isr()
-                    with _Disk(self):
-                        self.log.assign_epoch(effect.leader_epoch, effect.start)
+                    self._on_disk(self.log.assign_epoch, effect.leader_epoch, effect.start)
                 case fx.StartFetching():
                     self.sinks.clear()
                     self._context.fetchers.follow(self, effect.leader)
@@ -237,18 +283,72 @@ class PartitionHost:
                 case fx.FailPending():
                     self.pending.fail(effect.code)
                     self.unsynced.fail(effect.code)
+                    if not self.is_leader:
+                        self.trimming.fail(effect.code)
                     for reader in self.readers:
                         reader.fire()
                 case fx.TruncateTo():
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
-                    with _Disk(self):
-                        end = self.log.truncate_to(effect.offset)
+                    end = self._on_disk(self.log.truncate_to, effect.offset)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
                     self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
                     left += self.step(ev.Truncated(end))
+                case fx.ResetTo():
+                    self._on_disk(self.log.reset_to, effect.offset)
+                    _log.warning("%s is empty and goes on at %d, where its leader's log begins", self.tp, effect.offset)
                 case _:
                     left.append(effect)
         return left
+
+    def move_log_start(self, offset: int) -> bool:
+        """Nothing below `offset` is kept any more, as far as it is committed here. Whether that was news; followers hear of
+        it as of a new high watermark."""
+        offset = min(offset, self.replica.high_watermark)
+        if offset <= self.log.log_start_offset:
+            return False
+        self._on_disk(self.log.move_log_start, offset)
+        for sink in self.sinks.values():
+            sink.high_watermark_moved(self)
+        self.check_trimmed()
+        return True
+
+    def deletable(self, offset: int) -> int:
+        """Where DeleteRecords up to `offset` lets the log begin; -1 stands for the high watermark. Raises what refuses it."""
+        self._check_online()
+        self.replica.check_epoch(NO_EPOCH)
+        high_watermark = self.replica.high_watermark
+        if not self.config.deletes:
+            raise TidelogError(
+                f"cleanup.policy of {self.tp.topic} is {self.config.cleanup_policy}, records are deleted by key only",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if not NO_OFFSET <= offset <= high_watermark:
+            raise TidelogError(
+                f"offset: {offset}, {self.tp} can be deleted up to its high watermark {high_watermark} (or -1)",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+        return high_watermark if offset == NO_OFFSET else offset
+
+    def wait_trimmed(self, offset: int, settle: Settle) -> None:
+        """Calls `settle` when no live replica keeps anything below `offset`, or with why nobody will know."""
+        self.trimming.add(offset, settle)
+        self.check_trimmed()
+
+    def check_trimmed(self) -> None:
+        if self.trimming:
+            self.trimming.complete_below(self.low_watermark())
+
+    def low_watermark(self) -> int:
+        """The lowest log start of the live replicas, as far as this leader knows."""
+        start, leading = self.log.log_start_offset, self.replica.leading
+        if leading is None:
+            return start
+        others = (each for each in self.assigned if each != self.replica.leader and each in leading.live)
+        return min([start, *(self.follower_log_starts.get(each, 0) for each in others)])
+
+    def follower_stated_start(self, follower: int, log_start: int) -> None:
+        self.follower_log_starts[follower] = log_start
+        self.check_trimmed()
 
     def _await_isr(self) -> None:
         leading = self.replica.leading
@@ -267,8 +367,23 @@ class PartitionHost:
     def append_chunk(self, records: bytes) -> Appended:
         """What the leader sent, after the machine accepted it."""
         self._check_online()
-        with _Disk(self):
-            return self.log.append_as_follower(records)
+        return self._on_disk(self.log.append_as_follower, records)
+
+    @property
+    def is_sole(self) -> bool:
+        """It leads, and nobody else is in sync: this copy is the partition."""
+        leading = self.replica.leading
+        return leading is not None and len(leading.isr.committed.isr) == 1
+
+    def refused(self, damage: Damage) -> TidelogError:
+        """Where nobody decides about rot: the whole copy is given up."""
+        self.condemn(damage)
+        assert self.offline is not None
+        return self.offline
+
+    def condemn(self, damage: Damage) -> None:
+        """This copy is to be fetched again from the damage on."""
+        self.take_offline(self.log.condemn(damage))
 
     def take_offline(self, reason: TidelogError) -> None:
         """This copy is unusable; the process and its other partitions live on (reliability 8.1)."""
@@ -283,17 +398,11 @@ class PartitionHost:
         if self.offline is not None:
             raise self.offline
 
-
-class _Disk:
-    """Around what touches a partition's files: a disk that fails takes the partition offline."""
-
-    __slots__ = ("_host",)
-
-    def __init__(self, host: PartitionHost) -> None:
-        self._host = host
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, TidelogError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            self._host.take_offline(error)
+    def _on_disk(self, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """What touches the partition's files: a disk that fails takes the partition offline."""
+        try:
+            return act(*args, **named)
+        except TidelogError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.take_offline(error)
+            raise

@@ -13,8 +13,8 @@ from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
 from tidelog.wire import messages as m
-from tidelog.wire.batch import validate_produce
-from tidelog.wire.records import produce_fault
+from tidelog.wire.batch import Buffer, validate_produce
+from tidelog.wire.records import to_append
 
 API: Final = "Produce"
 ACKS_ALL: Final = -1
@@ -24,8 +24,10 @@ PARTITIONS_MAX: Final = 10_000
 """In one request: a bound on what one caller makes this process hold."""
 
 Answer = Callable[[m.ProduceResponse], None]
-Faults = dict[TopicPartition, TidelogError]
-Background = Callable[[Callable[[], TidelogError | None]], Awaitable[TidelogError | None]]
+Found = Buffer | TidelogError
+"""What is appended for the batches of one partition, or why nothing is."""
+Examined = dict[TopicPartition, Found]
+Background = Callable[[Callable[[], Found]], Awaitable[Found]]
 """Runs what would hold up the event loop beside it."""
 Wait = Callable[[Settle], None]
 
@@ -56,45 +58,44 @@ class ProduceHandler:
         self._on_append = on_append
         self._on_refusal = on_refusal
         self.requests = requests
+        self._local = requests.timing(API, Phase.LOCAL)
+        self.remote = requests.timing(API, Phase.REMOTE)
         self.waiting = 0
         """Requests parked for acks=all."""
 
     async def __call__(self, request: m.ProduceRequest) -> m.ProduceResponse:
         examination = self.examine(request)
-        faults = None if examination is None else await examination
+        examined = None if examination is None else await examination
         answered: asyncio.Future[m.ProduceResponse] = asyncio.get_running_loop().create_future()
-        parked = self.submit(request, answered.set_result, faults)
+        parked = self.submit(request, answered.set_result, examined)
         try:
             return await answered
         finally:
             if parked is not None:
                 parked.give_up()
 
-    def examine(self, request: m.ProduceRequest) -> Awaitable[Faults] | None:
-        """For `submit`: what is wrong inside the batches for topics with validate=full; None when none is named."""
+    def examine(self, request: m.ProduceRequest) -> Awaitable[Examined] | None:
+        """For `submit`: what becomes of the batches for topics where their inside matters; None when none is named."""
         if not self._manager.examined:
             return None
         parts = [p for p in request.partitions if TopicPartition(p.topic, p.partition) in self._manager.examined]
         return self._examine(parts) if parts and self._fault(request) is None else None
 
-    async def _examine(self, parts: Sequence[m.ProducePartition]) -> Faults:
+    async def _examine(self, parts: Sequence[m.ProducePartition]) -> Examined:
         """One request after the other, so that they are appended in the order in which they came."""
-        faults: Faults = {}
+        examined: Examined = {}
         async with self._examining:
             for part in parts:
                 host = self._manager.find_named(part.topic, part.partition)
                 if host is not None:
-                    look = functools.partial(
-                        produce_fault, part.records, host.config.max_message_bytes, self._inflated_bytes_max
-                    )
-                    if fault := await self._in_background(look):
-                        faults[TopicPartition(part.topic, part.partition)] = fault
-        return faults
+                    look = functools.partial(to_append, part.records, host.config, self._inflated_bytes_max)
+                    examined[TopicPartition(part.topic, part.partition)] = await self._in_background(look)
+        return examined
 
-    def submit(self, request: m.ProduceRequest, answer: Answer, faults: Faults | None = None) -> "Parked | None":
+    def submit(self, request: m.ProduceRequest, answer: Answer, examined: Examined | None = None) -> "Parked | None":
         """Appends at once and calls `answer` once: before it returns, or later when it returns a parked request.
 
-        What `examine` has found in `request` is refused.
+        `examined`: what `examine` has made of `request`.
         """
         fault = self._fault(request)
         if fault is not None:
@@ -105,16 +106,15 @@ class ProduceHandler:
         began_at = self.clock.now()
         for part in request.partitions:
             try:
-                if faults and (found := faults.get(TopicPartition(part.topic, part.partition))):
-                    raise found
-                result, wait = self._append(part, request.acks)
+                found = examined.get(TopicPartition(part.topic, part.partition)) if examined else None
+                result, wait = self._append(part, request.acks, found)
             except TidelogError as error:
                 result = self._refusal(part, error)
             else:
                 if wait is not None:
                     waiting.append((len(results), wait))
             results.append(result)
-        self.requests.spent(API, Phase.LOCAL, self.clock.now() - began_at)
+        self._local.observe(self.clock.now() - began_at)
         if not waiting:
             answer(m.ProduceResponse(results=tuple(results)))
             return None
@@ -143,17 +143,20 @@ class ProduceHandler:
             return TidelogError("partitions names one partition twice", ErrorCode.INVALID_REQUEST)
         return None
 
-    def _append(self, part: m.ProducePartition, acks: int) -> tuple[m.ProduceResult, Wait | None]:
+    def _append(self, part: m.ProducePartition, acks: int, found: Found | None) -> tuple[m.ProduceResult, Wait | None]:
         """The answer for one partition if all goes well, and what it has to wait for."""
         host = self._manager.host(part.topic, part.partition, part.topic_id)
-        batches = validate_produce(part.records, batch_bytes_max=host.config.max_message_bytes)
+        records = part.records if found is None or isinstance(found, TidelogError) else found
+        batches = validate_produce(records, batch_bytes_max=host.config.max_message_bytes)
+        if isinstance(found, TidelogError) and not host.repeats(batches):
+            raise found
         if acks != ACKS_ALL and not self._may_ack_alone():
             raise TidelogError(
                 "this leader's lease has run out and acks_without_lease is refuse", ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
         appended = host.append(batches, part.leader_epoch, acks)
         if appended.size_bytes:
-            self._on_append(part.topic, batches.record_count, appended.size_bytes)
+            self._on_append(part.topic, appended.last_offset + 1 - appended.base_offset, appended.size_bytes)
         result = m.ProduceResult(
             topic=part.topic,
             partition=part.partition,
@@ -255,4 +258,4 @@ class Parked:
     def _end(self) -> None:
         self._timer.cancel()
         self._handler.waiting -= 1
-        self._handler.requests.spent(API, Phase.REMOTE, self._handler.clock.now() - self._parked_at)
+        self._handler.remote.observe(self._handler.clock.now() - self._parked_at)

@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from tidelog.broker.produce import API, Answer, Faults
+from tidelog.broker.produce import API, Answer, Examined
 from tidelog.errors import TransportError
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Stream
+from tidelog.runtime.bell import Bell, give_way
 from tidelog.wire import messages as m
 
 UNANSWERED_MAX: Final = 1000
@@ -25,8 +26,8 @@ class Parked(Protocol):
     def give_up(self) -> None: ...
 
 
-Submit = Callable[[m.ProduceRequest, Answer, Faults | None], Parked | None]
-Examine = Callable[[m.ProduceRequest], Awaitable[Faults] | None]
+Submit = Callable[[m.ProduceRequest, Answer, Examined | None], Parked | None]
+Examine = Callable[[m.ProduceRequest], Awaitable[Examined] | None]
 
 
 class ProduceSession:
@@ -41,10 +42,12 @@ class ProduceSession:
         self._number = 0
         self._parked: dict[int, Parked] = {}
         self._answers: list[m.ProduceAnswer] = []
+        self._took: list[float] = []
+        """Seconds of each of them."""
         self._unwritten = 0
         """Answers that the transport has not taken yet: those above, and those of a write in progress."""
-        self._news = asyncio.Event()
-        self._written = asyncio.Event()
+        self._news = Bell()
+        self._written = Bell()
 
     async def read(self) -> None:
         """Until the producer has ended the stream and has every answer; TransportError when it broke."""
@@ -52,6 +55,7 @@ class ProduceSession:
             while (request := await self._stream.read()) is not None:
                 examination = self._examine(request)
                 self._begin(request, None if examination is None else await examination)
+                await give_way()
                 if len(self._parked) >= UNANSWERED_MAX:
                     await self._until_answered(UNANSWERED_MAX // 2)
             await self._until_answered(0)
@@ -64,15 +68,17 @@ class ProduceSession:
         try:
             while True:
                 await self._news.wait()
-                self._news.clear()
                 answers, self._answers = self._answers, []
+                took, self._took = self._took, []
                 await self._stream.write(m.ProduceAnswers(answers=tuple(answers)))
+                for answer, took_s in zip(answers, took, strict=True):  # not before: a producer waits for what is above
+                    self._count(API, answer.response, took_s)
                 self._unwritten -= len(answers)
-                self._written.set()
+                self._written.ring()
         except TransportError:
             pass
 
-    def _begin(self, request: m.ProduceRequest, faults: Faults | None) -> None:
+    def _begin(self, request: m.ProduceRequest, examined: Examined | None) -> None:
         self._number = number = self._number + 1
         began_at = self._clock.now()
         done = False
@@ -83,16 +89,15 @@ class ProduceSession:
             self._parked.pop(number, None)
             self._answers.append(m.ProduceAnswer(number=number, response=response))
             self._unwritten += 1
-            self._news.set()
-            self._count(API, response, self._clock.now() - began_at)
+            self._news.ring()
+            self._took.append(self._clock.now() - began_at)
 
-        parked = self._submit(request, answer, faults)
+        parked = self._submit(request, answer, examined)
         if parked is not None and not done:
             self._parked[number] = parked
 
     async def _until_answered(self, left: int) -> None:
         while len(self._parked) > left or self._unwritten:
-            self._written.clear()
             await self._written.wait()
 
 

@@ -19,6 +19,7 @@ from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_store import LogStore
+from tidelog.storage.recovery import Damage
 from tidelog.storage.trouble import Trouble
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
@@ -48,10 +49,12 @@ class ReplicaManager:
         self._logs = logs
         self._hosts: dict[TopicPartition, PartitionHost] = {}
         self.examined: set[TopicPartition] = set()
-        """Partitions of topics with validate=full, mostly none."""
+        """Partitions of topics whose records are looked at when they come, mostly none."""
         self._metrics = metrics
         self._disk = disk
         self._context: HostContext | None = None
+        self.on_rotten: Callable[[PartitionHost, Damage], TidelogError] = PartitionHost.refused
+        """Called when a batch is found that is not what it was; returns what its reader is told."""
         self.on_failed: Callable[[], None] = lambda: None
         """Called when `failed` has changed."""
         self.live: dict[int, int] = {}
@@ -62,7 +65,8 @@ class ReplicaManager:
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
         self._context = HostContext(
-            self._clock, fetchers, flushes, control_plane, self._metrics, lambda: self.on_failed()
+            *(self._clock, fetchers, flushes, control_plane, self._metrics, lambda: self.on_failed()),
+            lambda host, damage: self.on_rotten(host, damage),
         )
 
     def __iter__(self) -> Iterator[PartitionHost]:
@@ -147,12 +151,17 @@ class ReplicaManager:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         if state.leader == self._settings.broker_id:
+            if host.log.dropped_to > host.log.log_end_offset:
+                host.log.record_dropped_to(host.log.log_end_offset)  # what it has not copied by now is nobody's
             self._rebuilding.pop(tp, None)  # elected uncleanly: what it holds is what there is
         elif tp in self._rebuilding:
             self._rebuilding[tp] = decision
         before = host.is_leader, host.replica.leader_epoch
-        (self.examined.add if decision.config.validate == "full" else self.examined.discard)(tp)
-        host.config, host.assigned, host.isr_size = decision.config, state.replicas, len(state.isr)
+        (self.examined.add if decision.config.examined else self.examined.discard)(tp)
+        host.configure(decision.config)
+        host.isr_size = len(state.isr)
+        host.moving = frozenset(state.adding_replicas) - {member.broker_id for member in state.isr}
+        host.assigned = tuple(each for each in state.replicas if each not in state.adding_replicas)
         host.step(
             ev.LeaderAndIsr(
                 leader=state.leader,
@@ -165,11 +174,13 @@ class ReplicaManager:
                 at=now,
                 own_end=host.log.recovery_point if decision.config.flush == SYNC else None,
                 recovering=state.recovering,
+                adding=state.adding_replicas,
             )
         )
         if host.is_leader and not host.countable:
             assert self._context is not None
             self._context.flushes.request(host)
+        host.check_trimmed()
         return host if host.is_leader and before != (True, host.replica.leader_epoch) else None
 
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
@@ -281,6 +292,7 @@ class ReplicaManager:
         for host in self._hosts.values():
             if host.is_leader:
                 host.step(ev.LiveBrokers(self.live, now))
+                host.check_trimmed()
 
     async def hand_over(self, limit_s: float) -> int:
         """Appends nothing more as leader, and waits until the ISR holds all that was. Returns how many partitions lead
@@ -351,6 +363,9 @@ class ReplicaManager:
             _log.warning("%s stays offline: %s", tp, log.failure)
             return
         if log is not None:
+            if discarded_on is not None and discarded_on.config.compacts:
+                # Its leader may have dropped tombstones of keys that this copy would still hold.
+                log.truncate_to(log.log_start_offset)
             _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
         self._hosts.pop(tp, None)
         if tp in self._rebuilding:

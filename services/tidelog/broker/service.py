@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from tidelog.broker.admin_service import BrokerAdmin
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.controller_link import ControllerLink
 from tidelog.broker.fetch import FetchHandler
@@ -29,6 +30,11 @@ ADMIN_METHODS: tuple[Unary[Any, Any], ...] = (
     s.ADMIN_SERVICE_CREATE_PARTITIONS,
     s.ADMIN_SERVICE_ELECT_LEADERS,
     s.ADMIN_SERVICE_RELEASE_VETO,
+    s.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS,
+    s.ADMIN_SERVICE_LIST_PARTITION_REASSIGNMENTS,
+    s.ADMIN_SERVICE_INCREMENTAL_ALTER_CONFIGS,
+    s.ADMIN_SERVICE_ADD_BROKERS,
+    s.ADMIN_SERVICE_DRAIN_BROKERS,
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
     s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )
@@ -45,6 +51,7 @@ class BrokerService:
         fetch: FetchHandler,
         sessions: FollowerSessions,
         control: ControlService,
+        admin: BrokerAdmin,
         metadata: MetadataCache,
         link: ControllerLink,
         metrics: RequestMetrics,
@@ -57,6 +64,7 @@ class BrokerService:
         self._fetch = fetch
         self._sessions = sessions
         self._control = control
+        self._admin = admin
         self._metadata = metadata
         self._link = link
         self._metrics = metrics
@@ -77,6 +85,7 @@ class BrokerService:
             ),
             self._counted(s.COORDINATOR_SERVICE_CLUSTER_METADATA, self._cluster_metadata(listener)),
             *(self._counted(method, self._forward(method)) for method in ADMIN_METHODS),
+            *self._own_admin_routes(),
             *self._group_routes(listener),
         ]
         if listener == INTERNAL:
@@ -88,6 +97,25 @@ class BrokerService:
                 Route(s.BROKER_CONTROL_LIVENESS, self._control.liveness),
             ]
         return routes
+
+    def _own_admin_routes(self) -> list[Route]:
+        """What the controller cannot answer."""
+        admin = self._admin
+
+        async def broker_configs(
+            request: m.DescribeBrokerConfigsRequest, _: CallContext
+        ) -> m.DescribeBrokerConfigsResponse:
+            return admin.describe_broker_configs(request)
+
+        async def log_dirs(request: m.DescribeLogDirsRequest, _: CallContext) -> m.DescribeLogDirsResponse:
+            return admin.describe_log_dirs(request)
+
+        return [
+            self._counted(s.ADMIN_SERVICE_DESCRIBE_CONFIGS, lambda request, _: admin.describe_configs(request)),
+            self._counted(s.ADMIN_SERVICE_DESCRIBE_BROKER_CONFIGS, broker_configs),
+            self._counted(s.ADMIN_SERVICE_DELETE_RECORDS, lambda request, _: admin.delete_records(request)),
+            self._counted(s.ADMIN_SERVICE_DESCRIBE_LOG_DIRS, log_dirs),
+        ]
 
     def _group_routes(self, listener: str) -> list[Route]:
         groups = self._groups

@@ -15,7 +15,7 @@ def partition_snapshots(manager: ReplicaManager, broker_id: int, clock: Clock) -
 def _snapshot(host: PartitionHost, broker_id: BrokerId, now: float) -> PartitionSnapshot:
     replica, log = host.replica, host.log
     leading = replica.leading
-    replicas = len(leading.replicas) if leading is not None else len(host.assigned)
+    replicas = leading.factor if leading is not None else len(host.assigned)
     end = log.log_end_offset
     return PartitionSnapshot(
         topic_partition=host.tp,

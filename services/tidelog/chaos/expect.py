@@ -4,7 +4,7 @@ Each is judged like a promise: kept or not, what was measured, and the limit.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -15,7 +15,7 @@ from tidelog.chaos.checker.verdict import Kept
 from tidelog.chaos.facts import Facts
 from tidelog.chaos.quantities import count, duration, share
 from tidelog.chaos.scenario import Expected
-from tidelog.cluster.api import BROKER, CONTROLLER, broker_name, kind_of
+from tidelog.cluster.api import BROKER, CONTROLLER, ZOOKEEPER, broker_name, kind_of
 from tidelog.ids import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.names import suggestion
 
@@ -190,6 +190,18 @@ def _sessions_kept(seen: Seen, _: None) -> tuple[bool, str]:
     return bool(times) and not unseen, f"not seen: {', '.join(unseen)}" if unseen else "all" if times else "not seen"
 
 
+def _all_zookeepers_serve(seen: Seen, _: None) -> tuple[bool, str]:
+    """In the end, as the last look at each says, or the last one that got no answer."""
+    roles: dict[str, str] = {}
+    for look in seen.samples.looks:
+        if isinstance(look, s.ZooKeeperLook):
+            roles[look.process] = look.role if look.t >= seen.facts.faults_until else ""
+        elif isinstance(look, s.Silent) and kind_of(look.source) == ZOOKEEPER:
+            roles[look.source] = ""
+    away = sorted(name for name, role in roles.items() if not role)
+    return bool(roles) and not away, f"not {', '.join(away)}" if away else "all" if roles else "not seen"
+
+
 def _group_looks(seen: Seen) -> list[s.GroupLook]:
     """While it had members, and the load lasted."""
     until = seen.facts.phases.get("final", inf)
@@ -256,6 +268,34 @@ def _group_works_on(seen: Seen, least: float) -> tuple[bool, str]:
     during = sum(n for t, n in seen.facts.processed if since <= t < until) / max(until - since, 1e-9)
     part = during / before if before else 0.0
     return part >= least, f"{part:.0%}"
+
+
+def _others_work_on(seen: Seen, least: float) -> tuple[bool, str]:
+    """From each crash to the next, while the load lasted: what is processed of the partitions that were last in the hands of
+    members that live, against the time before the first crash, by second; the worst of it."""
+    facts = seen.facts
+    until = facts.phases.get("heal", facts.phases.get("final", inf))
+    spans = [(each.t, after.t) for each, after in pairwise(facts.crashes) if after.t <= until]
+    worst: float | None = None
+    for since, end in spans:
+        dead = {crash.process for crash in facts.crashes if crash.t <= since}
+        hands = {
+            (part.topic, part.partition): work.process
+            for work in facts.work
+            if work.t < since
+            for part in work.partitions
+        }
+        theirs = {tp for tp, process in hands.items() if process not in dead}
+        before = _rate(facts, theirs, 0.0, spans[0][0])
+        part = _rate(facts, theirs, since, end) / before if before else 0.0
+        worst = part if worst is None else min(worst, part)
+    return worst is not None and worst >= least, "not seen" if worst is None else f"{worst:.0%}"
+
+
+def _rate(facts: Facts, partitions: Collection[tuple[str, int]], since: float, until: float) -> float:
+    """Records a second that the group has processed of these partitions."""
+    spans = [span for work in facts.work if since <= work.t < until for span in work.partitions]
+    return sum(s.last - s.first + 1 for s in spans if (s.topic, s.partition) in partitions) / (until - since)
 
 
 # --- the faults and the records -------------------------------------------------------------------------------------
@@ -360,12 +400,14 @@ _ALL: Final = (
     Predicate("controller changes", "changes of the active controller", _controller_changes, count),
     Predicate("one controller acts", "who acts as controller in the end, one and the newest", _one_controller),
     Predicate("sessions kept", "no ZooKeeper session expires", _sessions_kept),
+    Predicate("all zookeepers serve", "every ZooKeeper server serves in the end", _all_zookeepers_serve),
     Predicate("no rebalance", "the group's generation stays", _no_rebalance),
     Predicate("coordinator changes", "another broker coordinates the group", _coordinator_changes),
     Predicate("commits kept", "no committed offset falls", _commits_kept),
     Predicate("group stops at most", "the group processes nothing for at most", _group_stops, duration),
     Predicate("group moves within", "a crashed member's partitions move within", _group_moves_within, duration),
     Predicate("group works on", "the group's rate under faults, of its rate before", _group_works_on, share),
+    Predicate("others work on", "the rate of members beside those that crash, of that before", _others_work_on, share),
     Predicate("refused with", "sends are refused with", _refused_with, str),
     Predicate("effect within", "the fault takes effect within", _effect_within, duration),
     Predicate("ends in order", "who is asked to end does, with exit code 0 and a clean marker", _ends_in_order),

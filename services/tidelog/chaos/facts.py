@@ -42,6 +42,8 @@ class Facts:
     assigned: list[Ownership] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
     processed: list[tuple[float, int]] = field(default_factory=list)
+    work: list[Processed] = field(default_factory=list)
+    """The same with who and where."""
     """(when, how many records) by members of the group."""
     first_acked: dict[str, float] = field(default_factory=dict)
     """By ack level: when a record was acknowledged first."""
@@ -87,6 +89,7 @@ class Facts:
                 self.crashes.append(record)
                 self.open = {i: send for i, send in self.open.items() if send.process != record.process}
             case Processed():
+                self.work.append(record)
                 self.processed.append((record.t, sum(span.last - span.first + 1 for span in record.partitions)))
             case _:
                 pass

@@ -13,16 +13,25 @@ from tidelog.client.offsets import LATEST
 from tidelog.cluster.api import Cluster, ClusterError, broker_name
 from tidelog.ids import TopicPartition
 from tidelog.storage.segment import parse_segment_name
+from tidelog.topic_config import TopicConfig, known, parse
 from tidelog.wire.batch import HEADER_BYTES, batch_size, read_header
 
 DIGEST_BYTES = 16
 
 
 async def read_replicas(cluster: Cluster, admin: AdminClient, topic: str) -> list[PartitionReplicas]:
-    """Of every partition, in order. ClusterError when a replica that should be there is not.
+    """Of every partition, in order. ClusterError when a replica that should be there is not, and for a compacted topic.
 
     The high watermark is asked for first: a replica that is in sync then has everything below it in its files.
     """
+    settings = {each.key: each.value for each in await admin.describe_configs(topic)}
+    config = parse(known(settings), TopicConfig())
+    if config.compacts:
+        # Each replica compacts by itself, when it comes to it: their bytes differ, and what is gone is not lost.
+        raise ClusterError(
+            f"topic {topic} has cleanup.policy={config.cleanup_policy}: replicas of a compacted topic cannot be compared byte "
+            "by byte (X2), nor can every record be asked for"
+        )
     partitions = sorted((await admin.describe_topic(topic)).partitions, key=lambda each: each.partition)
     marks = await admin.list_offsets({TopicPartition(topic, each.partition): LATEST for each in partitions})
     found = []

@@ -1,7 +1,7 @@
 """One run: load, faults on their time line, healing, a final phase, and the files from which it is judged."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -10,7 +10,7 @@ from tidelog.chaos import samples
 from tidelog.chaos.checking import HISTORY, REPLICAS
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.fault_player import FaultPlayer
-from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
+from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On, to_the_end
 from tidelog.chaos.final_read import CannotRead, read_everything
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
@@ -23,7 +23,7 @@ from tidelog.chaos.workload import GROUP, Load, LoopLag
 from tidelog.client.admin import AdminClient
 from tidelog.client.connections import ClientPorts
 from tidelog.client.offsets import LATEST
-from tidelog.cluster.api import Cluster, ClusterError, bootstrap_servers
+from tidelog.cluster.api import ZOOKEEPER, Cluster, ClusterError, bootstrap_servers, kind_of
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
@@ -35,6 +35,8 @@ LED_WITHIN_S: Final = 30.0
 AT_WORK_WITHIN_S: Final = 30.0
 """Members of a run before that have left nobody a word are waited for."""
 WHOLE_WITHIN_S: Final = 60.0
+SERVES_WITHIN_S: Final = 45.0
+"""A ZooKeeper server that takes itself for the leader in vain finds out after 20 s (initLimit of deploy/zookeeper/zoo.cfg)."""
 CAUGHT_UP_WITHIN_S: Final = 30.0
 READ_WITHIN_S: Final = 60.0
 SETTLE_S: Final = 5.0
@@ -152,6 +154,8 @@ class Run:
         await player.heal_all()
         await admin.wait_until_led(self.topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
         self.watcher.say("every ISR is full")
+        if any(kind_of(target) == ZOOKEEPER for fault in player.played for target in fault.targets):
+            await ensemble_serves(self.cluster, self.clock, self.watcher.say)
         await load.stop_producers()
         self._enter(chronicle, "final")
         ends = await self._ends(admin, chronicle)
@@ -203,3 +207,18 @@ class Run:
         while True:
             self.watcher.tick(chronicle, [injected.name for injected in self.in_force.left])
             await self.clock.sleep(TICK_S)
+
+
+async def ensemble_serves(cluster: Cluster, clock: Clock, say: Callable[[str], None]) -> None:
+    """Waits for every ZooKeeper server, which the next run takes for granted too. One that does not come is for the scenario
+    to judge."""
+    give_up_at = clock.now() + SERVES_WITHIN_S
+    while away := await to_the_end(_serve_nobody, cluster):
+        if clock.now() >= give_up_at:
+            say(f"{', '.join(away)}: serves nobody {SERVES_WITHIN_S:g} s after everything was healed")
+            return
+        await clock.sleep(LOOK_AGAIN_S)
+
+
+def _serve_nobody(cluster: Cluster) -> list[str]:
+    return [name for name in cluster.names(ZOOKEEPER) if not cluster.zookeeper_mode(name)]

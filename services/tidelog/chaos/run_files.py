@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,6 +16,7 @@ from tidelog.chaos.premises import premises
 from tidelog.chaos.scenario import Column, Scenario
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS
 from tidelog.ids import TopicPartition
+from tidelog.release import VERSION
 
 SCENARIO_FILE: Final = "scenario.yaml"
 PLAYED: Final = "played"
@@ -42,7 +42,7 @@ class RunFile:
     group: str | None = None
     column: Column = Column.ALL_2
     started_wall_ms: int = 0
-    version: str = field(default_factory=lambda: version("tidelog"))
+    version: str = VERSION
     faults: list[PlayedFault] = field(default_factory=list)
     affected: list[int] = field(default_factory=list)
     """Partitions of the topic that a target led when it was hit."""

@@ -171,9 +171,13 @@ def _topic(node: Node, cluster: ClusterShape) -> TopicShape:
 
 def _topic_config(key: str, text: str) -> None:
     try:
-        topic_config.parse({key: text}, topic_config.TopicConfig())
+        config = topic_config.parse({key: text}, topic_config.TopicConfig())
     except TidelogError as error:
         raise ValueError(error.message) from None
+    if config.compacts:
+        raise ValueError(
+            f"{text!r} removes records on purpose, and the checker holds every one of them against the run"
+        )
 
 
 def _workload(node: Node) -> Workload:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 
 app = typer.Typer(help="Process records as a member of a group.", no_args_is_help=True)
 
@@ -19,8 +19,13 @@ def agent() -> None:
 
 @app.command()
 def run(
-    group: Annotated[str | None, typer.Option("--group", help="The group to join.")] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="To read; may be given several times.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="The group to join.", autocompletion=completion.groups)
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="To read; may be given several times.", autocompletion=completion.topics),
+    ] = None,
     pattern: Annotated[
         str | None, typer.Option("--pattern", help="Instead of topics: a regular expression for whole names.")
     ] = None,

@@ -5,23 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import brokers, common
 from tidelog.cli.common import BootstrapOption, ConfigFileOption, Format, FormatOption, PropertyOption
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
     from tidelog.wire.messages import DescribeClusterResponse, TopicDescription
 
 app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
-
-_LISTENER = "EXTERNAL"
-
-
-def _admin(connect: common.Connect) -> "AdminClient":
-    from tidelog.client.admin import AdminClient
-
-    settings = connect.settings()
-    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
 
 
 @app.command()
@@ -37,7 +27,7 @@ def describe(
     """
 
     async def main() -> "DescribeClusterResponse":
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             return await admin.describe_cluster()
 
     c = common.run(main())
@@ -46,17 +36,14 @@ def describe(
         return
     print(f"Cluster ID:        {c.cluster_id}")
     print(f"Controller:        {c.controller_id} (epoch {c.controller_epoch})")
+    print(f"Release:           {c.controller_software or '-'} (feature level in use {c.feature_level or '-'})")
     print(f"Topics:            {c.topics}")
     print(f"Partitions:        {c.partitions}")
     print(f"Leaderless:        {c.leaderless_partitions}")
     print(f"Under-replicated:  {c.under_replicated_partitions}")
     print(f"Under min ISR:     {c.under_min_isr_partitions}")
     print()
-    rows = [
-        (b.broker.broker_id, *_door(b.broker.listeners), b.broker.rack or "-", b.state, b.leaders, b.replicas)
-        for b in sorted(c.brokers, key=lambda b: b.broker.broker_id)
-    ]
-    common.print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS"), rows)
+    brokers.print_brokers(c)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +79,7 @@ def health_of(cluster: "DescribeClusterResponse", topics: list["TopicDescription
         all_nodes=sorted(known),
         nodes_down=sorted(known - alive),
         leaderless=[name for name, p in partitions if p.leader < 0],
-        under_replicated=[name for name, p in partitions if len(p.isr) < len(p.replicas)],
+        under_replicated=[name for name, p in partitions if len(p.isr) < len(p.replicas) - len(p.adding_replicas)],
     )
 
 
@@ -185,33 +172,17 @@ def _bracketed(items: list[Any]) -> str:
     return f"[{' '.join(map(str, items))}]"
 
 
-def _door(listeners: Any) -> tuple[str, int]:
-    """The listener that clients use."""
-    for listener in sorted(listeners, key=lambda door: door.name != _LISTENER):
-        return listener.host, listener.port
-    return "-", 0
-
-
 def _cluster_json(c: "DescribeClusterResponse") -> dict[str, Any]:
     return {
         "clusterId": c.cluster_id,
         "controllerId": c.controller_id,
         "controllerEpoch": c.controller_epoch,
+        "controllerRelease": c.controller_software,
+        "featureLevel": c.feature_level,
         "topics": c.topics,
         "partitions": c.partitions,
         "leaderlessPartitions": c.leaderless_partitions,
         "underReplicatedPartitions": c.under_replicated_partitions,
         "underMinIsrPartitions": c.under_min_isr_partitions,
-        "brokers": [
-            {
-                "id": b.broker.broker_id,
-                "epoch": b.broker.broker_epoch,
-                "rack": b.broker.rack,
-                "state": b.state,
-                "leaders": b.leaders,
-                "replicas": b.replicas,
-                "listeners": {door.name: f"{door.host}:{door.port}" for door in b.broker.listeners},
-            }
-            for b in sorted(c.brokers, key=lambda b: b.broker.broker_id)
-        ],
+        "brokers": brokers.as_json(c),
     }

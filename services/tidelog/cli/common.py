@@ -5,7 +5,8 @@ Kept free of heavy imports: `tidelog --help` loads this module and must answer a
 
 import json
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient
     from tidelog.client.connections import ClientPorts
     from tidelog.cluster.local import LocalCluster
     from tidelog.config import ClientSettings
@@ -121,10 +123,33 @@ def ports() -> "ClientPorts":
     return real_ports()
 
 
+def admin(connect: Connect) -> "AdminClient":
+    from tidelog.client.admin import AdminClient
+
+    settings = connect.settings()
+    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=ports())
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     from tidelog.runtime import loop
 
     return loop.run(coroutine)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` at SIGINT and SIGTERM, which then end nothing themselves; Kafka's tools have a shutdown hook for it."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 def one_topic(argument: str | None, option: str | None) -> str:

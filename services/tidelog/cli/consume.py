@@ -11,6 +11,7 @@ import typer
 
 from tidelog.cli import common
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.completion import TopicArgument, TopicOption
 from tidelog.cli.membership import ConsumerPropertyOption, GroupOption, IncludeOption, Membership, membership
 from tidelog.ids import TopicPartition
 
@@ -98,8 +99,8 @@ class Formatter:
 
 
 def consume(
-    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-consumer has it.")] = None,
+    name: TopicArgument = None,
+    topic: TopicOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
     from_beginning: Annotated[

@@ -1,4 +1,4 @@
-"""`tidelog elect-leaders` and `tidelog release-veto`: kafka-leader-election's flags and sentences."""
+"""`tidelog elect-leaders` and `tidelog brokers release-veto`: kafka-leader-election's flags and sentences."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
@@ -23,7 +23,9 @@ class ElectionType(StrEnum):
     UNCLEAN = "unclean"
 
 
-TopicOption = Annotated[str | None, typer.Option("--topic", help="One partition: its topic.")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", help="One partition: its topic.", autocompletion=completion.topics)
+]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition: its number.")]
 FileOption = Annotated[
     Path | None,
@@ -92,7 +94,7 @@ def release_veto(
     `tidelog topics describe` marks such partitions as vetoed. They also come back by themselves when another member of the
     ISR returns, without a loss: prefer that where you can.
 
-    Example: tidelog release-veto --topic events --partition 0
+    Example: tidelog brokers release-veto --topic events --partition 0
     """
     chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
 
@@ -145,12 +147,7 @@ def _read(file: Path) -> list[TopicPartition]:
 
 def _run(ask: Ask, chosen: Sequence[TopicPartition] | None, connect: common.Connect) -> list["ElectionResult"]:
     async def main() -> list["ElectionResult"]:
-        from tidelog.client.admin import AdminClient
-
-        settings = connect.settings()
-        async with AdminClient(
-            settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports()
-        ) as admin:
+        async with common.admin(connect) as admin:
             return await ask(admin, chosen)
 
     return common.run(main())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -21,8 +21,13 @@ STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
 UNKNOWN: Final = "-"
 """In a column for which there is no value, as Kafka has it."""
 
-GroupArgument = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="The groups' ids.")]
-GroupOption = Annotated[list[str] | None, typer.Option("--group", help="The same, as kafka-consumer-groups spells it.")]
+GroupArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="GROUP...", help="The groups' ids.", autocompletion=completion.groups)
+]
+GroupOption = Annotated[
+    list[str] | None,
+    typer.Option("--group", help="The same, as kafka-consumer-groups spells it.", autocompletion=completion.groups),
+]
 AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
 
 

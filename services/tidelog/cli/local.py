@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import LOCAL_DIR, CommandError, Format, FormatOption
 
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ app = typer.Typer(help="Run a cluster on this machine, and break it on purpose."
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its files.")]
 ProcessArgument = Annotated[
-    str, typer.Argument(metavar="PROCESS", help="As `tidelog local status` names it: broker-1.")
+    str,
+    typer.Argument(
+        metavar="PROCESS", help="As `tidelog local status` names it: broker-1.", autocompletion=completion.processes
+    ),
 ]
 
 
@@ -34,7 +37,8 @@ def up(
     timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="How long it may take to serve.")] = 60_000,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Start a cluster and leave it running; one that is there is completed. Returns when every process serves.
+    """Start a cluster and leave it running; one that is there is completed, and grows where --brokers names further ones.
+    Returns when every process serves.
 
     Example: tidelog local up --brokers 0,1,2
     """

@@ -10,18 +10,24 @@ from typer import Exit, TyperException
 
 from tidelog.cli import (
     agent,
+    brokers,
     chaos,
     cluster,
     config,
+    configs,
     consume,
     elections,
     groups,
     healthcheck,
     local,
     log,
+    logs,
+    moves,
     offsets,
+    perf,
     pipeline,
     produce,
+    reassign,
     reset_offsets,
     top,
     topics,
@@ -36,20 +42,28 @@ app = typer.Typer(
     name="tidelog",
     help="A replicated, partitioned log. Start with `tidelog local up`.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 topics.app.command("offsets")(offsets.offsets)
 app.add_typer(topics.app, name="topics")
+app.command("get-offsets")(offsets.offsets)
+app.add_typer(configs.app, name="configs")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("verifiable-producer")(verifiable.verifiable_producer)
 app.command("verifiable-consumer")(verifiable.verifiable_consumer)
+app.add_typer(perf.app, name="perf")
 groups.app.command("reset-offsets")(reset_offsets.reset_offsets)
 app.add_typer(groups.app, name="groups")
 app.command("top")(top.top)
+app.command("delete-records")(logs.delete_records)
+app.add_typer(logs.dirs_app, name="log-dirs")
 app.command("elect-leaders")(elections.elect_leaders)
-app.command("release-veto")(elections.release_veto)
+brokers.app.command("release-veto")(elections.release_veto)
+brokers.app.command("drain")(moves.drain)
+cluster.app.command("add-brokers")(moves.add_brokers)
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(agent.app, name="agent")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")

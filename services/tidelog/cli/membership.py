@@ -6,14 +6,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import CommandError
 from tidelog.names import suggestion
 
 GroupOption = Annotated[
     str | None,
     typer.Option(
-        "--group", help="Share the partitions with the other members of this group, and commit what was printed."
+        "--group",
+        help="Share the partitions with the other members of this group, and commit what was printed.",
+        autocompletion=completion.groups,
     ),
 ]
 IncludeOption = Annotated[

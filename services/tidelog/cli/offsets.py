@@ -1,25 +1,49 @@
-"""`tidelog topics offsets`: kafka-get-offsets' flags and lines."""
+"""`tidelog get-offsets` and `tidelog topics offsets`: kafka-get-offsets' flags and lines."""
 
 import re
-from typing import Annotated, Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from tidelog.cli import common
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
-from tidelog.ids import TopicPartition
+from tidelog.cli.completion import TopicPatternOption
+from tidelog.ids import NO_LEADER, TopicPartition
+from tidelog.names import INTERNAL_TOPICS
 
 _NAMED_TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 _TIME_MAX: Final = 2**63 - 1
+_PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]+)|([0-9]*)-([0-9]*)))?")
+
+Chooses = Callable[[TopicPartition], bool]
+
+
+class _Row(NamedTuple):
+    tp: TopicPartition
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
 
 
 def offsets(
-    pattern: Annotated[
-        str | None, typer.Option("--topic", help="A name, or a regular expression; default: all.")
-    ] = None,
+    pattern: TopicPatternOption = None,
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="N,N", help="Only these; default: all.")
     ] = None,
+    topic_partitions: Annotated[
+        str | None,
+        typer.Option(
+            "--topic-partitions",
+            metavar="TOPIC:N,TOPIC:N-M,...",
+            help="Instead of the two above: topics (regular expressions), each with a partition, or a range whose end is "
+            "not part of it (2-5, 2-, -5). One without a topic (:0) is of all topics.",
+        ),
+    ] = None,
+    exclude_internal: Annotated[
+        bool,
+        typer.Option("--exclude-internal-topics", help="Leave out internal topics (Tidelog keeps none of its own)."),
+    ] = False,
     time: Annotated[
         str,
         typer.Option(
@@ -35,47 +59,73 @@ def offsets(
 ) -> None:
     """Print offsets as TOPIC:PARTITION:OFFSET; the last part is empty where no record is so late.
 
-    Example: tidelog topics offsets --topic events --time earliest
+    A partition without a leader is named on the standard error and left out; the exit code is 1 then.
+
+    Example: tidelog get-offsets --topic events --time earliest (tidelog topics offsets is the same)
     """
-    at, chosen = _time("--time", time), _partitions(partitions)
-    try:
-        matches = re.compile(".*" if pattern is None else pattern)
-    except re.error as error:
-        raise CommandError(f"--topic {pattern!r} is no regular expression: {error}", 2) from None
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    at = _time("--time", time)
+    if topic_partitions is None:
+        chosen = _by_topic(pattern, partitions)
+    elif pattern is None and partitions is None:
+        chosen = _by_patterns(topic_partitions)
+    else:
+        raise CommandError("--topic-partitions excludes --topic and --partitions", 2)
+    everything = topic_partitions is None and pattern is None and partitions is None
 
-    async def main() -> list[tuple[TopicPartition, int, int, int]]:
-        from tidelog.client.admin import AdminClient
-        from tidelog.client.consumer import Consumer
+    async def main() -> tuple[list[_Row], list[TopicPartition]]:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
+            leaders = {
+                TopicPartition(t.name, p.partition): p.leader
+                for t in await admin.describe_topics()
+                if not (exclude_internal and t.name in INTERNAL_TOPICS)
+                for p in t.partitions
+            }
+            tps = sorted(filter(chosen, leaders))
+            if not tps and not everything:
+                raise CommandError("no partition matches; `tidelog topics list` shows the topics")
+            led = [tp for tp in tps if leaders[tp] != NO_LEADER]
+            found = await admin.list_offsets(dict.fromkeys(led, at))
+        return [_Row(tp, *found[tp]) for tp in led], [tp for tp in tps if tp not in found]
 
-        timeout_ms = settings.request_timeout_ms
-        async with AdminClient(
-            settings.bootstrap_servers, request_timeout_ms=timeout_ms, ports=common.ports()
-        ) as admin:
-            topics = [t for t in await admin.describe_topics() if matches.fullmatch(t.name)]
-        tps = [
-            TopicPartition(t.name, p.partition)
-            for t in topics
-            for p in t.partitions
-            if chosen is None or p.partition in chosen
-        ]
-        if not tps and (pattern is not None or chosen is not None):
-            raise CommandError("no partition matches --topic and --partitions; `tidelog topics list` shows the topics")
-        async with Consumer(
-            settings.bootstrap_servers,
-            request_timeout_ms=timeout_ms,
-            client_id=settings.client_id,
-            ports=common.ports(),
-        ) as consumer:
-            found = await consumer.offsets_for_times(dict.fromkeys(tps, at))
-        return [(tp, found[tp].offset, found[tp].timestamp_ms, found[tp].leader_epoch) for tp in sorted(tps)]
-
-    rows = common.run(main())
+    rows, leaderless = common.run(main())
     if output is Format.JSON:
         common.print_json([_json(*row) for row in rows])
-        return
-    for tp, offset, _, _ in rows:
-        print(f"{tp.topic}:{tp.partition}:{'' if offset < 0 else offset}")
+    else:
+        for row in rows:
+            print(f"{row.tp.topic}:{row.tp.partition}:{'' if row.offset < 0 else row.offset}")
+    if leaderless:
+        raise CommandError("no leader, so no offset: " + ", ".join(map(str, leaderless)))
+
+
+def _by_topic(pattern: str | None, partitions: str | None) -> Chooses:
+    matches, numbers = _compile("--topic", ".*" if pattern is None else pattern), _partitions(partitions)
+    return lambda tp: bool(matches.fullmatch(tp.topic)) and (numbers is None or tp.partition in numbers)
+
+
+def _by_patterns(text: str) -> Chooses:
+    """Kafka's TopicPartitionFilter."""
+    chooses = [_by_pattern(each) for each in text.split(",")]
+    return lambda tp: any(each(tp) for each in chooses)
+
+
+def _by_pattern(text: str) -> Chooses:
+    found = _PATTERN.fullmatch(text)
+    if found is None or not text:
+        raise CommandError(f"--topic-partitions {text!r} is not TOPIC, TOPIC:N, TOPIC:N-M, TOPIC:N- or TOPIC:-M", 2)
+    topic, one, first, end = found.groups()
+    matches = _compile("--topic-partitions", topic or ".*")
+    if one is not None:
+        first, end = one, str(int(one) + 1)
+    low = int(first) if first else 0
+    high = int(end) if end else _TIME_MAX
+    return lambda tp: bool(matches.fullmatch(tp.topic)) and low <= tp.partition < high
+
+
+def _compile(option: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise CommandError(f"{option} {pattern!r} is no regular expression: {error}", 2) from None
 
 
 def _json(tp: TopicPartition, offset: int, timestamp: int, epoch: int) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
 from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, SESSION, Flag, Given, Takes
 
@@ -19,6 +19,8 @@ run = typer.Typer(help="Run a job until it is done, or until Ctrl-C.", no_args_i
 app.add_typer(run, name="run")
 
 _TYPES = {Takes.ONE: str | None, Takes.MANY: list[str] | None, Takes.PAIRS: list[str] | None, Takes.NOTHING: bool}
+_TOPICS: Final = ("topic", "to")
+"""Flags whose value is a topic's name."""
 
 
 def _takes(flags: Sequence[Flag]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -32,7 +34,13 @@ def _takes(flags: Sequence[Flag]) -> Callable[[Callable[..., None]], Callable[..
                 inspect.Parameter.KEYWORD_ONLY,
                 default=False if flag.takes is Takes.NOTHING else None,
                 annotation=Annotated[
-                    _TYPES[flag.takes], typer.Option(f"--{flag.name}", metavar=flag.metavar or None, help=flag.about)
+                    _TYPES[flag.takes],
+                    typer.Option(
+                        f"--{flag.name}",
+                        metavar=flag.metavar or None,
+                        help=flag.about,
+                        autocompletion=completion.topics if flag.name in _TOPICS else None,
+                    ),
                 ],
             )
             for flag in flags

@@ -12,6 +12,7 @@ import typer
 
 from tidelog.cli import common
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.completion import TopicArgument, TopicOption
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ class Tally:
 
 
 def produce(
-    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="The same, as kafka-console-producer spells it.")] = None,
+    name: TopicArgument = None,
+    topic: TopicOption = None,
     file: Annotated[
         Path | None, typer.Option("--file", help="Lines of this file instead of the standard input.")
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
 from tidelog.cli.groups import AllGroupsOption, GroupArgument, GroupOption, admin_of, chosen, complain, resolve
 from tidelog.errors import ErrorCode, TidelogError
@@ -31,7 +31,10 @@ _COLUMNS: Final = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 
 
 TopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="All partitions of a topic, or these.")
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="T[:P,P]", help="All partitions of a topic, or these.", autocompletion=completion.topics
+    ),
 ]
 DatetimeOption = Annotated[
     str | None,

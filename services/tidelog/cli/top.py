@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
 
 if TYPE_CHECKING:
@@ -34,11 +34,16 @@ def top(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", help="Only partitions, and lag of groups, of topics that match this regular expression."
+            "--topic",
+            help="Only partitions, and lag of groups, of topics that match this regular expression.",
+            autocompletion=completion.topics,
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Only groups that match this regular expression.")
+        str | None,
+        typer.Option(
+            "--group", help="Only groups that match this regular expression.", autocompletion=completion.groups
+        ),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for a broker that answers, however long it takes.")

@@ -194,7 +194,7 @@ def _status(p: m.PartitionDescription, brokers: Mapping[BrokerId, SeenBroker]) -
         (p.leader < 0, Status.OFFLINE),
         (leader is None or leader.problem != "", Status.LEADER_SILENT),
         (len(p.isr) < p.min_isr, Status.UNDER_MIN_ISR),
-        (len(p.isr) < len(p.replicas), Status.UNDER_REPLICATED),
+        (len(p.isr) < len(p.replicas) - len(p.adding_replicas), Status.UNDER_REPLICATED),
         (p.recovering, Status.RECOVERING),
         (p.replicas[:1] != (p.leader,), Status.NOT_PREFERRED),
     ]

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion, configs
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.completion import TopicArgument, TopicOption, TopicPatternOption
+from tidelog.cli.configs import DeleteOption
 from tidelog.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,16 +18,6 @@ if TYPE_CHECKING:
     from tidelog.wire.messages import PartitionDescription, TopicDescription
 
 app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_args_is_help=True)
-
-TopicArgument = Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic's name.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, as kafka-topics spells it.")]
-
-
-def _admin(connect: common.Connect) -> "AdminClient":
-    from tidelog.client.admin import AdminClient
-
-    settings = connect.settings()
-    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
 
 
 @app.command()
@@ -71,7 +63,7 @@ def create(
         from tidelog.client.admin import DEFAULT
         from tidelog.errors import TidelogError
 
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             try:
                 created = await admin.create_topic(
                     topic_name,
@@ -101,7 +93,10 @@ def create(
 @app.command("list")
 def list_(
     pattern: Annotated[
-        str | None, typer.Option("--topic", help="Only names that match this regular expression.")
+        str | None,
+        typer.Option(
+            "--topic", help="Only names that match this regular expression.", autocompletion=completion.topics
+        ),
     ] = None,
     output: FormatOption = Format.TEXT,
     bootstrap: BootstrapOption = None,
@@ -115,7 +110,7 @@ def list_(
     matches = _compile(pattern)
 
     async def main() -> list[str]:
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             return await admin.list_topics()
 
     names = [name for name in common.run(main()) if matches.fullmatch(name)]
@@ -129,9 +124,7 @@ def list_(
 @app.command()
 def describe(
     name: TopicArgument = None,
-    pattern: Annotated[
-        str | None, typer.Option("--topic", help="A name, or a regular expression; default: all.")
-    ] = None,
+    pattern: TopicPatternOption = None,
     under_replicated: Annotated[
         bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync.")
     ] = False,
@@ -160,7 +153,7 @@ def describe(
     matches = _compile(pattern if name is None else re.escape(name))
 
     async def main() -> list["TopicDescription"]:
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             return await admin.describe_topics()
 
     found = [t for t in common.run(main()) if t.error_code is ErrorCode.NONE and matches.fullmatch(t.name)]
@@ -207,6 +200,11 @@ def alter(
             help="Replicas of all partitions, as kafka-topics has it; those that exist stay where they are.",
         ),
     ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE,...", help="Settings to set, say retention.ms=1000."),
+    ] = None,
+    delete_config: DeleteOption = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
     output: FormatOption = Format.TEXT,
@@ -214,13 +212,16 @@ def alter(
     config_file: ConfigFileOption = None,
     properties: PropertyOption = None,
 ) -> None:
-    """Add partitions to a topic. Records stay where they are; from then on keys go to other partitions than before.
+    """Add partitions to a topic, or change its settings. Records stay where they are; with more partitions keys go to other
+    ones than before.
 
-    Example: tidelog topics alter --topic events --partitions 24
+    Example: tidelog topics alter --topic events --partitions 24 --config retention.ms=86400000
     """
     topic_name = common.one_topic(name, topic)
-    if partitions is None:
-        raise CommandError("--partitions is missing: how many partitions the topic is to have", 2)
+    added, deleted = configs.settings_of(config or ()), configs.keys_of(delete_config or ())
+    reconfigures = bool(added or deleted)
+    if partitions is None and not reconfigures:
+        raise CommandError("--partitions, --config or --delete-config is missing: what is to change", 2)
     _check_positive("--partitions", partitions)
     assignment = _parse_assignment(replica_assignment)
     if assignment and len(assignment) != partitions:
@@ -229,12 +230,14 @@ def alter(
     async def main() -> bool:
         from tidelog.errors import TidelogError
 
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             try:
-                present = len((await admin.describe_topic(topic_name)).partitions)
-                await admin.create_partitions(
-                    topic_name, partitions, assignment=assignment[present:], validate_only=dry_run
-                )
+                # Both changes, or none.
+                for checks in (True, False) if reconfigures and partitions is not None and not dry_run else (dry_run,):
+                    if reconfigures:
+                        await admin.alter_configs(topic_name, added, deleted, validate_only=checks)
+                    if partitions is not None:
+                        await _grow(admin, topic_name, partitions, assignment, checks)
             except TidelogError as error:
                 if if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     return False
@@ -243,13 +246,29 @@ def alter(
 
     altered = common.run(main())
     if output is Format.JSON:
-        common.print_json({"topic": topic_name, "partitions": partitions, "altered": altered and not dry_run})
+        changes = {"added": added, "deleted": deleted} if reconfigures else {}
+        done = {"partitions": partitions, **changes, "altered": altered and not dry_run}
+        common.print_json({"topic": topic_name, **done})
     elif altered:
-        common.note(
-            "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
-            "messages will be affected"
-        )
-        print("Adding partitions would succeed." if dry_run else "Adding partitions succeeded!")
+        if reconfigures:
+            print(configs.done(topic_name, dry_run))
+        if partitions is not None:
+            _tell_grown(dry_run)
+
+
+def _tell_grown(dry_run: bool) -> None:
+    common.note(
+        "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
+        "messages will be affected"
+    )
+    print("Adding partitions would succeed." if dry_run else "Adding partitions succeeded!")
+
+
+async def _grow(
+    admin: "AdminClient", topic: str, total: int, assignment: Sequence[Sequence[int]], checks: bool
+) -> None:
+    present = len((await admin.describe_topic(topic)).partitions)
+    await admin.create_partitions(topic, total, assignment=assignment[present:], validate_only=checks)
 
 
 @app.command()
@@ -271,7 +290,7 @@ def delete(
     async def main() -> bool:
         from tidelog.errors import TidelogError
 
-        async with _admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             try:
                 await admin.delete_topic(topic_name)
             except TidelogError as error:
@@ -314,7 +333,7 @@ def _compile(pattern: str | None) -> re.Pattern[str]:
 
 
 def _is_under_replicated(topic: "TopicDescription", p: "PartitionDescription") -> bool:
-    return len(p.isr) < len(p.replicas)
+    return len(p.isr) < len(p.replicas) - len(p.adding_replicas)
 
 
 def _is_unavailable(topic: "TopicDescription", p: "PartitionDescription") -> bool:
@@ -342,13 +361,13 @@ def _partition_line(topic: "TopicDescription", p: "PartitionDescription") -> str
     leader = "none" if p.leader < 0 else str(p.leader)
     return (
         f"\tTopic: {topic.name}\tPartition: {p.partition}\tLeader: {leader}\tReplicas: {_ids(p.replicas)}"
-        f"\tIsr: {_ids(p.isr)}\tAdding Replicas: \tRemoving Replicas: \tElr: N/A\tLastKnownElr: N/A"
-        + "".join(f"\tStatus: {status}" for status in _statuses(p))
+        f"\tIsr: {_ids(p.isr)}\tAdding Replicas: {_ids(p.adding_replicas)}\tRemoving Replicas: {_ids(p.removing_replicas)}"
+        "\tElr: N/A\tLastKnownElr: N/A" + "".join(f"\tStatus: {status}" for status in _statuses(p))
     )
 
 
 def _statuses(p: "PartitionDescription") -> list[str]:
-    """What is out of the ordinary: offline for fear of a loss (`tidelog release-veto`), led after an unclean election."""
+    """What is out of the ordinary: offline for fear of a loss (`tidelog brokers release-veto`), led after an unclean election."""
     return [name for name, is_so in (("vetoed", p.vetoed), ("recovering", p.recovering)) if is_so]
 
 
@@ -371,6 +390,8 @@ def _topic_json(topic: "TopicDescription", partitions: Sequence["PartitionDescri
                 "partitionEpoch": p.partition_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
+                "addingReplicas": list(p.adding_replicas),
+                "removingReplicas": list(p.removing_replicas),
                 "minIsr": p.min_isr,
                 "vetoed": p.vetoed,
                 "recovering": p.recovering,

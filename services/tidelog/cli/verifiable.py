@@ -3,17 +3,15 @@
 Flags, names of events and their fields are those of Kafka's tools of these names (ecosystem 1.2).
 """
 
-import asyncio
 import json
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common
+from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, PropertyOption
+from tidelog.cli.completion import NamedTopicOption
 
 if TYPE_CHECKING:
     from tidelog.client.groups import GroupMetadata
@@ -22,13 +20,12 @@ if TYPE_CHECKING:
     from tidelog.ids import TopicPartition
     from tidelog.ports.clock import Clock
 
-TopicOption = Annotated[str, typer.Option("--topic", help="The topic's name.")]
 MaxOption = Annotated[int, typer.Option("--max-messages", help="So many, and then the end; -1: until it is stopped.")]
 RESETS: Final = ("earliest", "latest", "none")
 
 
 def verifiable_producer(
-    topic: TopicOption,
+    topic: NamedTopicOption,
     max_messages: MaxOption = -1,
     throughput: Annotated[int, typer.Option("--throughput", help="Records a second; -1: as fast as they go.")] = -1,
     acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0; -1 is all.")] = "-1",
@@ -80,7 +77,7 @@ def verifiable_producer(
             )
             events.say("startup_complete")
             try:
-                with _stopped_by_signals(sender.stop):
+                with common.stopped_by_signals(sender.stop):
                     await sender.run(most=None if max_messages < 0 else max_messages)
                     await producer.flush()
             except SendFailed:
@@ -93,8 +90,10 @@ def verifiable_producer(
 
 
 def verifiable_consumer(
-    topic: TopicOption,
-    group_id: Annotated[str, typer.Option("--group-id", help="The group that it joins.")],
+    topic: NamedTopicOption,
+    group_id: Annotated[
+        str, typer.Option("--group-id", help="The group that it joins.", autocompletion=completion.groups)
+    ],
     instance_id: Annotated[
         str | None,
         typer.Option("--group-instance-id", help="A name that it keeps, and its partitions, over a restart."),
@@ -155,24 +154,11 @@ def verifiable_consumer(
             await consumer.partitions_of(topic)  # a group would wait for it for ever
             reader = VerifiableConsumer(consumer, ports.clock, events, commits=not enable_autocommit)
             events.say("startup_complete")
-            with _stopped_by_signals(reader.stop):
+            with common.stopped_by_signals(reader.stop):
                 await reader.run(None if max_messages < 0 else max_messages)
         events.say("shutdown_complete")
 
     common.run(main())
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """The first one ends it in order; Kafka's tools have a shutdown hook for it."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class _Events:

@@ -6,8 +6,10 @@ from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.group_admin import GroupAdmin
+from tidelog.client.log_admin import LogAdmin
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.offsets import FoundOffset, OffsetFinder
+from tidelog.client.reassignments import ReassignmentAdmin
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_LEADER, Address, TopicPartition
 from tidelog.names import validate_topic_name
@@ -45,6 +47,8 @@ class AdminClient:
         self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
         self._offsets = OffsetFinder(self._ports, self._connections, self._metadata, self._limit_s)
         self.groups = GroupAdmin(self._ports, self._connections, self._metadata, self._limit_s)
+        self.reassignments = ReassignmentAdmin(self._ports, self._metadata, self._limit_s)
+        self.logs = LogAdmin(self._ports, self._connections, self._metadata, self._offsets, self._limit_s)
 
     async def start(self) -> None:
         """Returns when a broker has answered; ClusterUnreachable when none does in `request_timeout_ms`."""
@@ -115,6 +119,29 @@ class AdminClient:
         request = m.CreatePartitionsRequest(topics=(new,), timeout_ms=self._timeout_ms, validate_only=validate_only)
         (grown,) = (await self._write(s.ADMIN_SERVICE_CREATE_PARTITIONS, request)).topics
         _raise_for(f"topic {name!r}", grown.error_code, grown.error_message)
+
+    async def alter_configs(
+        self, name: str, added: Mapping[str, str], removed: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        """Sets and removes settings of a topic, all or none; brokers apply them while they run.
+
+        INVALID_CONFIG names the key and the limit, also when one is both added and removed.
+        """
+        changes = [m.ConfigChange(key=key, value=value) for key, value in added.items()]
+        changes += [m.ConfigChange(key=key, remove=True) for key in removed]
+        topic = m.TopicConfigChanges(name=validate_topic_name(name), changes=tuple(changes))
+        request = m.IncrementalAlterConfigsRequest(
+            topics=(topic,), timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
+        (altered,) = (await self._write(s.ADMIN_SERVICE_INCREMENTAL_ALTER_CONFIGS, request)).topics
+        _raise_for(f"topic {name!r}", altered.error_code, altered.error_message)
+
+    async def describe_configs(self, name: str) -> list[m.DescribedConfig]:
+        """Every setting of a topic: the value in force and where it comes from."""
+        request = m.DescribeConfigsRequest(topics=(validate_topic_name(name),))
+        (topic,) = (await self._read(s.ADMIN_SERVICE_DESCRIBE_CONFIGS, request)).topics
+        _raise_for(f"topic {name!r}", topic.error_code, "")
+        return list(topic.configs)
 
     async def list_topics(self) -> list[str]:
         return sorted(topic.name for topic in await self.describe_topics())
@@ -224,4 +251,5 @@ def _raise_for(subject: str, code: ErrorCode, message: str) -> None:
     }.get(code, code.name)
     if not message:
         raise TidelogError(f"{subject} {said}", code)
-    raise TidelogError(message if message.startswith("topic ") else f"{subject}: {message}", code)
+    names_it = message.startswith("topic ") or subject in message
+    raise TidelogError(message if names_it else f"{subject}: {message}", code)

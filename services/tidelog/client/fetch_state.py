@@ -46,6 +46,7 @@ class _Partition:
         "buffer",
         "buffered_bytes",
         "decoded",
+        "decoded_end",
         "epochs",
         "failures",
         "fetch_offset",
@@ -86,6 +87,8 @@ class _Partition:
         self.buffer: deque[tuple[BatchHeader, memoryview] | TidelogError] = deque()
         self.buffered_bytes = 0
         self.decoded: deque[ConsumerRecord] = deque()
+        self.decoded_end = offset
+        """Of the batch that they are from; compaction may have removed its last records."""
         self.not_before = 0.0
         self.failures = 0
 
@@ -301,7 +304,7 @@ class FetchState:
                     break
                 while p.decoded and len(out) < records_max:
                     out.append(p.decoded.popleft())
-                    p.position = out[-1].offset + 1
+                    p.position = out[-1].offset + 1 if p.decoded else p.decoded_end
             if len(out) >= records_max:
                 self._rotate(tp)
                 break
@@ -325,6 +328,7 @@ class FetchState:
         p.buffer.popleft()
         p.buffered_bytes -= len(batch)
         p.decoded.extend(records)
+        p.decoded_end = header.end_offset
         if not records:
             p.position = header.end_offset  # a control batch, or compacted away
         return True

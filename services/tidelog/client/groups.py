@@ -264,12 +264,20 @@ class GroupMember:
             await self._commit(wanted, self._limit_s if limit_s is None else limit_s)
 
     def _refuse_lost(self, offsets: Iterable[m.OffsetInfo]) -> None:
-        """What the application has not heard of yet: it may have come back, from another member that got further (N12)."""
-        calls = (call for call in self._calls if call.listener is not None and call.listener == self._listeners.on_lost)
-        lost = {tp for call in calls for tp in call.partitions}
+        """What the application has not heard of yet: a partition that was lost may have come back, from another member that got
+        further, and one that was given back too late begins again where the offset was stored (N12)."""
+        lost, given_back = set[TopicPartition](), set[TopicPartition]()
+        for call in self._calls:
+            if call.token is not None:
+                given_back.update(call.partitions)
+            elif call.listener is not None and call.listener == self._listeners.on_lost:
+                lost.update(call.partitions)
         for tp in (TopicPartition(o.topic, o.partition) for o in offsets):
             if tp in lost:
                 raise TidelogError(f"{tp} was lost, and on_lost is still to be called", ErrorCode.ILLEGAL_GENERATION)
+            if tp in given_back and tp in self.membership.held:
+                text = f"{tp} has been assigned anew since it was to be given back, and on_revoked has not ended"
+                raise TidelogError(text, ErrorCode.ILLEGAL_GENERATION)
 
     def _explicit(self, tp: TopicPartition, given: int | tuple[int, str]) -> m.OffsetInfo:
         offset, text = given if isinstance(given, tuple) else (given, "")

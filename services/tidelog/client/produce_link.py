@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tidelog.errors import TransportError
 from tidelog.ports.net import Channel, Stream
+from tidelog.runtime.bell import Bell, give_way
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE_STREAM
@@ -20,7 +21,7 @@ class ProduceLink:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._queue: deque[tuple[m.ProduceRequest, _Answer]] = deque()
-        self._news = asyncio.Event()
+        self._news = Bell()
         self._tasks = Supervisor("produce stream")
         self._running = False
 
@@ -28,15 +29,16 @@ class ProduceLink:
         """TransportError when no answer came: the outcome is unknown."""
         answer: _Answer = asyncio.get_running_loop().create_future()
         self._queue.append((request, answer))
-        self._news.set()
+        self._news.ring()
         if not self._running:
             self._running = True
             self._tasks.start("produce stream", self._run())
+        # Not asyncio.timeout: that is made for cancelling a task, and costs three times as much (5 µs against 1.6).
+        timer = asyncio.get_running_loop().call_later(timeout_s, _expire, answer, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        except TimeoutError:
-            raise TransportError("DEADLINE_EXCEEDED", f"no answer to a produce request in {timeout_s:g} s") from None
+            return await answer
+        finally:
+            timer.cancel()
 
     async def close(self) -> None:
         """Calls in progress end with TransportError."""
@@ -80,7 +82,6 @@ class ProduceLink:
                         number += 1
                         sent[number] = answer
                         await stream.write(request)
-                self._news.clear()
                 await self._news.wait()
         except TransportError:
             pass  # the reading side sees it too
@@ -91,7 +92,13 @@ class ProduceLink:
                 answer = sent.pop(each.number, None)
                 if answer is not None and not answer.done():
                     answer.set_result(each.response)
+            await give_way()
         raise TransportError("UNAVAILABLE", "the broker ended the produce stream")
+
+
+def _expire(answer: _Answer, timeout_s: float) -> None:
+    if not answer.done():
+        answer.set_exception(TransportError("DEADLINE_EXCEEDED", f"no answer to a produce request in {timeout_s:g} s"))
 
 
 def _closed() -> TransportError:

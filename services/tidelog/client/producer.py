@@ -13,6 +13,7 @@ from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.numbering import Identity
 from tidelog.client.partitioner import next_sticky, partition_for_key
+from tidelog.client.producer_stats import ProducerStats
 from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
@@ -133,6 +134,7 @@ class Producer:
             idempotent=self._idempotent,
             in_flight_max=min(max_in_flight, IN_FLIGHT_MAX),
         )
+        self.stats = ProducerStats()
         self._identity: Identity | None = None
         self._identity_wanted = asyncio.Event()
         self._fatal: TidelogError | None = None
@@ -215,8 +217,14 @@ class Producer:
         info = self._metadata.snapshot.topics.get(topic)
         if info is None:
             info = await self._metadata.topic(topic)
-        await self._breathe(size)
-        tp = await self._choose(topic, info, key, partition, size)
+        if self._bytes_since_yield + size >= self._batch_bytes or not self._free:
+            await self._breathe(size)
+        else:
+            self._bytes_since_yield += size
+        tp = self._place(topic, info, key, partition, size)
+        if tp is None:
+            assert partition is not None
+            tp = await self._added(topic, partition)
         ack: Ack = asyncio.get_running_loop().create_future()
         if self._accumulator.append(tp, timestamp_ms, key, value, header_list, ack, self._ports.clock.now()):
             self._wake.set()
@@ -238,7 +246,7 @@ class Producer:
         if info is None:
             info = await self._metadata.topic(topic)
         await self._breathe(len(records))
-        tp = await self._choose(topic, info, None, partition, 0)
+        tp = self._place(topic, info, None, partition, 0) or await self._added(topic, partition)
         ack: Ack = asyncio.get_running_loop().create_future()
         self._accumulator.append_encoded(tp, records, ack, self._ports.clock.now(), end_of)
         self._wake.set()
@@ -278,14 +286,22 @@ class Producer:
         if not self._running:
             raise RuntimeError("the producer was stopped while a send waited for room")
 
-    async def _choose(
+    @property
+    def _free(self) -> bool:
+        """Nothing holds a record up."""
+        return self._running and self._fatal is None and not self._accumulator.full
+
+    async def _added(self, topic: str, partition: int) -> TopicPartition:
+        """A partition that the metadata at hand does not know."""
+        return self._tps(topic, await self._metadata.topic_with(TopicPartition(topic, partition)))[partition]
+
+    def _place(
         self, topic: str, info: TopicInfo, key: bytes | None, partition: int | None, size: int
-    ) -> TopicPartition:
+    ) -> TopicPartition | None:
+        """Where a record goes; None: to a partition that is not known yet."""
         tps = self._tps(topic, info)
         if partition is not None:
-            if not 0 <= partition < len(tps):
-                tps = self._tps(topic, await self._metadata.topic_with(TopicPartition(topic, partition)))
-            return tps[partition]
+            return tps[partition] if 0 <= partition < len(tps) else None
         if key is not None:
             return tps[partition_for_key(key, len(tps))]
         stuck = self._sticky.get(topic, -1)
@@ -361,12 +377,15 @@ class Producer:
                 partitions=tuple(self._produce_partition(batch) for batch in batches),
             )
             link = self._connections.produce_link(self._metadata.address(leader))
+            self.stats.sent([(b.record_count, b.size_bytes, b.failures > 0) for b in batches])
+            began = self._ports.clock.now()
             answer = await link.call(request, self._request_timeout_ms / 1000 + _ANSWER_SLACK_S)
         except TransportError as error:
             self._refresh.set()
             for batch in batches:
                 self._retry_or_fail(batch, error)
         else:
+            self.stats.answer(self._ports.clock.now() - began)
             results = {(r.topic, r.partition): r for r in answer.results}
             for batch in batches:
                 result = results.get(batch.partition)
@@ -517,6 +536,7 @@ class Producer:
         if parts is not None:
             self._part_ends(batch.waiters[0], parts)
         error = DeliveryError(batch.partition, reason, code, outcome_known=known)
+        self.stats.failed_records += batch.record_count
         for ack in batch.waiters:
             if not ack.done():
                 ack.set_exception(error)

@@ -76,6 +76,15 @@ class ProcessStatus:
     """Where its files are: a directory, or the name of a container."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Of ZooKeeper's clients."""
+
+    alive: frozenset[int]
+    holders: Mapping[str, int]
+    """Session by the path of each ephemeral znode."""
+
+
 def process_name(kind: str, number: int) -> str:
     return f"{kind}-{number}"
 
@@ -123,6 +132,11 @@ class Cluster(Protocol):
         ...
 
     def restart(self, name: str) -> None: ...
+
+    def bounce(self, name: str) -> float:
+        """SIGKILL and a start, with nothing between them. Returns when the next process runs: for how many seconds none ran, from
+        the end of one to the beginning of the other, whatever it took to ask for them."""
+        ...
 
     def pause(self, name: str, how: Pause | None = None) -> None:
         """Returns when the process has stopped; `how` is the adapter's own way if None."""
@@ -200,6 +214,10 @@ class Cluster(Protocol):
 
     def zookeeper_mode(self, name: str) -> str:
         """leader, follower or standalone; empty while the server serves nobody."""
+        ...
+
+    def sessions(self) -> Sessions:
+        """Of ZooKeeper's clients. ClusterError while no server leads."""
         ...
 
 

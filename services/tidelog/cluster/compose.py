@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import docker
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 
 from tidelog.cluster import netfilter
 from tidelog.cluster.api import (
@@ -23,6 +24,7 @@ from tidelog.cluster.api import (
     Direction,
     Pause,
     ProcessStatus,
+    Sessions,
     State,
     Traffic,
     Way,
@@ -32,6 +34,7 @@ from tidelog.cluster.api import (
 from tidelog.cluster.container_exec import run_in
 from tidelog.cluster.container_files import ContainerFiles
 from tidelog.cluster.proxy import Proxy, link_clients
+from tidelog.cluster.sessions import sessions_at
 from tidelog.cluster.wait import until
 from tidelog.cluster.zookeeper import mode_of
 from tidelog.ids import Address
@@ -108,26 +111,31 @@ class ComposeCluster:
 
     def start(self, name: str) -> None:
         self._container(name).start()
-        self._wait_state(name, State.RUNNING)
-        if self._proxy is not None:
-            self._proxy.accept(name)
-        with self._lock:
-            self._enforce()  # it has a new namespace, and may have other addresses
+        self._started(name)
 
     def stop(self, name: str, timeout_s: float = 30.0) -> None:
         self._in_state(name, State.RUNNING).stop(timeout=int(timeout_s))
         self._gone(name)
 
     def kill(self, name: str) -> None:
-        container = self._container(name)
-        if _state(container) is State.STOPPED:
-            raise ClusterError(f"{name} does not run")
-        container.kill()
+        self._alive(name).kill()
         self._gone(name)
 
     def restart(self, name: str) -> None:
         self.stop(name)
         self.start(name)
+
+    def bounce(self, name: str) -> float:
+        # The engine answers a SIGKILL when the container has ended, and takes its next order at once: whatever is looked at
+        # and set is so behind both. A process that is replaced within a container that lives on would be no container that
+        # comes back: it would keep the namespace, its addresses and its packet rules.
+        container = self._alive(name)
+        container.kill()
+        self._refused(name)
+        container.start()
+        self._started(name)
+        state = self._container(name).attrs["State"]
+        return (_time(state["StartedAt"]) - _time(state["FinishedAt"])).total_seconds()
 
     def pause(self, name: str, how: Pause | None = None) -> None:
         container = self._in_state(name, State.RUNNING)
@@ -261,8 +269,20 @@ class ComposeCluster:
         return text.decode(errors="replace")
 
     def zookeeper_mode(self, name: str) -> str:
-        # Its port is for containers alone: the image's own health check asks inside, and prints the answer.
-        return mode_of(run_in(self._in_state(name, State.RUNNING), ["serves"])[1])
+        container = self._container(name)
+        if _state(container) is not State.RUNNING:
+            return ""
+        try:
+            # Its port is for containers alone: the image's own health check asks inside, and prints the answer.
+            return mode_of(run_in(container, ["serves"])[1])
+        except APIError:
+            return ""  # it has ended meanwhile
+
+    def sessions(self) -> Sessions:
+        # Their summaries tell the addresses: the engine is asked once, and not about each of them again.
+        found = self._labelled(f"{PROJECT_LABEL}={self.project}", sparse=True)
+        servers = [c for c in found if _is_process(c.attrs["Labels"][SERVICE_LABEL], ZOOKEEPER)]
+        return sessions_at(address for c in servers for address in _inside(c, ZOOKEEPER).values())
 
     @property
     def _clients_proxy(self) -> Proxy:
@@ -305,22 +325,31 @@ class ComposeCluster:
             if not has_some:
                 self._ruled.discard(name)
 
+    def _started(self, name: str) -> None:
+        self._wait_state(name, State.RUNNING)
+        if self._proxy is not None:
+            self._proxy.accept(name)
+        with self._lock:
+            self._enforce()  # it has a new namespace, and may have other addresses
+
     def _gone(self, name: str) -> None:
         self._wait_state(name, State.STOPPED)
+        self._refused(name)
+
+    def _refused(self, name: str) -> None:
         if self._proxy is not None:
             self._proxy.refuse(name)
 
     def _containers(self) -> dict[str, Any]:
         found = self._labelled(f"{PROJECT_LABEL}={self.project}")
         by_name = {container.labels[SERVICE_LABEL]: container for container in found}
-        # zookeeper-exporter is no ZooKeeper server: a process is a kind and a number
-        ours = {n: c for n, c in by_name.items() if kind_of(n) in KINDS and n.rpartition("-")[2].isdigit()}
+        ours = {name: container for name, container in by_name.items() if _is_process(name, *KINDS)}
         if not ours:
             raise ClusterError(f"Compose project {self.project} has no containers; `docker compose up -d --wait` first")
         return dict(sorted(ours.items(), key=lambda item: (KINDS.index(kind_of(item[0])), item[0])))
 
-    def _labelled(self, *labels: str) -> list[Any]:
-        found: list[Any] = self._docker.containers.list(all=True, filters={"label": list(labels)})
+    def _labelled(self, *labels: str, sparse: bool = False) -> list[Any]:
+        found: list[Any] = self._docker.containers.list(all=True, sparse=sparse, filters={"label": list(labels)})
         return found
 
     def _container(self, name: str) -> Any:
@@ -337,6 +366,12 @@ class ComposeCluster:
         container = self._container(name)
         if _state(container) is not state:
             raise ClusterError(f"{name} is {_state(container).value}, not {state.value}")
+        return container
+
+    def _alive(self, name: str) -> Any:
+        container = self._container(name)
+        if _state(container) is State.STOPPED:
+            raise ClusterError(f"{name} does not run")
         return container
 
     def _wait_state(self, name: str, state: State) -> None:
@@ -356,6 +391,11 @@ class ComposeCluster:
             raise ClusterError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr.strip()}")
 
 
+def _is_process(service: str, *kinds: str) -> bool:
+    """A kind and a number: zookeeper-exporter is no ZooKeeper server."""
+    return kind_of(service) in kinds and service.rpartition("-")[2].isdigit()
+
+
 def _state(container: Any) -> State:
     match container.status:
         case "running":
@@ -363,6 +403,11 @@ def _state(container: Any) -> State:
         case "paused":
             return State.PAUSED
     return State.STOPPED
+
+
+def _time(told: str) -> datetime:
+    """By the engine's clock, which alone is asked of both ends of a time that it tells."""
+    return datetime.fromisoformat(told)
 
 
 def _pid(container: Any) -> int:

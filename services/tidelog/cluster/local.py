@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from tidelog.cluster.api import (
     Direction,
     Pause,
     ProcessStatus,
+    Sessions,
     State,
     Traffic,
     Way,
@@ -35,6 +37,7 @@ from tidelog.cluster.os_process import OsProcess, kill_unrecorded, tail
 from tidelog.cluster.plan import Plan, PlannedProcess
 from tidelog.cluster.proxy import Proxy, link_clients
 from tidelog.cluster.ready import wait_ready
+from tidelog.cluster.sessions import sessions_at
 from tidelog.cluster.zookeeper import ServerFiles, ZooKeeperUnavailable, four_letter_word, mode_of
 from tidelog.ids import Address
 
@@ -61,6 +64,8 @@ class LocalCluster:
         self._proxy: Proxy | None = None
         self._guard: Guard | None = None
         self._client_links: Mapping[Address, Address] = {}
+        self._trees: dict[str, Path] = {}
+        """Of whom `run_from` has said so: where it finds its code."""
         self._limits: dict[str, tuple[int, tuple[int, int]]] = {}
         """Of whom `fill_disk` has limited: the process, and what was in force before."""
         if (self.base / planning.FILE_NAME).exists():
@@ -94,12 +99,13 @@ class LocalCluster:
     ) -> None:
         """Starts what does not run yet and returns when every process serves.
 
-        A directory that already holds a cluster keeps its processes, ports and settings; asking for other brokers than
-        it has is a ClusterError.
+        A directory that already holds a cluster keeps its processes, ports and settings. It grows by the brokers that
+        are asked for and are not there yet, also while it runs; any other difference is a ClusterError.
         """
         if self._plan is None:
             self._create(brokers, controllers, zookeepers, agents, links_through_proxy, settings)
         self._check_same(brokers, controllers, zookeepers, agents)
+        self._grow(brokers, settings)
         if self.plan.links and outlive:
             raise ClusterError(
                 "the proxy lives in the program that starts the cluster; so the cluster cannot outlive it"
@@ -170,6 +176,12 @@ class LocalCluster:
         self.stop(name)
         self.start(name)
 
+    def bounce(self, name: str) -> float:
+        began = time.monotonic()
+        self.kill(name)
+        self.start(name)
+        return time.monotonic() - began  # a hundredth of a second too long
+
     def pause(self, name: str, how: Pause | None = None) -> None:
         if how is Pause.FREEZER:
             raise ClusterError("a local process has no cgroup of its own to freeze; it is paused by a signal")
@@ -237,18 +249,11 @@ class LocalCluster:
     def fill_disk(self, name: str, growing: str) -> str:
         """By a limit on the size of files, which takes no rights and no disk."""
         process = self._running(name)
-        sizes = self.files(name).sizes()
-        largest = max((size for path, size in sizes.items() if path.endswith(growing)), default=0)
-        others = max((size for path, size in sizes.items() if not path.endswith(growing)), default=0)
-        least = max(others, SMALLEST_FULL_BYTES)
-        if largest <= least:
-            raise ClusterError(
-                f"no {growing} of {name} is larger than {least:,} bytes yet: a limit on the size of files, by which a local "
-                "disk is made full, would hit more than those"
-            )
+        # ZooKeeper writes within files that have their size already, which no limit but this one would reach.
+        limit = 0 if kind_of(name) == ZOOKEEPER else self._largest(name, growing)
         before = process.rlimit(psutil.RLIMIT_FSIZE)
         self._limits.setdefault(name, (process.pid, before))
-        process.rlimit(psutil.RLIMIT_FSIZE, (largest, before[1]))
+        process.rlimit(psutil.RLIMIT_FSIZE, (limit, before[1]))
         return f"no file of {name} grows beyond {process.rlimit(psutil.RLIMIT_FSIZE)[0]:,} bytes"
 
     def free_disk(self, name: str) -> None:
@@ -269,6 +274,9 @@ class LocalCluster:
         except OSError:
             return ""
 
+    def sessions(self) -> Sessions:
+        return sessions_at([server.for_clients for server in self.plan.of_kind(ZOOKEEPER)])
+
     # Beyond the interface
 
     @property
@@ -278,6 +286,16 @@ class LocalCluster:
                 "this cluster's links do not run through the proxy: bring it up with links_through_proxy"
             )
         return self._proxy
+
+    def run_from(self, name: str, services: Path | None) -> None:
+        """From its next start on a process runs the sources in `services`; None: those that run here. May be said before `up`.
+
+        So processes of different releases run beside each other.
+        """
+        if services is None:
+            self._trees.pop(name, None)
+        else:
+            self._trees[name] = services
 
     def home(self, name: str) -> Path:
         """Where the process keeps its log, its pid and, below `data`, its data."""
@@ -308,12 +326,30 @@ class LocalCluster:
             settings=settings,
         )
         self.base.mkdir(parents=True, exist_ok=True)
-        (self.base / planning.FILE_NAME).write_text(planning.to_json(plan))
+        self._keep(plan)
+
+    def _grow(self, brokers: Collection[int], settings: Mapping[str, Mapping[str, str]] | None) -> None:
+        new = sorted(set(brokers) - {process.number for process in self.plan.of_kind(BROKER)})
+        if not new:
+            return
+        # Those of a process that is dead for the moment look free, and nobody's program claims them any more.
+        own = {address.port for process in self.plan.processes for address in process.addresses.values()}
+        count = planning.ports_needed(len(new), 0, 0, links_through_proxy=False)
+        free = (port for port in free_ports(count + len(own)) if port not in own)
+        self._keep(planning.with_brokers(self.plan, new, free, settings=settings))
+
+    def _keep(self, plan: Plan) -> None:
+        # Replaced whole: a running cluster whose file is cut short could not be ended any more.
+        written = self.base / f"{planning.FILE_NAME}.new"
+        written.write_text(planning.to_json(plan))
+        written.replace(self.base / planning.FILE_NAME)
         self._adopt(plan)
 
     def _adopt(self, plan: Plan) -> None:
         self._plan = plan
-        self._processes = {name: OsProcess(name, self.base / name) for name in self.names()}
+        self._processes = {
+            name: self._processes.get(name) or OsProcess(name, self.base / name) for name in self.names()
+        }
 
     def _command(self, process: PlannedProcess) -> tuple[Sequence[str], Mapping[str, str]]:
         """What to run, and in which environment."""
@@ -326,6 +362,8 @@ class LocalCluster:
             except ZooKeeperUnavailable as error:
                 raise ClusterError(str(error)) from error
         argv = [sys.executable, "-m", f"tidelog.{process.kind}"]
+        if (tree := self._trees.get(process.name)) is not None:
+            inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tree), inherited.get("PYTHONPATH", ""))))
         return argv, {**inherited, **planning.environment(self.plan, process, self.data_dir(process.name))}
 
     def _zookeeper_files(self, process: PlannedProcess) -> ServerFiles:
@@ -333,12 +371,12 @@ class LocalCluster:
         return ServerFiles(self.home(process.name), process.for_clients, number=process.number, ensemble=ensemble)
 
     def _check_same(self, brokers: Collection[int], controllers: int, zookeepers: int, agents: int) -> None:
-        wanted = {BROKER: len(brokers), CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
-        numbers = sorted(process.number for process in self.plan.of_kind(BROKER))
-        if sorted(brokers) != numbers or any(len(self.names(kind)) != count for kind, count in wanted.items()):
+        wanted = {CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
+        missing = {process.number for process in self.plan.of_kind(BROKER)} - set(brokers)
+        if missing or any(len(self.names(kind)) != count for kind, count in wanted.items()):
             raise ClusterError(
                 f"{self.base} holds another cluster ({', '.join(self.names())}); "
-                "end it and remove the directory, or choose another one"
+                "name all its brokers, and further ones if it is to grow; or choose another directory"
             )
 
     def _start_proxy(self) -> None:
@@ -364,6 +402,19 @@ class LocalCluster:
         if process is None:
             raise ClusterError(f"{name} does not run")
         return process
+
+    def _largest(self, name: str, growing: str) -> int:
+        """Bytes of the largest file of those that grow. ClusterError when another one, or one that will be, is as large."""
+        sizes = self.files(name).sizes()
+        largest = max((size for path, size in sizes.items() if path.endswith(growing)), default=0)
+        others = max((size for path, size in sizes.items() if not path.endswith(growing)), default=0)
+        least = max(others, SMALLEST_FULL_BYTES)
+        if largest <= least:
+            raise ClusterError(
+                f"no {growing} of {name} is larger than {least:,} bytes yet: a limit on the size of files, by which a local "
+                "disk is made full, would hit more than those"
+            )
+        return largest
 
     def _refuse(self, name: str) -> None:
         if self._proxy is not None:

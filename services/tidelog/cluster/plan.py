@@ -117,15 +117,7 @@ def make_plan(
     unknown = [key for key in extra if key not in names and key not in KINDS]
     if unknown:
         raise ClusterError(f"settings for {', '.join(unknown)}, which is no process and no kind of this cluster")
-    processes = [
-        PlannedProcess(
-            name,
-            {listener: Address(HOST, next(ports)) for listener in LISTENERS[kind_of(name)]},
-            {**extra.get(kind_of(name), {}), **extra.get(name, {})},
-            {each: Address(HOST, next(ports)) for each in _among_servers(kind_of(name), zookeepers)},
-        )
-        for name in names
-    ]
+    processes = [_planned(name, zookeepers, ports, extra) for name in names]
     links = [
         Link(source.name, target.name, target.dialled, Address(HOST, next(ports)))
         for source in (processes if links_through_proxy else ())
@@ -133,6 +125,35 @@ def make_plan(
         if source is not target and target.kind in DIALS[source.kind]
     ]
     return Plan(processes, links)
+
+
+def with_brokers(
+    plan: Plan,
+    brokers: Collection[int],
+    ports: Iterator[int],
+    *,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+) -> Plan:
+    """`plan` with further brokers. What is there keeps its addresses and settings; `settings` are for the new ones."""
+    if plan.links:
+        raise ClusterError(
+            "the cluster's links run through the proxy, and those of its processes are fixed: it cannot grow"
+        )
+    added = [_planned(process_name(BROKER, n), 1, ports, settings or {}) for n in brokers]
+    before = [each for each in plan.processes if each.kind != AGENT]
+    return Plan([*before, *added, *plan.of_kind(AGENT)])
+
+
+def _planned(
+    name: str, zookeepers: int, ports: Iterator[int], settings: Mapping[str, Mapping[str, str]]
+) -> PlannedProcess:
+    kind = kind_of(name)
+    return PlannedProcess(
+        name,
+        {listener: Address(HOST, next(ports)) for listener in LISTENERS[kind]},
+        {**settings.get(kind, {}), **settings.get(name, {})},
+        {each: Address(HOST, next(ports)) for each in _among_servers(kind, zookeepers)},
+    )
 
 
 def ports_needed(brokers: int, controllers: int, zookeepers: int, *, agents: int = 0, links_through_proxy: bool) -> int:

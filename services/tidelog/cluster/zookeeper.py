@@ -110,7 +110,7 @@ class ServerFiles:
             "clientPortAddress": self.address.host,
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "mntr,ruok,srvr",
+            "4lw.commands.whitelist": "dump,mntr,ruok,srvr",
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
             "initLimit": FOLLOWS_WITHIN_MS // self.tick_ms,
@@ -141,7 +141,7 @@ class ServerFiles:
 
 
 def four_letter_word(address: Address, word: str, timeout_s: float) -> str:
-    """The server's answer to `ruok`, `srvr` or `mntr`; OSError when there is none in time."""
+    """The server's answer to `ruok`, `srvr`, `mntr` or `dump`; OSError when there is none in time."""
     with socket.create_connection(address, timeout=timeout_s) as connection:
         connection.sendall(word.encode())
         parts = []

@@ -12,9 +12,11 @@ from tidelog.controller.term import Term
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, SessionState
 from tidelog.ports.net import Server
+from tidelog.release import RELEASE
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.authorization import guarded
 from tidelog.runtime.cluster_id import ensure_cluster_id
+from tidelog.runtime.joining import check_release
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.topic_config import TopicConfig
@@ -54,6 +56,7 @@ class Controller:
         settings, ports = self._settings, self._ports
         await ports.meta.start()
         self._cluster_id = await ensure_cluster_id(ports.meta, ports.rand, settings.cluster_id)
+        await check_release(ports.meta, f"controller {settings.controller_id}")
         for path in znodes.PERSISTENT_PARENTS:
             await zk_patterns.ensure_path(ports.meta, path)
         ports.meta.on_session(self._on_session)
@@ -134,6 +137,7 @@ class Controller:
                 host=advertised.host,
                 port=advertised.port or self._server.address.port,
                 attempt=self._ports.rand.randbytes(8).hex(),
+                release=RELEASE,
             )
         )
 

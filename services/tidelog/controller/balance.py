@@ -31,6 +31,8 @@ class Balance:
         missed: dict[BrokerId, list[Partition]] = {}
         for partition in state.partitions():
             head = partition.replicas[0]
+            if partition.move is not None:
+                continue  # its leader follows in the end
             wanted[head] += 1
             if partition.state is not None and partition.state.leader != head:
                 missed.setdefault(head, []).append(partition)

@@ -2,8 +2,9 @@
 
 from tidelog.controller import election
 from tidelog.controller.model import ClusterState, Partition, Topic
-from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId
+from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from tidelog.names import code_of_unknown
+from tidelog.release import RELEASE
 from tidelog.wire import messages as m
 
 
@@ -31,6 +32,8 @@ def describe_cluster(
             state=_broker_state(broker_id, suspects, state.shutting_down),
             leaders=state.leaders[broker_id],
             replicas=len(state.partitions_on(broker_id)),
+            software=broker.release.version,
+            feature_level=broker.release.level,
         )
         for broker_id, broker in sorted(state.brokers.items())
     )
@@ -44,6 +47,43 @@ def describe_cluster(
         leaderless_partitions=health.leaderless,
         under_replicated_partitions=health.under_replicated,
         under_min_isr_partitions=health.under_min_isr,
+        draining=tuple(
+            m.DrainingBroker(broker_id=each, replicas=len(state.partitions_on(each))) for each in sorted(state.draining)
+        ),
+        feature_level=state.feature_level,
+        controller_software=RELEASE.version,
+    )
+
+
+def list_reassignments(
+    state: ClusterState, request: m.ListPartitionReassignmentsRequest
+) -> m.ListPartitionReassignmentsResponse:
+    asked = {TopicPartition(each.topic, index) for each in request.topics for index in each.partitions}
+    return m.ListPartitionReassignmentsResponse(
+        reassignments=tuple(
+            _reassignment(each)
+            for tp, each in state.moving.items()
+            if not each.topic.deleting and (not request.topics or tp in asked)
+        ),
+        leader_throttle=state.placement.leader_throttle,
+        follower_throttle=state.placement.follower_throttle,
+    )
+
+
+def _reassignment(partition: Partition) -> m.OngoingReassignment:
+    state, move = partition.state, partition.move
+    assert move is not None
+    return m.OngoingReassignment(
+        topic=partition.tp.topic,
+        partition=partition.tp.partition,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
+        target=move.target,
+        original=move.old,
+        isr=() if state is None else tuple(member.broker_id for member in state.isr),
+        leader=NO_LEADER if state is None else state.leader,
+        cancelled=move.target == move.old,
     )
 
 
@@ -81,4 +121,6 @@ def _partition(cluster: ClusterState, partition: Partition) -> m.PartitionDescri
         vetoed=is_vetoed(cluster, partition),
         recovering=state is not None and state.recovering,
         min_isr=partition.min_isr,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
     )

@@ -1,14 +1,14 @@
 """What a controller wants done. The shell does it and decides nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
-from tidelog.wire.znodes import ProducerIdBlock
+from tidelog.wire.znodes import Move, ProducerIdBlock, StoredPlacement, TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,47 @@ class TopicWrite:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsWrite:
-    """A topic's assignment with more partitions, on condition that the version below is in force. From here on they exist."""
+    """A topic's whole assignment, on condition that the version below is in force. From here on its partitions exist."""
 
     name: str
     topic_id: bytes
     replicas: tuple[tuple[BrokerId, ...], ...]
-    """Of all partitions, the old ones as they were."""
+    """Of all partitions; of one that moves all that have a copy."""
     version: int
     """Of the topic's znode, once it is written."""
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    """The reassignments under way, by partition."""
+
+    def stored(self) -> TopicAssignment:
+        return TopicAssignment(self.topic_id, self.replicas, self.moves)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementWrite:
+    """What holds for all replicas, on condition that the znode has this version; -1 creates it."""
+
+    placement: StoredPlacement
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentWrite:
+    """Topics' assignments as they begin or end to move, with the states that go with an end: all of it or nothing."""
+
+    topics: tuple[PartitionsWrite, ...]
+    states: tuple[StateWrite, ...] = ()
+    placement: "PlacementWrite | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsWrite:
+    """All that a topic says for itself, on condition that the version below is in force; version 0 creates the znode."""
+
+    name: str
+    topic_id: bytes
+    configs: Mapping[str, str]
+    version: int
+    """Of the settings' znode, once it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +109,19 @@ class ProducerIdsWrite:
 
 
 WriteGroup: TypeAlias = (
-    StateWrite | TopicWrite | PartitionsWrite | DeletionMark | PartitionRemoval | TopicRemoval | ProducerIdsWrite
+    StateWrite
+    | TopicWrite
+    | PartitionsWrite
+    | ReassignmentWrite
+    | ConfigsWrite
+    | DeletionMark
+    | PartitionRemoval
+    | TopicRemoval
+    | ProducerIdsWrite
 )
 """Operations that are applied together or not at all; the shell puts many groups into one fenced multi."""
 
-Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | ProducerIdsWrite
+Examinable: TypeAlias = StateWrite | TopicWrite | PartitionsWrite | ReassignmentWrite | ConfigsWrite | ProducerIdsWrite
 """Groups of which one znode's content tells whether they were applied."""
 
 
@@ -103,7 +144,7 @@ class Write:
     groups: tuple[WriteGroup, ...]
     cause: str
     """What brought it about, as a metric's label: elected, broker_down, broker_up, suspected, shutdown, preferred,
-    unclean, released, disk, isr, topics, producer_ids, new, again."""
+    unclean, released, disk, isr, topics, producer_ids, reassigned, new, again."""
     elections: int = 0
     """Leaders that it elects."""
     unclean: tuple[TopicPartition, ...] = ()
@@ -152,9 +193,26 @@ class Reply:
         | m.CreateTopicsResponse
         | m.DeleteTopicsResponse
         | m.CreatePartitionsResponse
+        | m.AlterPartitionReassignmentsResponse
+        | m.AddBrokersResponse
+        | m.DrainBrokersResponse
+        | m.ListPartitionReassignmentsResponse
+        | m.IncrementalAlterConfigsResponse
         | m.DescribeTopicsResponse
         | m.DescribeClusterResponse
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MakePlan:
+    """Work out which moves even out the load (`planner.rebalance`), beside the event loop: of ten thousand partitions it takes
+    a second. The answer is an event, `Planned`."""
+
+    token: int
+    current: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    brokers: Mapping[BrokerId, str]
+    """That may hold replicas, with their racks."""
+    leaving: frozenset[BrokerId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +222,4 @@ class Resign:
     reason: str
 
 
-Effect = Write | Examine | Connect | Disconnect | Send | Reply | Resign
+Effect = Write | Examine | Connect | Disconnect | Send | Reply | MakePlan | Resign

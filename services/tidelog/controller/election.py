@@ -44,8 +44,10 @@ def settle(
     controller_epoch: int,
     *,
     allows_unclean: bool = False,
+    factor: int | None = None,
 ) -> PartitionState | None:
-    """The state that ought to follow `state`; None if it may stand.
+    """The state that ought to follow `state`; None if it may stand. `factor`: how many of `replicas` ought to have a copy,
+    without those that a reassignment is just adding; all of them unless given.
 
     Only a change of leader raises the leader epoch: a smaller ISR leaves the leader's maximal ISR a superset (I4), and
     followers need not truncate again (F05.10, KAFKA-15021).
@@ -57,7 +59,8 @@ def settle(
         names = [BrokerId(member.broker_id) for member in isr]
         leader = state.leader if state.leader in names else elect_offline(replicas, names)
         return _next(state, leader, tuple(isr), controller_epoch)
-    returned = next((r for r in replicas if r not in ineligible and _complete(r, replicas, state.isr, brokers)), None)
+    only_copy = (len(replicas) if factor is None else factor) == len(state.isr) == 1
+    returned = next((r for r in replicas if r not in ineligible and _complete(r, state.isr, brokers, only_copy)), None)
     if returned is None and allows_unclean:
         chosen = unclean(replicas, state, brokers, ineligible, controller_epoch)
         if chosen is not None:
@@ -141,7 +144,7 @@ def _next(
     )
 
 
-def _complete(replica: BrokerId, replicas: Sequence[BrokerId], isr: Sequence[IsrMember], brokers: Brokers) -> bool:
+def _complete(replica: BrokerId, isr: Sequence[IsrMember], brokers: Brokers, only_copy: bool) -> bool:
     """A broker that returned in another life still holds everything committed, or there is no other copy to wait for.
 
     An ISR member that has lost nothing since the life in which it was admitted has what it had then (reliability 3.6).
@@ -150,7 +153,7 @@ def _complete(replica: BrokerId, replicas: Sequence[BrokerId], isr: Sequence[Isr
     if broker is None:
         return False
     epoch = _life(replica, isr)
-    return epoch is not None and (broker.intact_since <= epoch or len(replicas) == 1)
+    return epoch is not None and (broker.intact_since <= epoch or only_copy)
 
 
 def _same_life(member: IsrMember, brokers: Brokers) -> bool:

@@ -1,7 +1,7 @@
 """What can happen to a controller. Every event is a fact of the outside; time and chance come with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
 from tidelog.controller.effects import Outcome, WriteGroup
@@ -9,7 +9,7 @@ from tidelog.controller.model import Broker, PartitionState
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
-from tidelog.wire.znodes import ProducerIdBlock
+from tidelog.wire.znodes import Move, ProducerIdBlock, StoredPlacement
 
 Token = NewType("Token", int)
 """Names a request that waits for its `Reply`."""
@@ -27,7 +27,10 @@ class StoredTopic:
     configs: Mapping[str, str]
     has_config_node: bool = True
     version: int = 0
-    """Of the topic's znode; grows when partitions are added."""
+    """Of the topic's znode; grows when partitions are added and when they move."""
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    config_version: int = 0
+    """Of the znode of its settings, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Snapshot:
     """Topics whose deletion was stored, whether they still exist or not."""
     producer_ids: tuple[ProducerIdBlock, int] | None = None
     """The last block that was given away, with its znode's version; None before the first."""
+    placement: tuple[StoredPlacement, int] | None = None
+    """With its znode's version; None before the first drain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,54 @@ class PartitionsCreateRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    request: m.AlterPartitionReassignmentsRequest
+    token: Token
+    drains: frozenset[BrokerId] = frozenset()
+    """Of a plan that was made here: these brokers are being drained from then on, and the next ones no longer."""
+    undrains: frozenset[BrokerId] = frozenset()
+    answer: type[m.AlterPartitionReassignmentsResponse | m.AddBrokersResponse | m.DrainBrokersResponse] = (
+        m.AlterPartitionReassignmentsResponse
+    )
+
+    @property
+    def changes_placement(self) -> bool:
+        throttles = self.request.leader_throttle or self.request.follower_throttle
+        return bool(self.drains or self.undrains or throttles)
+
+    @property
+    def made_here(self) -> bool:
+        """It may turn out that nothing has to move."""
+        return self.answer is not m.AlterPartitionReassignmentsResponse
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRequested:
+    """Somebody at a terminal wants brokers to get their share, or to have none any more."""
+
+    request: m.AddBrokersRequest | m.DrainBrokersRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What became of a `MakePlan`: the partitions that change, with their replicas as they are to be; or why there is no plan."""
+
+    token: Token
+    rows: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsAlterRequested:
+    request: m.IncrementalAlterConfigsRequest
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeRequested:
-    request: m.DescribeTopicsRequest | m.DescribeClusterRequest
+    request: m.DescribeTopicsRequest | m.DescribeClusterRequest | m.ListPartitionReassignmentsRequest
     token: Token
 
 
@@ -192,6 +243,10 @@ Event = (
     | TopicsCreateRequested
     | TopicsDeleteRequested
     | PartitionsCreateRequested
+    | ReassignmentRequested
+    | ConfigsAlterRequested
+    | BrokersRequested
+    | Planned
     | DescribeRequested
     | WritesDone
     | Examined

@@ -6,7 +6,7 @@ partitions without a state and gives them their first one, as it does for a topi
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelog.controller import placement
 from tidelog.controller.effects import PartitionsWrite, Reply
@@ -67,6 +67,7 @@ class GrowthDesk:
                 self._answer(token, slot, wanted.name, ErrorCode.NONE, "")
             else:
                 self._growths[wanted.name] = _Growth(token, slot, write)
+                self._state.topics[wanted.name].being_written = True
                 self._out.write(write)
         self._close_answer(token)
 
@@ -80,8 +81,9 @@ class GrowthDesk:
         if wanted.name in self._growths:
             raise TidelogError(f"topic {wanted.name!r} is just getting more partitions", ErrorCode.INVALID_REQUEST)
         present = tuple(partition.replicas for partition in topic.partitions)
-        added = placement.grow(wanted, present, self._state.brokers.keys())
-        return PartitionsWrite(topic.name, topic.topic_id, (*present, *added), topic.version + 1)
+        # What moves counts as moved: its replicas are the union of before and after.
+        added = placement.grow(wanted, [each.target for each in topic.partitions], self._state.open_brokers())
+        return PartitionsWrite(topic.name, topic.topic_id, (*present, *added), topic.version + 1, topic.moves)
 
     def stored(self, write: PartitionsWrite) -> None:
         """The partitions exist: each gets its first state."""
@@ -92,7 +94,7 @@ class GrowthDesk:
             # Its znodes go with it; the new partitions never had any.
             self._end(growth, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {write.name!r} has been deleted")
             return
-        topic.version = write.version
+        topic.version, topic.being_written = write.version, False
         added = self._state.add_partitions(topic, write.replicas[len(topic.partitions) :])
         for partition in added:
             self._settle(partition)
@@ -102,6 +104,9 @@ class GrowthDesk:
 
     def not_stored(self, write: PartitionsWrite, code: ErrorCode, message: str) -> None:
         """The topic is as it was."""
+        topic = self._topic_of(write)
+        if topic is not None:
+            topic.being_written = False
         self._end(self._growths[write.name], code, message)
 
     def examined(self, write: PartitionsWrite, found: tuple[bytes, int] | None) -> None:
@@ -113,14 +118,20 @@ class GrowthDesk:
             self.not_stored(write, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
             return
         assert found is not None
-        if assignment.partitions == write.replicas:
-            self.stored(PartitionsWrite(write.name, write.topic_id, write.replicas, found[1]))
-        elif assignment.partitions == tuple(partition.replicas for partition in topic.partitions):
+        if assignment == write.stored():
+            self.stored(replace(write, version=found[1]))
+        elif (assignment.partitions, assignment.moves) == (
+            tuple(partition.replicas for partition in topic.partitions),
+            topic.moves,
+        ):
             topic.version = found[1]
             message = f"the partitions of topic {write.name!r} could not be stored, nothing was changed"
             self.not_stored(write, ErrorCode.REQUEST_TIMED_OUT, message)
         else:
             raise ForeignAssignment(f"somebody else has changed the partitions of topic {write.name!r}")
+
+    def is_growing(self, name: str) -> bool:
+        return name in self._growths
 
     def settled(self, tp: TopicPartition) -> None:
         """A partition has its first state."""

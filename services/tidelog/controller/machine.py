@@ -10,15 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from tidelog.controller import alter_isr, describe, election
+from tidelog import topic_config
+from tidelog.controller import describe, election
 from tidelog.controller.balance import Balance
+from tidelog.controller.broker_desk import BrokerDesk
+from tidelog.controller.configs import ConfigDesk, ForeignConfigs
 from tidelog.controller.effects import (
+    ConfigsWrite,
     DeletionMark,
     Effect,
     Outcome,
     PartitionRemoval,
     PartitionsWrite,
     ProducerIdsWrite,
+    ReassignmentWrite,
     Reply,
     StateWrite,
     TopicRemoval,
@@ -28,6 +33,8 @@ from tidelog.controller.elections import PREFERRED, ElectionDesk
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
+    BrokersRequested,
+    ConfigsAlterRequested,
     ControlledShutdownRequested,
     DescribeRequested,
     Elected,
@@ -36,24 +43,27 @@ from tidelog.controller.events import (
     Examined,
     IsrProposed,
     PartitionsCreateRequested,
+    Planned,
     ProducerIdsRequested,
+    ReassignmentRequested,
     StreamBroken,
     StreamOpened,
     Suspected,
     Tick,
-    Token,
     TopicsCreateRequested,
     TopicsDeleteRequested,
     WritesDone,
 )
-from tidelog.controller.gather import Gather
 from tidelog.controller.growth import ForeignAssignment, GrowthDesk
-from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Proposal, Topic
+from tidelog.controller.isr_desk import IsrDesk
+from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.controller.producer_ids import ProducerIdDesk
+from tidelog.controller.reassignment import ReassignmentDesk
 from tidelog.controller.shutdown import ShutdownDesk
 from tidelog.controller.suspicion import Suspicion
 from tidelog.controller.topics import ParseConfig, TopicDesk
+from tidelog.controller.turns import TopicTurns, Waiting
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from tidelog.wire import messages as m
@@ -85,10 +95,9 @@ class ControllerMachine:
         self._balance = Balance(settings.rebalance_interval_s, settings.imbalance_percentage)
         self._resigned = False
         self._out = Outbox(settings.controller_id, self.state)
-        self._hearing = alter_isr.Hearing()
+        self._isr = IsrDesk(self.state, self._out, self._barred, settle=self._settle, write=self._write)
         self._disks_known: dict[BrokerId, int] = {}
         """The broker lives that have said in this term which of their replicas have failed."""
-        self._isr_answers: dict[Token, Gather[tuple[str, m.AlterIsrPartitionResult]]] = {}
         self._shutdowns = ShutdownDesk(self.state, self._out)
         self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
         self._producer_ids = ProducerIdDesk(self.state, self._out)
@@ -99,8 +108,21 @@ class ControllerMachine:
             settings.parse_config,
             settings.default_partitions,
             settings.default_replication_factor,
+            lambda name: self._configs.is_writing(name),
         )
+        self._configs = ConfigDesk(self.state, self._out, self._settle, self._topics, settings.parse_config)
         self._growth = GrowthDesk(self.state, self._out, self._settle, self._topics.is_deleting)
+        self._turns = TopicTurns(self.state, self._topics, self._growth)
+        self._moves = ReassignmentDesk(
+            self.state,
+            self._out,
+            self._ineligible,
+            self._topics.is_deleting,
+            settle=self._settle,
+            confirm=self._confirmed,
+            unblock=self._unblock,
+        )
+        self._brokers = BrokerDesk(self.state, self._out, self._topics.is_deleting)
 
     @property
     def suspects(self) -> frozenset[BrokerId]:
@@ -111,6 +133,10 @@ class ControllerMachine:
         if self._resigned:
             return []
         self._handle(event)
+        while (waited := self._turns.next()) is not None:
+            self._change_topics(waited)
+        if not self._turns:
+            self._moves.end_moves()
         return self._out.drain()
 
     def _handle(self, event: Event) -> None:
@@ -126,8 +152,9 @@ class ControllerMachine:
             case Tick(now):
                 self._on_stream(event)
                 self._rebalance(now)
+                self._moves.tick()
             case IsrProposed():
-                self._on_isr_proposed(event)
+                self._isr.propose(event)
             case ProducerIdsRequested():
                 self._out.because("producer_ids")
                 self._producer_ids.requested(event)
@@ -141,9 +168,15 @@ class ControllerMachine:
             case TopicsDeleteRequested():
                 self._out.because("topics")
                 self._topics.delete(event)
-            case PartitionsCreateRequested():
+            case PartitionsCreateRequested() | ReassignmentRequested():
+                self._in_turn(event)
+            case ConfigsAlterRequested():
                 self._out.because("topics")
-                self._growth.create(event)
+                self._configs.alter(event)
+            case BrokersRequested():
+                self._in_turn(self._brokers.request(event))
+            case Planned():
+                self._in_turn(self._brokers.planned(event))
             case DescribeRequested():
                 self._out.reply(Reply(event.token, self._describe(event.request)))
             case WritesDone():
@@ -173,10 +206,13 @@ class ControllerMachine:
                 self._min_insync_replicas(stored.configs),
                 has_config_node=stored.has_config_node,
                 version=stored.version,
+                config_version=stored.config_version,
             )
-            self.state.add_topic(topic, stored.replicas)
+            self.state.add_topic(topic, stored.replicas, stored.moves)
             for partition, state in zip(topic.partitions, stored.states, strict=True):
                 self.state.set_state(partition, state)
+        if event.snapshot.placement is not None:
+            self.state.placement, self.state.placement_version = event.snapshot.placement
         self._producer_ids.restored(event.snapshot.producer_ids)
         for name in event.snapshot.deletions:
             self._topics.marked(name)
@@ -184,9 +220,10 @@ class ControllerMachine:
 
     def _min_insync_replicas(self, configs: Mapping[str, str]) -> int:
         try:
-            return self._settings.parse_config(configs).min_insync_replicas
+            # A newer version may have stored a key that this one does not know.
+            return self._settings.parse_config(topic_config.known(configs)).min_insync_replicas
         except TidelogError:
-            # A newer version may have stored a key that this one does not know; the brokers judge produces, not we.
+            # Or a value; the brokers judge produces, not we.
             return self._settings.min_insync_replicas
 
     def _on_brokers_changed(self, event: BrokersChanged) -> None:
@@ -272,6 +309,20 @@ class ControllerMachine:
 
     # partitions
 
+    def _in_turn(self, event: Waiting | None) -> None:
+        if event is not None and not self._turns.must_wait(event):
+            self._change_topics(event)
+
+    def _change_topics(self, event: Waiting) -> None:
+        """What it waited for is over."""
+        self._out.because("topics")
+        if isinstance(event, ReassignmentRequested):
+            self._moves.request(event)
+        elif isinstance(event, BrokersRequested):
+            self._brokers.plan(event)
+        else:
+            self._growth.create(event)
+
     def _settle_all(self, partitions: Iterable[Partition]) -> None:
         for partition in list(partitions):
             self._settle(partition)
@@ -287,11 +338,12 @@ class ControllerMachine:
         if ought is not None:
             self._write(partition, ought)
         elif partition.parked is not None:
-            self._judge(partition, partition.parked)
+            self._isr.judge(partition, partition.parked)
         self._elections.resume(partition)
         if partition.failed_changed and partition.writing is None and partition.state is not None:
             partition.failed_changed = False
             self._out.publish(partition)
+        self._moves.consider(partition)
 
     def _ought(self, partition: Partition) -> PartitionState | None:
         ineligible = self._ineligible(partition)
@@ -304,18 +356,20 @@ class ControllerMachine:
             ineligible,
             self.controller_epoch,
             allows_unclean=partition.topic.allows_unclean,
+            factor=partition.factor,
         )
 
     def _ineligible(self, partition: Partition) -> frozenset[BrokerId]:
         """Alive perhaps, but not to lead while another can, and not to enter an ISR."""
         return self.suspects | self.state.shutting_down | partition.failed_on
 
-    def _unheard(self, partition: Partition, state: PartitionState) -> set[BrokerId]:
-        """Not to enter the ISR before their brokers have told this controller that the disk holds them: the one before it
+    def _barred(self, partition: Partition, state: PartitionState) -> frozenset[BrokerId]:
+        """Not to enter its ISR. Before their brokers have told this controller that the disk holds them: the one before it
         may have been told otherwise, and they throw records away on that (`broker/revival.py`)."""
         members = {member.broker_id for member in state.isr}
         lives = {each: self.state.brokers[each].epoch for each in partition.replicas if each in self.state.brokers}
-        return {each for each, life in lives.items() if each not in members and self._disks_known.get(each) != life}
+        unheard = {each for each, life in lives.items() if each not in members and self._disks_known.get(each) != life}
+        return self._ineligible(partition) | unheard
 
     def _write(self, partition: Partition, state: PartitionState) -> None:
         assert partition.writing is None, f"{partition.tp}: {partition.writing} is in flight"
@@ -339,101 +393,12 @@ class ControllerMachine:
         """Its write is over, one way or another."""
         partition.writing = None
         if partition.topic.deleting:
-            self._answer_parked(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._isr.answer_parked(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._elections.gone(partition)
             self._topics.remove(partition)
         else:
             self._settle(partition)
         self._shutdowns.settled(partition)
-
-    # AlterIsr
-
-    def _on_isr_proposed(self, event: IsrProposed) -> None:
-        self._out.because("isr")
-        request, token = event.request, event.token
-        refusal = self._hearing.refusal(request, self.controller_epoch, self.state.brokers)
-        if refusal is not ErrorCode.NONE:
-            self._out.reply(Reply(token, m.AlterIsrResponse(error_code=refusal)))
-            return
-        asker = BrokerId(request.broker_id)
-        items = [(topic, item) for topic in request.topics for item in topic.partitions]
-        self._isr_answers[token] = Gather(len(items))
-        for slot, (asked, item) in enumerate(items):
-            tp = TopicPartition(asked.topic, item.partition_id)
-            code, partition = self._find(asked, tp)
-            proposal = Proposal(token, slot, asker, item.leader_and_isr)
-            if partition is None:
-                self._answer(proposal, tp, code, None)
-            else:
-                # A leader that repeats itself has given up on its earlier request; one place a partition is enough.
-                self._answer_parked(partition, ErrorCode.REQUEST_TIMED_OUT)
-                partition.parked = proposal
-                self._settle(partition)
-        self._close_isr_answer(token)
-
-    def _find(self, asked: m.AlterIsrTopic, tp: TopicPartition) -> tuple[ErrorCode, Partition | None]:
-        partition = self.state.partition(tp)
-        if partition is None or partition.topic.deleting:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-        if asked.topic_id and asked.topic_id != partition.topic.topic_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID, None
-        return ErrorCode.NONE, partition
-
-    def _judge(self, partition: Partition, proposal: Proposal) -> None:
-        state = partition.state
-        if state is None:
-            # Somebody leads what has never had a leader here: this controller is behind.
-            self._answer_parked(partition, ErrorCode.NOT_CONTROLLER)
-            return
-        code = alter_isr.judge(
-            proposal.wanted,
-            proposal.asker,
-            state,
-            partition.replicas,
-            self.state.brokers,
-            self._ineligible(partition) | self._unheard(partition, state),
-        )
-        if code is not None:
-            self._answer_parked(partition, code)
-            return
-        # It stays parked: once this is confirmed the wanted set is the one in force, and that is the answer.
-        self._write(
-            partition,
-            PartitionState(
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=proposal.wanted.isr,
-                controller_epoch=self.controller_epoch,
-                partition_epoch=state.partition_epoch + 1,
-            ),
-        )
-
-    def _answer_parked(self, partition: Partition, code: ErrorCode) -> None:
-        proposal, partition.parked = partition.parked, None
-        if proposal is not None:
-            self._answer(proposal, partition.tp, code, partition.state)
-            self._close_isr_answer(Token(proposal.token))
-
-    def _answer(self, proposal: Proposal, tp: TopicPartition, code: ErrorCode, state: PartitionState | None) -> None:
-        in_force = m.LeaderAndIsr(
-            leader=NO_LEADER if state is None else state.leader,
-            leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
-            isr=() if state is None else state.isr,
-            current_zk_version=NO_EPOCH if state is None else state.partition_epoch,
-        )
-        result = m.AlterIsrPartitionResult(partition_id=tp.partition, error_code=code, leader_and_isr=in_force)
-        self._isr_answers[Token(proposal.token)].put(proposal.slot, (tp.topic, result))
-
-    def _close_isr_answer(self, token: Token) -> None:
-        results = self._isr_answers[token].complete() if token in self._isr_answers else None
-        if results is None:
-            return
-        del self._isr_answers[token]
-        by_topic: dict[str, list[m.AlterIsrPartitionResult]] = {}
-        for topic, result in results:
-            by_topic.setdefault(topic, []).append(result)
-        topics = tuple(m.AlterIsrTopicResult(topic=topic, partitions=tuple(items)) for topic, items in by_topic.items())
-        self._out.reply(Reply(token, m.AlterIsrResponse(topics=topics)))
 
     # the store
 
@@ -450,6 +415,10 @@ class ControllerMachine:
                     self._on_topic_write(group, name, outcome)
                 case PartitionsWrite():
                     self._on_partitions_write(group, outcome)
+                case ReassignmentWrite():
+                    self._on_reassignment_write(group, outcome)
+                case ConfigsWrite():
+                    self._configs.written(group, outcome)
                 case ProducerIdsWrite():
                     self._producer_ids.written(group, outcome)
                 case DeletionMark(name) | TopicRemoval(name):
@@ -484,6 +453,17 @@ class ControllerMachine:
         else:
             self._out.examine(group)
 
+    def _on_reassignment_write(self, group: ReassignmentWrite, outcome: Outcome) -> None:
+        if outcome is Outcome.WRITTEN:
+            self._moves.stored(group)
+        elif outcome is Outcome.UNKNOWN:
+            self._out.examine(group)
+        else:
+            try:
+                self._moves.refused(group, outcome)
+            except ForeignAssignment as error:
+                self._resign(str(error))
+
     def _on_deletion_write(
         self, group: DeletionMark | PartitionRemoval | TopicRemoval, name: str, outcome: Outcome
     ) -> None:
@@ -512,11 +492,15 @@ class ControllerMachine:
                         self._on_topic_examined(group, found)
                     case PartitionsWrite():
                         self._growth.examined(group, found)
+                    case ReassignmentWrite():
+                        self._moves.examined(group, found)
+                    case ConfigsWrite():
+                        self._configs.examined(group, found)
                     case ProducerIdsWrite():
                         self._producer_ids.examined(group, found)
                     case _:
                         raise AssertionError(f"nobody asked for {group}")
-            except (znodes.BadZnode, ForeignAssignment) as error:
+            except (znodes.BadZnode, ForeignAssignment, ForeignConfigs) as error:
                 self._resign(str(error))
                 return
 
@@ -549,10 +533,12 @@ class ControllerMachine:
     # the rest
 
     def _describe(
-        self, request: m.DescribeTopicsRequest | m.DescribeClusterRequest
-    ) -> m.DescribeTopicsResponse | m.DescribeClusterResponse:
+        self, request: m.DescribeTopicsRequest | m.DescribeClusterRequest | m.ListPartitionReassignmentsRequest
+    ) -> m.DescribeTopicsResponse | m.DescribeClusterResponse | m.ListPartitionReassignmentsResponse:
         if isinstance(request, m.DescribeTopicsRequest):
             return describe.describe_topics(self.state, request)
+        if isinstance(request, m.ListPartitionReassignmentsRequest):
+            return describe.list_reassignments(self.state, request)
         return describe.describe_cluster(
             self.state,
             self._settings.cluster_id,
@@ -576,7 +562,9 @@ class ControllerMachine:
             if not (partition.topic.deleting or partition.writing is not None or self._resigned):
                 ought = self._ought(partition)
                 assert ought is None, f"{partition.tp}: {partition.state} ought to be {ought}"
-        assert all(gather.complete() is None for gather in self._isr_answers.values())
+        self._isr.validate()
+        if not (self._resigned or self._turns):
+            self._moves.validate()
 
 
 def _same_life(broker: Broker, among: dict[BrokerId, Broker]) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from tidelog.wire import messages as m
 
-Request = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadataRequest
+Told = m.LeaderAndIsrRequest | m.UpdateMetadataRequest
+"""Each says in full who lives and how fast moves may copy: the newest counts for both."""
+Request = m.StopReplicaRequest | Told
 
 
 def merge(requests: Iterable[Request]) -> list[Request]:
@@ -16,7 +18,7 @@ def merge(requests: Iterable[Request]) -> list[Request]:
     stops = _Stops()
     roles = _Roles()
     metadata = _Metadata()
-    live: tuple[m.LiveBroker, ...] = ()
+    newest: Told | None = None
     for request in requests:
         match request:
             case m.StopReplicaRequest():
@@ -24,17 +26,17 @@ def merge(requests: Iterable[Request]) -> list[Request]:
                 roles.stop(request)
             case m.LeaderAndIsrRequest():
                 roles.add(request)
-                live = request.live_brokers
+                newest = request
             case m.UpdateMetadataRequest():
                 metadata.add(request)
-                live = request.live_brokers
+                newest = request
     merged: list[Request] = []
     if stops.last is not None:
         merged.append(replace(stops.last, partitions=tuple(stops.partitions.values())))
-    if roles.last is not None and (roles.full or roles.states):
-        merged.append(roles.request(live))
-    if metadata.last is not None:
-        merged.append(metadata.request(live))
+    if newest is not None and (roles.full or roles.states):
+        merged.append(roles.request(newest))
+    if newest is not None and metadata.last is not None:
+        merged.append(metadata.request(newest))
     return merged
 
 
@@ -75,14 +77,16 @@ class _Roles:
             if state is not None and state.topic_id == each.topic_id:
                 del self.states[each.topic, each.partition]
 
-    def request(self, live: tuple[m.LiveBroker, ...]) -> m.LeaderAndIsrRequest:
+    def request(self, newest: Told) -> m.LeaderAndIsrRequest:
         assert self.last is not None
         named = {state.topic for state in self.states.values()}
         return replace(
             self.last,
             full=self.full,
             partition_states=tuple(self.states.values()),
-            live_brokers=live,
+            live_brokers=newest.live_brokers,
+            leader_throttle=newest.leader_throttle,
+            follower_throttle=newest.follower_throttle,
             topic_states=tuple(topic for name, topic in self._topics.items() if name in named),
         )
 
@@ -106,12 +110,14 @@ class _Metadata:
             self._deleted.update(dict.fromkeys(request.deleted_topics))
         self._states.update(((state.topic, state.partition), state) for state in request.partition_states)
 
-    def request(self, live: tuple[m.LiveBroker, ...]) -> m.UpdateMetadataRequest:
+    def request(self, newest: Told) -> m.UpdateMetadataRequest:
         assert self.last is not None
         return replace(
             self.last,
             full=self._full,
             partition_states=tuple(self._states.values()),
-            live_brokers=live,
+            live_brokers=newest.live_brokers,
+            leader_throttle=newest.leader_throttle,
+            follower_throttle=newest.follower_throttle,
             deleted_topics=tuple(self._deleted),
         )

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
-from tidelog.topic_config import UNCLEAN_ELECTION
+from tidelog.release import RELEASE, TOPIC_SETTINGS, Release
+from tidelog.topic_config import UNCLEAN_ELECTION, newer
 from tidelog.wire import messages as m
-from tidelog.wire.znodes import StoredState
+from tidelog.wire.znodes import NO_VERSION, Move, StoredPlacement, StoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Broker:
     """First broker epoch since which its data directory has lost nothing."""
     listeners: tuple[m.Listener, ...] = ()
     rack: str = ""
+    release: Release = RELEASE
 
     def live(self, shutting_down: bool = False) -> m.LiveBroker:
         return m.LiveBroker(
@@ -76,7 +79,11 @@ class Topic:
     partitions: "list[Partition]" = field(default_factory=list)
     has_config_node: bool = True
     version: int = 0
-    """Of its znode: a growth is written on condition of it."""
+    """Of its znode: a growth and a reassignment are written on condition of it."""
+    being_written: bool = False
+    """Its znode is being written; at most one such write at a time."""
+    config_version: int = 0
+    """Of the znode of its settings, if there is one: a change of them is written on condition of it."""
     deleting: bool = False
     """Its deletion is stored: nobody elects, writes or publishes for it any more."""
 
@@ -84,6 +91,11 @@ class Topic:
     def allows_unclean(self) -> bool:
         """Whether a replica outside the ISR may lead when nobody else can (HOLE-25)."""
         return self.configs.get(UNCLEAN_ELECTION) == "true"
+
+    @property
+    def moves(self) -> dict[int, Move]:
+        """The reassignments under way, by partition."""
+        return {each.tp.partition: each.move for each in self.partitions if each.move is not None}
 
     def published(self) -> m.TopicState:
         entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in sorted(self.configs.items()))
@@ -95,6 +107,8 @@ class Partition:
     tp: TopicPartition
     topic: Topic
     replicas: tuple[BrokerId, ...]
+    """Of one that moves: the targets, then those that go."""
+    move: Move | None = None
     state: PartitionState | None = None
     """None: new, and no replica has been alive yet (F01.3)."""
     writing: PartitionState | None = None
@@ -105,6 +119,26 @@ class Partition:
     failed_changed: bool = False
     """Its replicas have not been told of `failed_on` as it is."""
     _published: m.PartitionState | None = None
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas as they are to be; unless it moves, as they are."""
+        return self.replicas if self.move is None else self.move.target
+
+    @property
+    def adding(self) -> tuple[BrokerId, ...]:
+        """Those that had no copy before the reassignment under way, also where it was given up since."""
+        return () if self.move is None else tuple(each for each in self.replicas if each not in self.move.old)
+
+    @property
+    def removing(self) -> tuple[BrokerId, ...]:
+        """Those that have none after it."""
+        return () if self.move is None else tuple(each for each in self.replicas if each not in self.move.target)
+
+    @property
+    def factor(self) -> int:
+        """How many copies there ought to be: those that are being added do not count before they replace others (KIP-455)."""
+        return len(self.replicas) if self.move is None else len(self.move.old)
 
     def published(self) -> m.PartitionState:
         """What brokers are told; one object for all of them."""
@@ -121,6 +155,8 @@ class Partition:
                 partition_epoch=self.state.partition_epoch,
                 replicas=self.replicas,
                 recovering=self.state.recovering,
+                adding_replicas=self.adding,
+                removing_replicas=self.removing,
             )
         if self.failed_on and self.writing is None:
             # While a write is under way one of them may be about to enter the ISR.
@@ -146,7 +182,7 @@ class Partition:
     @property
     def min_isr(self) -> int:
         """Capped by the replication factor, or nothing could ever be committed (HOLE-23)."""
-        return min(self.topic.min_insync_replicas, len(self.replicas))
+        return min(self.topic.min_insync_replicas, self.factor)
 
 
 class Health(NamedTuple):
@@ -166,9 +202,10 @@ class Health(NamedTuple):
         in_sync = len(state.isr)
         return cls(
             0,
-            int(in_sync < len(partition.replicas)),
+            int(in_sync < partition.factor),
             int(in_sync < partition.min_isr),
-            int(state.leader != partition.replicas[0]),
+            # Where one moves the leader follows in the end.
+            int(partition.move is None and state.leader != partition.replicas[0]),
         )
 
 
@@ -179,9 +216,17 @@ class ClusterState:
         self.brokers: dict[BrokerId, Broker] = {}
         self.shutting_down: frozenset[BrokerId] = frozenset()
         """Live brokers that leave by controlled shutdown."""
+        self.placement = StoredPlacement()
+        self.placement_version = NO_VERSION
+        """Of its znode."""
+        self.placement_being_written = False
+        self.emptying: dict[int, frozenset[BrokerId]] = {}
+        """Brokers that are to be drained, by the token of a request that is not answered yet."""
         self.topics: dict[str, Topic] = {}
         self.leaders: Counter[BrokerId] = Counter()
         self.partition_count = 0
+        self.moving: dict[TopicPartition, Partition] = {}
+        """Those with a reassignment under way, in the order in which they began."""
         self._by_broker: dict[BrokerId, dict[TopicPartition, Partition]] = {}
         self._leaderless: dict[TopicPartition, Partition] = {}
         self._under_replicated = self._under_min_isr = self._not_preferred = 0
@@ -190,9 +235,41 @@ class ClusterState:
     def health(self) -> Health:
         return Health(len(self._leaderless), self._under_replicated, self._under_min_isr, self._not_preferred)
 
+    @property
+    def feature_level(self) -> int:
+        """Up to which features may be used: that of this controller, or of the oldest live broker (`tidelog.release`)."""
+        return min([RELEASE.level, *(broker.release.level for broker in self.brokers.values())])
+
+    def check_level(self, level: int, what: str) -> None:
+        """UNSUPPORTED_VERSION, beginning with `what` ("replicas cannot be moved"), while some live broker is below that level."""
+        if self.feature_level < level:
+            old = sorted(each.broker_id for each in self.brokers.values() if each.release.level < level)
+            message = f"{what} while brokers {old} are of a release that does not know it: upgrade them first"
+            raise TidelogError(message, ErrorCode.UNSUPPORTED_VERSION)
+
+    def check_settings(self, configs: Mapping[str, str]) -> None:
+        """UNSUPPORTED_VERSION names a setting of a topic that some live broker does not know."""
+        if setting := newer(configs):
+            self.check_level(TOPIC_SETTINGS, f"{setting} cannot be set")
+
     def live_brokers(self) -> tuple[m.LiveBroker, ...]:
         """As brokers are told."""
         return tuple(broker.live(broker_id in self.shutting_down) for broker_id, broker in self.brokers.items())
+
+    @property
+    def draining(self) -> frozenset[BrokerId]:
+        """Brokers, alive or not, that get no replicas any more."""
+        return frozenset(self.placement.draining)
+
+    @property
+    def barred(self) -> frozenset[BrokerId]:
+        """Who gets no replicas: also the brokers of drains that are not stored yet, or what comes meanwhile would stay there."""
+        return self.draining.union(*self.emptying.values())
+
+    def open_brokers(self) -> dict[BrokerId, str]:
+        """Those that may get replicas, with their racks ('' is none)."""
+        barred = self.barred
+        return {each: broker.rack for each, broker in self.brokers.items() if each not in barred}
 
     def partition(self, tp: TopicPartition) -> Partition | None:
         topic = self.topics.get(tp.topic)
@@ -216,10 +293,14 @@ class ClusterState:
     def leaderless(self) -> list[Partition]:
         return list(self._leaderless.values())
 
-    def add_topic(self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]]) -> None:
+    def add_topic(
+        self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]], moves: Mapping[int, Move] | None = None
+    ) -> None:
         assert topic.name not in self.topics, topic.name
         self.topics[topic.name] = topic
         self.add_partitions(topic, replicas)
+        for index, move in (moves or {}).items():
+            self.assign(topic.partitions[index], replicas[index], move)
 
     def add_partitions(self, topic: Topic, replicas: Sequence[tuple[BrokerId, ...]]) -> Sequence[Partition]:
         """Appends partitions without a state, and returns them."""
@@ -233,9 +314,33 @@ class ClusterState:
             self._count(partition, 1)
         return topic.partitions[old:]
 
+    def assign(self, partition: Partition, replicas: tuple[BrokerId, ...], move: Move | None) -> None:
+        """Other replicas for a partition; `move` is the reassignment that is under way from now on, None where it has ended."""
+        self._count(partition, -1)
+        for broker_id in partition.replicas:
+            del self._by_broker[broker_id][partition.tp]
+        partition.replicas, partition.move = replicas, move
+        partition.failed_on &= frozenset(replicas)
+        partition.forget_published()
+        for broker_id in replicas:
+            self._by_broker.setdefault(broker_id, {})[partition.tp] = partition
+        if move is None:
+            self.moving.pop(partition.tp, None)
+        else:
+            self.moving[partition.tp] = partition
+        self._count(partition, 1)
+
+    def set_configs(self, topic: Topic, configs: Mapping[str, str], min_insync_replicas: int) -> None:
+        for partition in topic.partitions:
+            self._count(partition, -1)
+        topic.configs, topic.min_insync_replicas = configs, min_insync_replicas
+        for partition in topic.partitions:
+            self._count(partition, 1)
+
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
         for partition in topic.partitions:
+            self.moving.pop(partition.tp, None)
             self._count(partition, -1)
             self.partition_count -= 1
             for broker_id in partition.replicas:
@@ -274,10 +379,15 @@ class ClusterState:
         assert self.health == Health(*total), (self.health, total)
         assert +self.leaders == leaders, (self.leaders, leaders)
         assert self.partition_count == sum(len(topic.partitions) for topic in self.topics.values())
+        moving = {each.tp for each in self.partitions() if each.move is not None}
+        assert self.moving.keys() == moving, (self.moving.keys(), moving)
 
 
 def _validate_partition(partition: Partition) -> None:
     assert len(set(partition.replicas)) == len(partition.replicas) > 0, f"{partition.tp}: replicas {partition.replicas}"
+    if partition.move is not None:
+        named = {*partition.move.old, *partition.move.target}
+        assert named <= set(partition.replicas), f"{partition.tp}: {partition.move} not in {partition.replicas}"
     for state in (partition.state, partition.writing):
         if state is None:
             continue

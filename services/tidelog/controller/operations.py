@@ -3,11 +3,14 @@
 from typing import assert_never
 
 from tidelog.controller.effects import (
+    ConfigsWrite,
     DeletionMark,
     Examinable,
     PartitionRemoval,
     PartitionsWrite,
+    PlacementWrite,
     ProducerIdsWrite,
+    ReassignmentWrite,
     StateWrite,
     TopicRemoval,
     TopicWrite,
@@ -29,9 +32,14 @@ def operations(group: WriteGroup) -> list[Op]:
                 Create(znodes.partitions_path(name)),
                 Create(znodes.topic_config_path(name), znodes.encode_topic_config(configs)),
             ]
-        case PartitionsWrite(name, topic_id, replicas, version):
-            grown = znodes.TopicAssignment(topic_id, replicas)
-            return [SetData(znodes.topic_path(name), znodes.encode_topic(grown), version - 1)]
+        case PartitionsWrite():
+            return [_assignment(group)]
+        case ReassignmentWrite(topics, states, placement):
+            assigned = [*map(_assignment, topics), *(op for each in states for op in _state(each))]
+            return assigned if placement is None else [*assigned, _placement(placement)]
+        case ConfigsWrite(name, _, configs, version):
+            path, data = znodes.topic_config_path(name), znodes.encode_topic_config(configs)
+            return [SetData(path, data, version - 1) if version else Create(path, data)]
         case ProducerIdsWrite(block, version):
             data = znodes.encode_producer_ids(block)
             if version == znodes.NO_VERSION:
@@ -59,8 +67,24 @@ def examined_path(group: Examinable) -> str:
             return znodes.state_path(*tp)
         case TopicWrite(name) | PartitionsWrite(name):
             return znodes.topic_path(name)
+        case ReassignmentWrite(topics):
+            return znodes.topic_path(topics[0].name) if topics else znodes.PLACEMENT
+            return znodes.topic_path(topics[0].name)
+        case ConfigsWrite(name):
+            return znodes.topic_config_path(name)
         case ProducerIdsWrite():
             return znodes.PRODUCER_IDS
+
+
+def _assignment(group: PartitionsWrite) -> Op:
+    return SetData(znodes.topic_path(group.name), znodes.encode_topic(group.stored()), group.version - 1)
+
+
+def _placement(write: PlacementWrite) -> Op:
+    data = znodes.encode_placement(write.placement)
+    if write.version == znodes.NO_VERSION:
+        return Create(znodes.PLACEMENT, data)
+    return SetData(znodes.PLACEMENT, data, write.version)
 
 
 def _state(group: StateWrite) -> list[Op]:

@@ -9,6 +9,8 @@ from tidelog.controller.effects import (
     Effect,
     Examinable,
     Examine,
+    MakePlan,
+    ReassignmentWrite,
     Reply,
     Resign,
     Send,
@@ -45,8 +47,11 @@ class Outbox:
         self._came: set[BrokerId] = set()
         self._brokers_changed = False
         self._changed: dict[Partition, bool] = {}
+        self._reconfigured: dict[Topic, None] = {}
         self._deleted: list[Topic] = []
+        self._removed: dict[BrokerId, list[Partition]] = {}
         self._replies: list[Reply] = []
+        self._plans: list[MakePlan] = []
         self._resign: Resign | None = None
 
     def because(self, cause: str) -> None:
@@ -55,6 +60,10 @@ class Outbox:
 
     def write(self, group: WriteGroup) -> None:
         self._groups.append(group)
+
+    def write_reassignment(self, group: ReassignmentWrite, *, elections: int) -> None:
+        self._groups.append(group)
+        self._elections += elections
 
     def write_state(self, group: StateWrite, *, election: bool = False) -> None:
         self._groups.append(group)
@@ -85,12 +94,24 @@ class Outbox:
         """Tell its replicas and everybody's metadata."""
         self._changed[partition] = is_new or self._changed.get(partition, False)
 
+    def reconfigure(self, topic: Topic) -> None:
+        """Tell its replicas its settings; everybody else has no use for them."""
+        self._reconfigured[topic] = None
+
     def delete(self, topic: Topic) -> None:
         """Tell its replicas to drop their logs, and everybody that it is gone."""
         self._deleted.append(topic)
 
+    def stop(self, partition: Partition, brokers: Iterable[BrokerId]) -> None:
+        """Tell these to drop their copies: they are no replicas of `partition` any more."""
+        for broker_id in brokers:
+            self._removed.setdefault(broker_id, []).append(partition)
+
     def reply(self, reply: Reply) -> None:
         self._replies.append(reply)
+
+    def make_plan(self, plan: MakePlan) -> None:
+        self._plans.append(plan)
 
     def resign(self, reason: str) -> None:
         self._resign = Resign(reason)
@@ -104,17 +125,22 @@ class Outbox:
             effects.append(Examine(tuple(self._examine)))
         effects += self._sends()
         effects += self._replies
+        effects += self._plans
         if self._resign is not None:
             effects.append(self._resign)
         self._clear()
         return effects
 
     def _sends(self) -> list[Effect]:
-        if not (self.roles_due or self._changed or self._deleted or self._brokers_changed):
+        news = self._changed or self._reconfigured or self._deleted or self._removed or self._brokers_changed
+        if not (self.roles_due or news):
             return []
         live = self._state.live_brokers()
         changed = [partition for partition in self._changed if not partition.topic.deleting]
         told = tuple(partition.published() for partition in changed)
+        for topic in self._reconfigured:
+            if not topic.deleting:
+                changed += [each for each in topic.partitions if each.state is not None and each not in self._changed]
         effects: list[Effect] = []
         for broker in self._state.brokers.values():
             effects += self._stop_replica(broker)
@@ -124,18 +150,17 @@ class Outbox:
 
     def _stop_replica(self, broker: Broker) -> Iterable[Effect]:
         doomed = tuple(
-            m.StopReplicaPartition(
-                topic=topic.name,
-                topic_id=topic.topic_id,
-                partition=partition.tp.partition,
-                leader_epoch=DELETED_TOPIC_EPOCH,
-                delete_partition=True,
-            )
+            _stop(partition, DELETED_TOPIC_EPOCH)
             for topic in self._deleted
             for partition in topic.partitions
             if broker.broker_id in partition.replicas
         )
-        # A broker that still awaits its full LeaderAndIsr learns of the deletion by what that does not list.
+        # By the epoch that began without it the broker knows the order from a late one of an earlier removal (HOLE-09).
+        doomed += tuple(
+            _stop(partition, NO_EPOCH if partition.state is None else partition.state.leader_epoch)
+            for partition in self._removed.get(broker.broker_id, ())
+        )
+        # A broker that still awaits its full LeaderAndIsr learns of it by what that does not list.
         if doomed and broker.broker_id not in self.roles_due:
             yield Send(
                 broker.broker_id,
@@ -171,6 +196,8 @@ class Outbox:
                 partition_states=tuple(self._published(partition) for partition in here),
                 live_brokers=live,
                 topic_states=tuple(topic.published() for topic in topics.values()),
+                leader_throttle=self._state.placement.leader_throttle,
+                follower_throttle=self._state.placement.follower_throttle,
             ),
         )
 
@@ -217,5 +244,17 @@ class Outbox:
                 partition_states=told,
                 live_brokers=live,
                 deleted_topics=() if full else tuple(topic.name for topic in self._deleted),
+                leader_throttle=self._state.placement.leader_throttle,
+                follower_throttle=self._state.placement.follower_throttle,
             ),
         )
+
+
+def _stop(partition: Partition, leader_epoch: int) -> m.StopReplicaPartition:
+    return m.StopReplicaPartition(
+        topic=partition.tp.topic,
+        topic_id=partition.topic.topic_id,
+        partition=partition.tp.partition,
+        leader_epoch=leader_epoch,
+        delete_partition=True,
+    )

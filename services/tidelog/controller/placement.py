@@ -1,8 +1,10 @@
 """Which brokers hold the replicas of a new partition (HL2), and what an administrator may ask for."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, islice
 from typing import Final
 
+from tidelog.controller.racks import Racks, alternated, check_racks
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
@@ -15,30 +17,44 @@ PARTITIONS_MAX: Final = 10_000
 
 
 def spread(
-    brokers: Collection[BrokerId], partitions: int, factor: int, start: int = 0, shift: int = 0, first: int = 0
+    brokers: Mapping[BrokerId, str], partitions: int, factor: int, start: int = 0, shift: int = 0, first: int = 0
 ) -> Assignment:
-    """Round robin over the sorted brokers, the other replicas so that a dead broker's load goes to all others.
+    """Round robin over the brokers, the other replicas so that a dead broker's load goes to all others.
 
-    Partition i goes to broker (start + i) mod n. Its j-th further replica lies 1 + (k + j) mod (n - 1) brokers on, where k
-    grows with each full round: HL2.07's formula can put two replicas on one broker, the wrapped shift of F09.1 cannot.
+    `brokers` are ids and racks. Partition i goes to broker (start + i) mod n. Its j-th further replica lies
+    1 + (k + j) mod (n - 1) brokers on, where k grows with each full round: HL2.07's formula can put two replicas on one
+    broker, the wrapped shift of F09.1 cannot. With racks the ring alternates between them, k grows by their number, and
+    brokers of a rack that has a replica are passed over until every rack has one (F09.2).
     `first` is the index of the first partition that is wanted: the rows are those that it would have had from the start.
     """
-    ring = sorted(brokers)
-    n = len(ring)
-    assert 0 < factor <= n and partitions > 0, (n, partitions, factor)
-    rows = []
-    for index in range(first, first + partitions):
+    assert 0 < factor <= len(brokers) and partitions > 0, (brokers, partitions, factor)
+    return tuple(islice(_rows(brokers, factor, start, shift, first), partitions))
+
+
+def _rows(
+    brokers: Mapping[BrokerId, str], factor: int, start: int, shift: int, first: int
+) -> Iterator[tuple[BrokerId, ...]]:
+    ring, racks = alternated(brokers), Racks(brokers)
+    n, turn_by = len(ring), len(set(brokers.values()))
+    for index in count(first):
         head = (start + index) % n
-        turn = shift + index // n
-        others = (ring[(head + 1 + (turn + j) % (n - 1)) % n] for j in range(factor - 1))
-        rows.append((ring[head], *others))
-    return tuple(rows)
+        turn = (shift + index // n) * turn_by
+        row = [ring[head]]
+        others = (ring[(head + 1 + (turn + k) % (n - 1)) % n] for k in count())
+        while len(row) < factor:
+            each = next(others)
+            if racks.comes_next(row, each):
+                row.append(each)
+        yield tuple(row)
 
 
 def plan(
-    topic: m.NewTopic, live: Collection[BrokerId], *, default_partitions: int, default_factor: int, start: int
+    topic: m.NewTopic, live: Mapping[BrokerId, str], *, default_partitions: int, default_factor: int, start: int
 ) -> Assignment:
-    """The assignment that `topic` asks for. TidelogError names the field and the limit that it breaks."""
+    """The assignment that `topic` asks for. TidelogError names the field and the limit that it breaks.
+
+    `live` are the brokers with their racks. Where only some have one, replicas are placed by hand or not at all, as in Kafka.
+    """
     if topic.assignments:
         return _explicit(topic, live)
     partitions = default_partitions if topic.num_partitions == -1 else topic.num_partitions
@@ -53,11 +69,12 @@ def plan(
             f"replication_factor {factor} is not from 1 to {len(live)}, the number of live brokers",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
+    check_racks(live)
     rounds = max(len(live) - 1, 1)
     return spread(live, partitions, factor, start=start % len(live), shift=start // len(live) % rounds)
 
 
-def grow(wanted: m.NewPartitions, present: Sequence[Sequence[BrokerId]], live: Collection[BrokerId]) -> Assignment:
+def grow(wanted: m.NewPartitions, present: Sequence[tuple[BrokerId, ...]], live: Mapping[BrokerId, str]) -> Assignment:
     """Replicas of the partitions that `wanted` adds to `present`. TidelogError names the field and the limit it breaks."""
     old, total, factor = len(present), wanted.total_count, len(present[0])
     if not old < total <= PARTITIONS_MAX:
@@ -78,13 +95,19 @@ def grow(wanted: m.NewPartitions, present: Sequence[Sequence[BrokerId]], live: C
             f"the topic's replication factor is {factor}, and {len(live)} brokers are alive",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
-    return spread(live, total - old, factor, *_origin(present[0], sorted(live)), first=old)
+    check_racks(live)
+    return spread(live, total - old, factor, *_origin(present, live), first=old)
 
 
-def _origin(row: Sequence[BrokerId], ring: Sequence[BrokerId]) -> tuple[int, int]:
-    """`start` and `shift` that gave partition 0 this row. On another set of brokers than then: the nearest one on."""
+def _origin(present: Sequence[tuple[BrokerId, ...]], brokers: Mapping[BrokerId, str]) -> tuple[int, int]:
+    """`start` and `shift` that gave these rows. On another set of brokers than then: the nearest one on."""
+    ring, row = alternated(brokers), present[0]
     n = len(ring)
-    start = next((at for at, each in enumerate(ring) if each >= row[0]), 0)
+    start = ring.index(min((each for each in ring if each >= row[0]), default=ring[0]))
+    for shift in range(n - 1):
+        made = _rows(brokers, len(row), start, shift, first=0)
+        if all(a == b for a, b in zip(present, made, strict=False)):
+            return start, shift
     if len(row) < 2 or row[1] not in ring or row[1] == ring[start]:
         return start, 0
     return start, (ring.index(row[1]) - start - 1) % n
@@ -118,7 +141,7 @@ def _check_row(index: int, row: Sequence[BrokerId], factor: int, live: Collectio
         raise _bad_assignment(f"partition {index} has {len(row)} replicas and partition 0 has {factor}")
     unknown = [replica for replica in row if replica not in live]
     if unknown:
-        raise _bad_assignment(f"partition {index} names brokers {unknown}, which are not alive")
+        raise _bad_assignment(f"partition {index} names brokers {unknown}, which are not alive or are drained")
 
 
 def _bad_assignment(problem: str) -> TidelogError:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.controller.effects import StateWrite, Write, WriteGroup
+from tidelog.controller.effects import ReassignmentWrite, StateWrite, Write, WriteGroup
 from tidelog.ids import TopicPartition
 
 TAKE_OVER: Final = "take-over"
@@ -53,7 +53,7 @@ class Rounds:
     _writing: list[Round] = field(default_factory=list)
 
     def begin(self, write: Write, *, began_at: float, noticed_at: float, decided_at: float) -> None:
-        states = {group.tp for group in write.groups if isinstance(group, StateWrite)}
+        states = _partitions(write.groups)
         if write.elections and states:
             self._writing.append(
                 Round(write.cause, write.elections, began_at, noticed_at, decided_at, states, len(write.unclean))
@@ -63,7 +63,7 @@ class Rounds:
         """The rounds that these writes complete."""
         if not self._writing:
             return []
-        done = {group.tp for group in groups if isinstance(group, StateWrite)}
+        done = _partitions(groups)
         for each in self._writing:
             each.unwritten -= done
         complete = [each for each in self._writing if not each.unwritten]
@@ -84,3 +84,14 @@ class Rounds:
                 self.on_told(each)
 
         return told
+
+
+def _partitions(groups: Iterable[WriteGroup]) -> set[TopicPartition]:
+    """Of which these groups write a state."""
+    found = set()
+    for group in groups:
+        if isinstance(group, StateWrite):
+            found.add(group.tp)
+        elif isinstance(group, ReassignmentWrite):
+            found.update(each.tp for each in group.states)
+    return found

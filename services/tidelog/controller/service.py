@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from tidelog.controller.events import (
+    BrokersRequested,
+    ConfigsAlterRequested,
     ControlledShutdownRequested,
     DescribeRequested,
     Draw,
@@ -13,6 +15,7 @@ from tidelog.controller.events import (
     IsrProposed,
     PartitionsCreateRequested,
     ProducerIdsRequested,
+    ReassignmentRequested,
     Token,
     TopicsCreateRequested,
     TopicsDeleteRequested,
@@ -34,6 +37,17 @@ _START_RANGE: Final = 1 << 16
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
+_Change = (
+    m.CreateTopicsRequest
+    | m.DeleteTopicsRequest
+    | m.CreatePartitionsRequest
+    | m.IncrementalAlterConfigsRequest
+    | m.ElectLeadersRequest
+    | m.ReleaseVetoRequest
+    | m.AlterPartitionReassignmentsRequest
+    | m.AddBrokersRequest
+    | m.DrainBrokersRequest
+)
 
 
 class ControllerRoutes:
@@ -63,6 +77,11 @@ class ControllerRoutes:
             Route(services.ADMIN_SERVICE_CREATE_PARTITIONS, self.create_partitions),
             Route(services.ADMIN_SERVICE_ELECT_LEADERS, self.elect_leaders),
             Route(services.ADMIN_SERVICE_RELEASE_VETO, self.release_veto),
+            Route(services.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS, self.alter_partition_reassignments),
+            Route(services.ADMIN_SERVICE_LIST_PARTITION_REASSIGNMENTS, self.list_partition_reassignments),
+            Route(services.ADMIN_SERVICE_INCREMENTAL_ALTER_CONFIGS, self.alter_configs),
+            Route(services.ADMIN_SERVICE_ADD_BROKERS, self.add_brokers),
+            Route(services.ADMIN_SERVICE_DRAIN_BROKERS, self.drain_brokers),
             Route(services.ADMIN_SERVICE_DESCRIBE_TOPICS, self.describe_topics),
             Route(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, self.describe_cluster),
         ]
@@ -73,9 +92,7 @@ class ControllerRoutes:
         def refuse(error: TidelogError) -> m.AlterIsrResponse:
             return m.AlterIsrResponse(error_code=error.code)
 
-        return await self._answer(
-            "AlterIsr", lambda token: IsrProposed(request, token), refuse, lambda answer: answer.error_code
-        )
+        return await self._answer("AlterIsr", lambda token: IsrProposed(request, token), refuse, _code_of)
 
     async def controlled_shutdown(
         self, request: m.ControlledShutdownRequest, _: CallContext
@@ -89,7 +106,7 @@ class ControllerRoutes:
             "ControlledShutdown",
             lambda token: ControlledShutdownRequested(request, token),
             refuse,
-            lambda answer: answer.error_code,
+            _code_of,
         )
 
     async def allocate_producer_ids(
@@ -102,7 +119,7 @@ class ControllerRoutes:
             "AllocateProducerIds",
             lambda token: ProducerIdsRequested(request, token),
             refuse,
-            lambda answer: answer.error_code,
+            _code_of,
             self._request_timeout_s,
         )
 
@@ -124,11 +141,7 @@ class ControllerRoutes:
         def event(token: Token) -> Event:
             return TopicsCreateRequested(request, token, tuple(self._draw() for _ in request.topics))
 
-        try:
-            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
-        except TidelogError as error:
-            return refuse(error)
-        return await self._answer("CreateTopics", event, refuse, _first_code, timeout_s)
+        return await self._change("CreateTopics", request, context, event, refuse, _first_code)
 
     async def delete_topics(self, request: m.DeleteTopicsRequest, context: CallContext) -> m.DeleteTopicsResponse:
         def refuse(error: TidelogError) -> m.DeleteTopicsResponse:
@@ -139,13 +152,10 @@ class ControllerRoutes:
                 )
             )
 
-        try:
-            timeout_s = self._checked(len(request.names), request.timeout_ms, context)
-        except TidelogError as error:
-            return refuse(error)
-        return await self._answer(
-            "DeleteTopics", lambda token: TopicsDeleteRequested(request, token), refuse, _first_code, timeout_s
-        )
+        def event(token: Token) -> Event:
+            return TopicsDeleteRequested(request, token)
+
+        return await self._change("DeleteTopics", request, context, event, refuse, _first_code)
 
     async def create_partitions(
         self, request: m.CreatePartitionsRequest, context: CallContext
@@ -158,13 +168,26 @@ class ControllerRoutes:
                 )
             )
 
-        try:
-            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
-        except TidelogError as error:
-            return refuse(error)
-        return await self._answer(
-            "CreatePartitions", lambda token: PartitionsCreateRequested(request, token), refuse, _first_code, timeout_s
-        )
+        def event(token: Token) -> Event:
+            return PartitionsCreateRequested(request, token)
+
+        return await self._change("CreatePartitions", request, context, event, refuse, _first_code)
+
+    async def alter_configs(
+        self, request: m.IncrementalAlterConfigsRequest, context: CallContext
+    ) -> m.IncrementalAlterConfigsResponse:
+        def refuse(error: TidelogError) -> m.IncrementalAlterConfigsResponse:
+            return m.IncrementalAlterConfigsResponse(
+                topics=tuple(
+                    m.ConfigsAltered(name=topic.name, error_code=error.code, error_message=error.message)
+                    for topic in request.topics
+                )
+            )
+
+        def event(token: Token) -> Event:
+            return ConfigsAlterRequested(request, token)
+
+        return await self._change("IncrementalAlterConfigs", request, context, event, refuse, _first_code)
 
     async def elect_leaders(self, request: m.ElectLeadersRequest, context: CallContext) -> m.ElectLeadersResponse:
         return await self._elect(
@@ -183,12 +206,58 @@ class ControllerRoutes:
         context: CallContext,
         refuse: Callable[[TidelogError], Res],
     ) -> Res:
-        try:
-            timeout_s = self._checked(len(request.topics), request.timeout_ms, context)
-        except TidelogError as error:
-            return refuse(error)
+        def event(token: Token) -> Event:
+            return ElectionRequested(request, token)
+
+        return await self._change(api, request, context, event, refuse, _code_of_election)
+
+    async def alter_partition_reassignments(
+        self, request: m.AlterPartitionReassignmentsRequest, context: CallContext
+    ) -> m.AlterPartitionReassignmentsResponse:
+        def refuse(error: TidelogError) -> m.AlterPartitionReassignmentsResponse:
+            return m.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+
+        def event(token: Token) -> Event:
+            return ReassignmentRequested(request, token)
+
+        return await self._change("AlterPartitionReassignments", request, context, event, refuse, _code_of)
+
+    async def add_brokers(self, request: m.AddBrokersRequest, context: CallContext) -> m.AddBrokersResponse:
+        def refuse(error: TidelogError) -> m.AddBrokersResponse:
+            return m.AddBrokersResponse(error_code=error.code, error_message=error.message)
+
+        return await self._place("AddBrokers", request, context, refuse)
+
+    async def drain_brokers(self, request: m.DrainBrokersRequest, context: CallContext) -> m.DrainBrokersResponse:
+        def refuse(error: TidelogError) -> m.DrainBrokersResponse:
+            return m.DrainBrokersResponse(error_code=error.code, error_message=error.message)
+
+        return await self._place("DrainBrokers", request, context, refuse)
+
+    async def _place(
+        self,
+        api: str,
+        request: m.AddBrokersRequest | m.DrainBrokersRequest,
+        context: CallContext,
+        refuse: Callable[[TidelogError], Res],
+    ) -> Res:
+        def event(token: Token) -> Event:
+            return BrokersRequested(request, token)
+
+        return await self._change(api, request, context, event, refuse, _code_of)
+
+    async def list_partition_reassignments(
+        self, request: m.ListPartitionReassignmentsRequest, _: CallContext
+    ) -> m.ListPartitionReassignmentsResponse:
+        def refuse(error: TidelogError) -> m.ListPartitionReassignmentsResponse:
+            return m.ListPartitionReassignmentsResponse(error_code=error.code, leader_throttle=0, follower_throttle=0)
+
         return await self._answer(
-            api, lambda token: ElectionRequested(request, token), refuse, _code_of_election, timeout_s
+            "ListPartitionReassignments",
+            lambda token: DescribeRequested(request, token),
+            refuse,
+            _code_of,
+            self._request_timeout_s,
         )
 
     async def describe_topics(self, request: m.DescribeTopicsRequest, _: CallContext) -> m.DescribeTopicsResponse:
@@ -199,7 +268,7 @@ class ControllerRoutes:
             "DescribeTopics",
             lambda token: DescribeRequested(request, token),
             refuse,
-            lambda answer: answer.error_code,
+            _code_of,
             self._request_timeout_s,
         )
 
@@ -214,27 +283,40 @@ class ControllerRoutes:
                 leaderless_partitions=0,
                 under_replicated_partitions=0,
                 under_min_isr_partitions=0,
+                feature_level=0,
             )
 
         return await self._answer(
             "DescribeCluster",
             lambda token: DescribeRequested(request, token),
             refuse,
-            lambda answer: answer.error_code,
+            _code_of,
             self._request_timeout_s,
         )
 
     def _draw(self) -> Draw:
         return Draw(topic_id=self._rand.randbytes(16), start=self._rand.randrange(_START_RANGE))
 
-    def _checked(self, topics: int, timeout_ms: int, context: CallContext) -> float:
-        """Seconds that the caller waits; 0 ms stands for the default."""
+    async def _change(
+        self,
+        api: str,
+        request: _Change,
+        context: CallContext,
+        event: Callable[[Token], Event],
+        refuse: Callable[[TidelogError], Res],
+        code: Callable[[Any], ErrorCode],
+    ) -> Res:
+        """`_answer` for a request that names how long it waits, 0 ms for the default, and perhaps topics."""
+        topics = _topics_of(request)
         if topics > TOPICS_MAX:
-            raise TidelogError(f"{topics} topics in one request, the limit is {TOPICS_MAX}", ErrorCode.INVALID_REQUEST)
-        if timeout_ms < 0:
-            raise TidelogError(f"timeout_ms {timeout_ms} is negative", ErrorCode.INVALID_REQUEST)
-        wanted = timeout_ms / 1000 if timeout_ms else self._request_timeout_s
-        return wanted if context.remaining_s is None else min(wanted, context.remaining_s)
+            said = f"{topics} topics in one request, the limit is {TOPICS_MAX}"
+            return refuse(TidelogError(said, ErrorCode.INVALID_REQUEST))
+        if request.timeout_ms < 0:
+            said = f"timeout_ms {request.timeout_ms} is negative"
+            return refuse(TidelogError(said, ErrorCode.INVALID_REQUEST))
+        wanted = request.timeout_ms / 1000 if request.timeout_ms else self._request_timeout_s
+        timeout_s = wanted if context.remaining_s is None else min(wanted, context.remaining_s)
+        return await self._answer(api, event, refuse, code, timeout_s)
 
     async def _answer(
         self,
@@ -260,10 +342,31 @@ class ControllerRoutes:
         return answer
 
 
+def _topics_of(request: _Change) -> int:
+    """How many it names."""
+    match request:
+        case m.DeleteTopicsRequest():
+            return len(request.names)
+        case m.AddBrokersRequest() | m.DrainBrokersRequest():
+            return 0
+        case _:
+            return len(request.topics)
+
+
+def _code_of(answer: Any) -> ErrorCode:
+    code: ErrorCode = answer.error_code
+    return code
+
+
 def _code_of_election(answer: m.ElectLeadersResponse | m.ReleaseVetoResponse) -> ErrorCode:
     codes = (answer.error_code, *(each.error_code for each in answer.results))
     return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
-def _first_code(answer: m.CreateTopicsResponse | m.DeleteTopicsResponse | m.CreatePartitionsResponse) -> ErrorCode:
+def _first_code(
+    answer: m.CreateTopicsResponse
+    | m.DeleteTopicsResponse
+    | m.CreatePartitionsResponse
+    | m.IncrementalAlterConfigsResponse,
+) -> ErrorCode:
     return next((each.error_code for each in answer.topics if each.error_code is not ErrorCode.NONE), ErrorCode.NONE)

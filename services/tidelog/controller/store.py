@@ -25,6 +25,7 @@ from tidelog.ports.meta import (
     TooLarge,
     size_bytes,
 )
+from tidelog.release import RELEASE, obstacle
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
@@ -191,15 +192,18 @@ async def read_snapshot(meta: Meta) -> Snapshot:
                 configs={} if node is None else znodes.decode_topic_config(name, node[0]),
                 has_config_node=node is not None,
                 version=topic[1].version,
+                moves=assignment.moves,
+                config_version=0 if node is None else node[1].version,
             )
         )
     alive = zip(brokers, registrations, strict=True)
-    (block,) = await meta.get_many([znodes.PRODUCER_IDS])
+    block, placement = await meta.get_many([znodes.PRODUCER_IDS, znodes.PLACEMENT])
     return Snapshot(
         brokers=brokers_of({name: node for name, node in alive if node is not None}),
         topics=tuple(stored),
         deletions=tuple(deletions),
         producer_ids=None if block is None else (znodes.decode_producer_ids(block[0]), block[1].version),
+        placement=None if placement is None else (znodes.decode_placement(placement[0]), placement[1].version),
     )
 
 
@@ -219,7 +223,8 @@ def _state(topic: str, index: int, node: tuple[bytes, Stat] | None) -> Partition
 
 
 def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
-    """The registrations below /brokers/ids, by broker id. One that cannot be read is no live broker."""
+    """The registrations below /brokers/ids, by broker id. One that cannot be read is no live broker, nor is one of a release
+    beside which this one does not work."""
     brokers = []
     for name, (data, stat) in sorted(nodes.items()):
         broker_id = znodes.broker_id_of(name)
@@ -231,6 +236,9 @@ def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
         except znodes.BadZnode as error:
             log.error("registration %s is not understood: %s", name, error)
             continue
+        if problem := obstacle(RELEASE, [(f"broker {broker_id}", registration.release)]):
+            log.error("broker %d is not admitted: %s", broker_id, problem)
+            continue
         intact_since = registration.intact_since
         brokers.append(
             Broker(
@@ -239,6 +247,7 @@ def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
                 intact_since=stat.czxid if intact_since == znodes.INTACT_SINCE_NOW else intact_since,
                 listeners=registration.listeners,
                 rack=registration.rack,
+                release=registration.release,
             )
         )
     return tuple(sorted(brokers, key=lambda broker: broker.broker_id))

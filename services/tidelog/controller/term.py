@@ -5,6 +5,7 @@ still; when it can never be had again, or the machine resigns, the term is over 
 """
 
 import asyncio
+import functools
 import itertools
 import logging
 from collections import deque
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.config import ControllerSettings
+from tidelog.controller import planner
 from tidelog.controller.channels import BrokerChannel, internal_address
 from tidelog.controller.effects import (
     Connect,
@@ -20,6 +22,7 @@ from tidelog.controller.effects import (
     Effect,
     Examinable,
     Examine,
+    MakePlan,
     Reply,
     Resign,
     Send,
@@ -31,6 +34,7 @@ from tidelog.controller.events import (
     Elected,
     Event,
     Examined,
+    Planned,
     Suspected,
     Tick,
     Token,
@@ -263,6 +267,8 @@ class Term:
                 future = self._waiting.get(Token(token))
                 if future is not None and not future.done():
                     future.set_result(answer)
+            case MakePlan():
+                self._tasks.start("controller plan", self._plan(effect))
             case Resign(reason):
                 self.end(reason)
 
@@ -335,6 +341,16 @@ class Term:
     async def _examine(self, groups: tuple[Examinable, ...]) -> None:
         self._put(Examined(tuple(await self._store.examine(groups))))
 
+    async def _plan(self, effect: MakePlan) -> None:
+        token = Token(effect.token)
+        work = functools.partial(planner.rebalance, effect.current, effect.brokers, leaving=effect.leaving)
+        try:
+            rows = await self._ports.disk.in_background(work)
+        except TidelogError as error:
+            self._put(Planned(token, {}, error.code, error.message))
+        else:
+            self._put(Planned(token, rows))
+
     async def _may_act(self) -> None:
         while not self._keeper.holds():
             await self._clock.sleep(LEASE_POLL_S)
@@ -385,6 +401,7 @@ class Term:
             shutting_down=len(state.shutting_down),
             topics=len(state.topics),
             partitions=state.partition_count,
+            reassigning=len(state.moving),
             offline=health.leaderless,
             not_preferred=health.not_preferred,
         )

@@ -6,7 +6,7 @@ learns what it missed from the full LeaderAndIsr and by topic id (HOLE-10).
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from tidelog.controller import placement
@@ -16,8 +16,8 @@ from tidelog.controller.gather import Gather
 from tidelog.controller.model import ClusterState, Partition, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
-from tidelog.names import validate_topic_name
+from tidelog.ids import BrokerId, TopicPartition
+from tidelog.names import refuse_internal, validate_topic_name
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
@@ -54,7 +54,10 @@ class TopicDesk:
         parse_config: ParseConfig,
         default_partitions: int,
         default_factor: int,
+        is_reconfigured: Callable[[str], bool],
     ) -> None:
+        """`is_reconfigured`: whether a write of a topic's settings is under way, which may create their znode."""
+        self._is_reconfigured = is_reconfigured
         self._state = state
         self._out = out
         self._settle = settle
@@ -89,6 +92,7 @@ class TopicDesk:
 
     def _check(self, topic: m.NewTopic, draw: Draw, token: Token, slot: int) -> _Creation:
         validate_topic_name(topic.name)
+        refuse_internal(topic.name)
         if topic.name in self._creations or topic.name in self._state.topics:
             doing = " and is being deleted" if topic.name in self._deletions else ""
             raise TidelogError(f"topic {topic.name!r} exists{doing}", ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -96,9 +100,10 @@ class TopicDesk:
         if len(configs) != len(topic.configs):
             raise TidelogError("configs name a key more than once", ErrorCode.INVALID_CONFIG)
         config = self._parse_config(configs)
+        self._state.check_settings(configs)
         replicas = placement.plan(
             topic,
-            self._state.brokers.keys(),
+            self._state.open_brokers(),
             default_partitions=self._default_partitions,
             default_factor=self._default_factor,
             start=draw.start,
@@ -148,6 +153,11 @@ class TopicDesk:
             del self._created[token]
             self._out.reply(Reply(token, m.CreateTopicsResponse(topics=results)))
 
+    def is_placing_on(self, broker_ids: Collection[BrokerId]) -> bool:
+        """Whether a topic that is not stored yet has replicas there."""
+        new = (each.write for name, each in self._creations.items() if name not in self._state.topics)
+        return any(not set(broker_ids).isdisjoint(row) for write in new for row in write.replicas)
+
     # deletion
 
     def is_deleting(self, name: str) -> bool:
@@ -193,8 +203,16 @@ class TopicDesk:
     def removed(self, tp: TopicPartition) -> None:
         deletion = self._deletions[tp.topic]
         deletion.remaining -= 1
-        if deletion.remaining == 0:
-            topic = self._state.topics[tp.topic]
+        self._remove_topic(self._state.topics[tp.topic], deletion)
+
+    def reconfigured(self, name: str) -> None:
+        """No write of its settings is under way any more."""
+        topic, deletion = self._state.topics.get(name), self._deletions.get(name)
+        if topic is not None and deletion is not None and topic.deleting:
+            self._remove_topic(topic, deletion)
+
+    def _remove_topic(self, topic: Topic, deletion: _Deletion) -> None:
+        if deletion.remaining == 0 and not self._is_reconfigured(topic.name):
             self._out.write(TopicRemoval(topic.name, has_config_node=topic.has_config_node))
 
     def gone(self, name: str) -> None:
@@ -225,6 +243,7 @@ class TopicDesk:
 def _why_unknown(name: str) -> tuple[ErrorCode, str]:
     try:
         validate_topic_name(name)
+        refuse_internal(name)
     except TidelogError as error:
         return error.code, error.message
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}"

@@ -461,13 +461,15 @@ class Members:
     # -- this process itself --------------------------------------------------------------------------------------------------
 
     def paused(self, seconds: float) -> None:
-        """It may be that everybody has answered meanwhile: all deadlines begin anew (COORD-8, FIND-7)."""
+        """Everybody may have answered meanwhile: each gets the time that the pause took, and as much again, in which what came
+        in it is read (COORD-8, FIND-7).
+
+        Not a whole session: on a starved machine short pauses come faster than sessions end, and the dead would stay for ever.
+        Pings that are due go out at once: the leases of those who live ran on during the pause.
+        """
         now = self._desk.now
         for group in self._desk.groups.values():
             for member in group.members.values():
-                member.answered_at = max(member.answered_at, now)
-                if member.present:
-                    self._desk.unwatch_pings(group, member)
-                    self._schedule(group, member)
+                member.answered_at = min(now, member.answered_at + 2 * seconds)
         self._desk.purgatory.postpone_all(seconds)
         self._desk.deadlines.postpone_all(seconds)

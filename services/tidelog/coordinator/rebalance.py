@@ -117,7 +117,6 @@ class Rebalancer:
         reason, group.reason = group.reason, ""
         group.prune()
         attempt = self._plan(group, reason)
-        group.seen = self.interest(group)
         if attempt is None:
             self._finish(group)
             return
@@ -153,12 +152,14 @@ class Rebalancer:
         desk = self._desk
         present = {each.consumer_id: each for each in group.members.values() if each.may_start(desk.now)}
         if not present:
+            group.seen = {}  # whoever returns is to be given what has come by then (`is_outdated`)
             return None
+        group.seen = interest = self.interest(group)
         # Of those that are dead nothing is left in `members`, so that what they owned is free.
         held = {tp for tp, owner in group.owners.items() if self._is_held(group, owner, present)}
         current = {tp: owner.thread_id for tp, owner in group.owners.items() if tp not in held and desk.exists(tp)}
         subscriptions = {name: each.subscription for name, each in present.items() if each.subscription is not None}
-        target = assign(group.assignor, subscriptions, self.interest(group), current, held)
+        target = assign(group.assignor, subscriptions, interest, current, held)
         wanted: dict[str, set[TopicPartition]] = {name: set() for name in present}
         for tp, thread in target.items():
             wanted[_consumer_of(thread)].add(tp)

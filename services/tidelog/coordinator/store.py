@@ -65,6 +65,14 @@ class _Line:
     jobs: deque[_Job] = field(default_factory=deque)
     """What is under way stays until it is stored."""
 
+    def note(self, ops: Sequence[Op]) -> None:
+        """What exists when they are done."""
+        for op in ops:
+            if isinstance(op, Create):
+                self.known.add(op.path)
+            elif isinstance(op, Delete):
+                self.known.discard(op.path)
+
 
 class _Part(NamedTuple):
     """Of a multi: how many changes of which job."""
@@ -78,7 +86,8 @@ class FencedGroupStore:
     """Writes in multis that check the coordinator epoch first (HOLE-44, COORD-10).
 
     One whose outcome is unknown is repeated, after a look at what is there: nobody else writes under this epoch, and each
-    change says what a znode is to hold.
+    change says what a znode is to hold. It is repeated as a whole, for it may hold an offset and the one that came after it:
+    the first alone would take back the second where both have been stored already (N12).
     """
 
     def __init__(
@@ -135,9 +144,13 @@ class FencedGroupStore:
                 else:
                     self._free.release()
 
+    def _opening(self) -> list[Op]:
+        """Of each multi."""
+        return [self._fence]
+
     def _take(self) -> tuple[list[Op], list[_Part]]:
         """As much as fits one multi, from as many groups as are ready."""
-        ops: list[Op] = [self._fence]
+        ops = self._opening()
         parts: list[_Part] = []
         size = size_bytes(ops)
         while self._ready:
@@ -167,33 +180,54 @@ class FencedGroupStore:
             grown = size + size_bytes(more)
             if len(ops) + len(more) > MULTI_MAX_OPERATIONS or grown > MULTI_LIMIT_BYTES:
                 break
-            for op in more:
-                if isinstance(op, Create):
-                    line.known.add(op.path)
-                elif isinstance(op, Delete):
-                    line.known.discard(op.path)
+            line.note(more)
             ops += more
             size = grown
             count += 1
         return size, count
 
     async def _commit(self, ops: list[Op], parts: list[_Part]) -> None:
+        """Until it is stored, or may not be."""
         try:
-            await self._meta.multi(ops)
-        except (SessionExpired, SessionClosed) as error:
-            self._fence_off(error)
-        except MetaError as error:
-            if error.index == 0:
-                self._fence_off(error)
-            else:
+            while (error := await self._attempt(ops)) is not None:
                 log.info("a write of %d changes: %r; looking at what is there", len(ops) - 1, error)
                 await self._look_again(parts, error)
-        else:
+                if self._fenced:
+                    return
+                ops, parts = self._again(parts)
             if not self._fenced:
                 self._advance(parts)
         finally:
             self._free.release()
             self._news.set()
+
+    async def _attempt(self, ops: list[Op]) -> MetaError | None:
+        """Why it is to be done again."""
+        try:
+            await self._meta.multi(ops)
+        except (SessionExpired, SessionClosed) as error:
+            self._fence_off(error)
+        except MetaError as error:
+            if error.index != 0:
+                return error
+            self._fence_off(error)
+        return None
+
+    def _again(self, parts: Sequence[_Part]) -> tuple[list[Op], list[_Part]]:
+        """The same changes, whatever operations they take by now. Of what is to be deleted, as much as is there."""
+        ops = self._opening()
+        again: list[_Part] = []
+        for line, job, count in parts:
+            if isinstance(job.effect, DeleteGroup):
+                job.changes, job.done, count = removals(line.known), 0, MULTI_MAX_OPERATIONS
+            assert job.changes is not None
+            chosen = job.changes[job.done : job.done + count]
+            for change in chosen:
+                more = operations(change, line.known)
+                line.note(more)
+                ops += more
+            again.append(_Part(line, job, len(chosen)))
+        return ops, again
 
     def _advance(self, parts: list[_Part]) -> None:
         for part in parts:
@@ -227,13 +261,10 @@ class FencedGroupStore:
                 return
             except MetaError as again:
                 error = again
-        if self._fenced:
-            return
         for line in groups.values():
             for job in line.jobs:
                 if isinstance(job.effect, DeleteGroup):
                     job.changes = None
-        self._go_on(parts)
 
     def _refuse(self, line: _Line, job: _Job) -> None:
         log.error("group %s: a change is too large for the metadata store", job.effect.group_id)

@@ -7,7 +7,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("tidelog")` known to a session.
+    """Makes `format("tidelog")` known to a session, and to the thread that calls it.
+
+    Spark looks up a Python sink in the session that is active in the thread which starts a query. That is the thread which made
+    the session and no other, so each thread that starts queries calls this.
 
     Switches on that Spark hands filters to Python sources, in this session: it refuses sources that could use them otherwise.
     """
@@ -15,3 +18,4 @@ def register(spark: "SparkSession") -> None:
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(TidelogSource)
+    spark.createDataFrame([], "none INT")  # of what PySpark offers, what makes a session the active one of its thread

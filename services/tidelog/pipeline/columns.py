@@ -53,7 +53,7 @@ class ColumnReader:
     def decode(self, chunk: bytes) -> Iterator[pa.RecordBatch]:
         """Whole batches that go on where the last chunk ended, CRC checked; records outside the range are dropped.
 
-        DataLossError when an offset between is missing: there is no compaction, so every offset was once a record.
+        DataLossError when an offset between is missing: also what compaction removes is in some batch, if only an empty one.
         BadBatchError when the inside of a batch contradicts its header.
         """
         placed = []
@@ -65,7 +65,7 @@ class ColumnReader:
                     raise DataLossError(
                         f"{self._tp}: offsets {self.position} to {header.base_offset} are missing from the log"
                     )
-                if not header.attributes & _CONTROL:
+                if header.record_count and not header.attributes & _CONTROL:
                     placed.append(PlacedBatch(header, at))
                 self.position = header.end_offset
             at += header.size_bytes

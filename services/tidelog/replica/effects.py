@@ -60,6 +60,13 @@ class TruncateTo:
 
 
 @value()
+class ResetTo:
+    """Drop the whole log and go on at `offset`, where the leader's begins; then state the new position."""
+
+    offset: int
+
+
+@value()
 class AppendChunk:
     """The chunk belongs at this log's end: append it and report FollowerAppended."""
 
@@ -72,6 +79,14 @@ class Reposition:
 @value()
 class SendRecords:
     """The follower's position is counted; it may be sent what lies beyond."""
+
+    replica: int
+    offset: int
+
+
+@value()
+class SendLogStart:
+    """Tell `replica` where this log begins: what it wants next, at `offset`, is not kept here any more."""
 
     replica: int
     offset: int
@@ -103,9 +118,11 @@ Effect = (
     | StopFetching
     | FailPending
     | TruncateTo
+    | ResetTo
     | AppendChunk
     | Reposition
     | SendRecords
+    | SendLogStart
     | SendDivergence
     | RefusePosition
 )

@@ -25,6 +25,8 @@ class LeaderAndIsr:
     """How far this log counts as held here: with flush=sync what is synced, None for all of it."""
     recovering: bool = False
     """The leader was elected uncleanly and must report back (HOLE-26)."""
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment brings: they may join the ISR, and count for no replication factor (KIP-455)."""
 
 
 @value()
@@ -68,6 +70,12 @@ class FollowerPosition:
     found_epoch: int
     found_end: int
     at: float
+    log_start: int = 0
+    """Of this log."""
+    own_start: int = 0
+    """Of the follower's."""
+    dropped_to: int = 0
+    """Below it tombstones may be missing in this log."""
 
 
 @value()
@@ -133,6 +141,15 @@ class FollowerAppended:
 
 
 @value()
+class BelowLogStart:
+    """The leader's answer to the position `offset`: its log begins at `log_start`, and it cannot go on from there."""
+
+    leader_epoch: int
+    offset: int
+    log_start: int
+
+
+@value()
 class Truncated:
     """What TruncateTo came to: the log now ends at `end`, which is lower than asked if that lay inside a batch."""
 
@@ -155,6 +172,7 @@ Event = (
     | FollowerPosition
     | FollowerAppended
     | ChunkArrived
+    | BelowLogStart
     | Tick
     | IsrAnswered
     | LeaderAndIsr

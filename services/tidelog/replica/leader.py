@@ -71,8 +71,10 @@ class LeaderState:
     """Of one leader epoch. Created when the epoch begins, dropped when it ends."""
 
     __slots__ = (
+        "_begun_anew",
         "_committed",
         "_counted",
+        "_factor",
         "_isr",
         "_lag_max_s",
         "_me",
@@ -99,8 +101,11 @@ class LeaderState:
         self.partition_epoch = -1
         self.hands_over = False
         self.recovering = False
+        self._begun_anew: dict[int, int] = {}
+        """Replicas whose copies were begun from this very log, with its `dropped_to` of then."""
         self._isr: IsrState = Committed(frozenset())
         self._replicas: tuple[int, ...] = ()
+        self._factor = 0
         self._counted: tuple[Member, ...] = ()
         """Followers that every commit waits for. This and the next two follow from ISR and replicas and are kept, because every
         position asks for them."""
@@ -132,9 +137,14 @@ class LeaderState:
     def replicas(self) -> tuple[int, ...]:
         return self._replicas
 
-    @replicas.setter
-    def replicas(self, replicas: tuple[int, ...]) -> None:
-        self._replicas = replicas
+    @property
+    def factor(self) -> int:
+        """How many copies there ought to be, without those that a reassignment is just adding."""
+        return self._factor
+
+    def assign(self, replicas: tuple[int, ...], adding: tuple[int, ...]) -> None:
+        """`adding` are those of `replicas` that had no copy before a reassignment."""
+        self._replicas, self._factor = replicas, len(replicas) - len(adding)
         self._sort_followers()
 
     def _sort_followers(self) -> None:
@@ -147,7 +157,22 @@ class LeaderState:
     @property
     def under_min_isr(self) -> bool:
         """Judged on the committed ISR; the minimum is capped at the replication factor (HOLE-23)."""
-        return self._committed < self.min_isr and self._committed < len(self._replicas)
+        return self._committed < self.min_isr and self._committed < self._factor
+
+    def must_begin_anew(self, member: Member, offset: int, own_start: int, dropped_to: int) -> bool:
+        """Whether this follower may hold what a tombstone deletes that it has not come to, and that this log has dropped.
+
+        Kafka takes delete.retention.ms for long enough that nobody is so far behind. Here nothing depends on time: after a loss
+        of power a copy may lack what every other one has had, and a leader may have compacted while it followed.
+        """
+        if offset >= dropped_to or self._begun_anew.get(member.broker_id) == dropped_to:
+            return False
+        if member in self._counted:
+            return False  # commits count on what it holds
+        if offset > own_start:
+            return True
+        self._begun_anew[member.broker_id] = dropped_to  # it will hold what this log holds, even if it is interrupted
+        return False
 
     def committed_end(self, log_end: int, own_end: int, high_watermark: int, at: float) -> int:
         """End of what every counted replica holds, `own_end` being this one's; never below `high_watermark`.

@@ -72,6 +72,8 @@ class PartitionReplica:
                 return self._on_synced(event)
             case ev.ChunkArrived():
                 return self._on_chunk(event)
+            case ev.BelowLogStart():
+                return self._on_below_log_start(event)
             case ev.FollowerAppended():
                 return self._on_follower_appended(event)
             case ev.Tick():
@@ -164,15 +166,20 @@ class PartitionReplica:
             self.partition_epoch = max(self.partition_epoch, event.partition_epoch)
             return []
         self.leading.live = event.live
+        raised = event.min_isr > self.leading.min_isr
         self.leading.min_isr = event.min_isr
+        if event.partition_epoch == self.partition_epoch:
+            # A reassignment that begins adds replicas and writes no state. Orders come in order, so these are the latest.
+            self.leading.assign(event.replicas, event.adding)
         if event.partition_epoch <= self.partition_epoch:
-            return self._reconsider(event.at)
+            # A topic's settings can change without its partitions: more copies may be asked for than there are.
+            return self._after_isr_change(event.at) if raised else self._reconsider(event.at)
         self._adopt(self.leading, event)
         return self._after_isr_change(event.at)
 
     def _adopt(self, leading: LeaderState, event: ev.LeaderAndIsr) -> None:
         leading.isr, leading.recovering = Committed(event.isr), event.recovering
-        leading.replicas = event.replicas
+        leading.assign(event.replicas, event.adding)
         leading.min_isr = event.min_isr
         leading.live = event.live
         leading.partition_epoch = event.partition_epoch
@@ -262,7 +269,11 @@ class PartitionReplica:
         if known is not None and event.broker_epoch < known.member.broker_epoch:
             return [fx.RefusePosition(event.replica, ErrorCode.STALE_BROKER_EPOCH)]
         # An empty log has a history too, of an epoch that it once led and wrote nothing in: what we send may be older.
-        has_history = event.offset > 0 or event.last_epoch >= 0
+        # One that was begun anew at a leader's log start has none: all before was committed, and then deleted.
+        has_history = event.offset > event.own_start or event.last_epoch >= 0
+        if event.offset < event.log_start or (not has_history and event.offset > self.log_end_offset):
+            leading.progress.pop(event.replica, None)
+            return [fx.SendLogStart(event.replica, event.offset)]
         if has_history and event.found_epoch < 0:
             return [fx.RefusePosition(event.replica, ErrorCode.UNKNOWN_LEADER_EPOCH)]  # a history that we do not know
         if has_history and (event.found_epoch != event.last_epoch or event.found_end < event.offset):
@@ -271,6 +282,9 @@ class PartitionReplica:
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
         same_life = known is not None and event.broker_epoch == known.member.broker_epoch
         member = known.member if known and same_life else Member(event.replica, event.broker_epoch)
+        if leading.must_begin_anew(member, event.offset, event.own_start, event.dropped_to):
+            leading.progress.pop(event.replica, None)
+            return [fx.SendLogStart(event.replica, event.offset)]
         leading.progress[event.replica] = Progress(member, event.offset)
         out = self._reconsider(event.at)
         out.append(fx.SendRecords(event.replica, event.offset))
@@ -373,6 +387,15 @@ class PartitionReplica:
         self._cut_to(cut)
         return [fx.TruncateTo(cut), fx.Reposition()]
 
+    def _on_below_log_start(self, event: ev.BelowLogStart) -> list[fx.Effect]:
+        """Everything that the leader keeps lies behind what we hold, or before it (after an unclean election)."""
+        if self.role is not Role.FOLLOWER or event.leader_epoch != self.leader_epoch:
+            return []
+        if event.offset != self.log_end_offset:
+            return [fx.Reposition()]
+        self.log_end_offset = self.high_watermark = event.log_start
+        return [fx.ResetTo(event.log_start), fx.Reposition()]
+
     def _on_truncated(self, event: ev.Truncated) -> list[fx.Effect]:
         self._cut_to(event.end)
         return []
@@ -386,7 +409,7 @@ class PartitionReplica:
             return []
         assert event.end >= self.log_end_offset, (event.end, self.log_end_offset)
         self.log_end_offset = event.end
-        high_watermark = max(event.log_start, min(event.leader_high_watermark, event.end))
+        high_watermark = min(event.end, max(event.log_start, event.leader_high_watermark))
         if event.leader_epoch != self.leader_epoch or high_watermark <= self.high_watermark:
             return []
         self.high_watermark = high_watermark

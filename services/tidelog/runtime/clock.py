@@ -7,8 +7,7 @@ import time
 class SystemClock:
     """`ports.clock.Clock` over CLOCK_MONOTONIC, which goes on while the process is stopped."""
 
-    def now(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -22,8 +22,10 @@ from tidelog.errors import ErrorCode
 from tidelog.ids import Address, BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
+from tidelog.release import VERSION
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots
+from tidelog.runtime.tallies import Tallies, Tally, Timing, Timings
 
 FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Calls, queue waits, flushes: 0.2 ms is a round trip on loopback, 10 s the longest request that is not parked."""
@@ -45,6 +47,7 @@ ELECTIONS: Final = (
         "released",
         "shutdown",
         "disk",
+        "reassigned",
         "elected",
     ),
 )
@@ -79,7 +82,7 @@ class BrokerState(StrEnum):
 @cache
 def _build() -> dict[str, str]:
     """Read once from the packages' own files."""
-    return {"version": version("tidelog"), "python": platform.python_version(), "grpcio": version("grpcio")}
+    return {"version": VERSION, "python": platform.python_version(), "grpcio": version("grpcio")}
 
 
 class ProcessMetrics:
@@ -152,10 +155,8 @@ class RequestMetrics:
     """Requests that this process served, and those it has parked."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._count = Counter("tidelog_requests_total", "Requests answered.", ["api", "code"], registry=registry)
-        self._time = Histogram(
-            "tidelog_request_duration_seconds", "By phase.", ["api", "phase"], buckets=FAST_S, registry=registry
-        )
+        self._count = Tallies("tidelog_requests", "Requests answered.", ["api", "code"], registry)
+        self._time = Timings("tidelog_request_duration_seconds", "By phase.", ["api", "phase"], FAST_S, registry)
         self._parked = Gauge("tidelog_purgatory_size", "Requests parked.", ["op"], registry=registry)
         self._expired = Counter(
             "tidelog_purgatory_expirations_total", "Parked requests that ran out of time.", ["op"], registry=registry
@@ -163,22 +164,26 @@ class RequestMetrics:
         self._denied = Counter(
             "tidelog_requests_denied_total", "Requests that the authorizer refused.", ["api"], registry=registry
         )
-        self._counts: dict[tuple[str, ErrorCode], Counter] = {}
-        self._times: dict[tuple[str, Phase], Histogram] = {}
+        self._counts: dict[tuple[str, ErrorCode], Tally] = {}
+        self._times: dict[tuple[str, Phase], Timing] = {}
 
     def answered(self, api: str, code: ErrorCode, total_s: float) -> None:
         """`api` is the method's name. A request over many partitions counts once, with its first error."""
         count = self._counts.get((api, code))
         if count is None:
             count = self._counts[api, code] = self._count.labels(api, code.name)
-        count.inc()
+        count.value += 1
         self.spent(api, Phase.TOTAL, total_s)
 
     def spent(self, api: str, phase: Phase, seconds: float) -> None:
+        self.timing(api, phase).observe(seconds)
+
+    def timing(self, api: str, phase: Phase) -> Timing:
+        """To be kept by who observes often."""
         child = self._times.get((api, phase))
         if child is None:
             child = self._times[api, phase] = self._time.labels(api, phase)
-        child.observe(seconds)
+        return child
 
     def denied(self, api: str) -> None:
         """Wholly, or some of its topics."""
@@ -197,22 +202,22 @@ class TopicMetrics:
     """Traffic by topic, at most `topics_max` of them by name."""
 
     def __init__(self, registry: CollectorRegistry, topics_max: int = 1000) -> None:
-        self._records_in = Counter("tidelog_records_in_total", "Records appended.", ["topic"], registry=registry)
-        self._bytes_in = Counter("tidelog_bytes_in_total", "Bytes appended.", ["topic"], registry=registry)
-        self._bytes_out = Counter("tidelog_bytes_out_total", "Bytes sent to readers.", ["topic"], registry=registry)
+        self._records_in = Tallies("tidelog_records_in", "Records appended.", ["topic"], registry)
+        self._bytes_in = Tallies("tidelog_bytes_in", "Bytes appended.", ["topic"], registry)
+        self._bytes_out = Tallies("tidelog_bytes_out", "Bytes sent to readers.", ["topic"], registry)
         self._rejected = Counter(
             "tidelog_produce_rejected_total", "Partitions of produce requests refused.", ["reason"], registry=registry
         )
         self._topics_max = topics_max
-        self._children: dict[str, tuple[Counter, Counter, Counter]] = {}
+        self._children: dict[str, tuple[Tally, Tally, Tally]] = {}
 
     def produced(self, topic: str, records: int, size_bytes: int) -> None:
         records_in, bytes_in, _ = self._of(topic)
-        records_in.inc(records)
-        bytes_in.inc(size_bytes)
+        records_in.value += records
+        bytes_in.value += size_bytes
 
     def fetched(self, topic: str, size_bytes: int) -> None:
-        self._of(topic)[2].inc(size_bytes)
+        self._of(topic)[2].value += size_bytes
 
     def rejected(self, code: ErrorCode) -> None:
         self._rejected.labels(code.name).inc()
@@ -222,7 +227,7 @@ class TopicMetrics:
             for family in (self._records_in, self._bytes_in, self._bytes_out):
                 family.remove(topic)
 
-    def _of(self, topic: str) -> tuple[Counter, Counter, Counter]:
+    def _of(self, topic: str) -> tuple[Tally, Tally, Tally]:
         found = self._children.get(topic)
         if found is None:
             label = topic if len(self._children) < self._topics_max else OTHER
@@ -268,8 +273,15 @@ class ReplicationMetrics:
             registry=registry,
         )
         self._connect, self._truncate = self._steps.labels("connect"), self._steps.labels("truncate")
-        size = Counter("tidelog_replication_bytes_total", "Batches replicated.", ["direction"], registry=registry)
+        size = Tallies("tidelog_replication_bytes", "Batches replicated.", ["direction"], registry)
         self._bytes_in, self._bytes_out = size.labels("in"), size.labels("out")
+        copied = Tallies(
+            "tidelog_reassignment_bytes",
+            "Of them, those of copies that a reassignment brings and that are not in the ISR yet.",
+            ["direction"],
+            registry,
+        )
+        self._copied_in, self._copied_out = copied.labels("in"), copied.labels("out")
 
     def alter_isr_answered(self, error: str) -> None:
         self._alter_isr.labels(error).inc()
@@ -284,11 +296,17 @@ class ReplicationMetrics:
         """B1.05, the last but one: from the leader's new epoch until every follower of its ISR has stated its position."""
         self._connect.observe(took_s)
 
-    def received(self, size_bytes: int) -> None:
-        self._bytes_in.inc(size_bytes)
+    def received(self, size_bytes: int, moves: bool) -> None:
+        """`moves`: of a copy that a reassignment brings to this broker (Kafka's ReassignmentBytesInPerSec)."""
+        self._bytes_in.value += size_bytes
+        if moves:
+            self._copied_in.value += size_bytes
 
-    def sent(self, size_bytes: int) -> None:
-        self._bytes_out.inc(size_bytes)
+    def sent(self, size_bytes: int, moves: bool) -> None:
+        """`moves`: to a follower that a reassignment brings (Kafka's ReassignmentBytesOutPerSec)."""
+        self._bytes_out.value += size_bytes
+        if moves:
+            self._copied_out.value += size_bytes
 
 
 class LogMetrics:
@@ -316,6 +334,53 @@ class LogMetrics:
         self._free.set_function(free_bytes)
 
 
+class CleanerMetrics:
+    """Compaction and scrub of one broker's logs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._read = Counter("tidelog_log_cleaner_read_bytes", "By finished compactions.", registry=registry)
+        self._removed = Counter(
+            "tidelog_log_cleaner_removed_records", "Records that compaction has removed.", registry=registry
+        )
+        self._broken_off = Counter(
+            "tidelog_log_cleaner_broken_off", "Compactions that were not finished; the log says why.", registry=registry
+        )
+        self._seconds = Histogram(
+            "tidelog_log_cleaner_duration_seconds", "Of one finished compaction of one log.", registry=registry
+        )
+        self._dirty_ratio = Gauge(
+            "tidelog_log_cleaner_max_dirty_ratio", "Of the log with most to compact.", registry=registry
+        )
+
+        self._scrubbed = Counter("tidelog_log_scrub_read_bytes", "Closed segments read again.", registry=registry)
+        self._rotten_found = Counter(
+            "tidelog_log_corrupt_batches_found", "Batches that were whole once.", registry=registry
+        )
+        self._rotten = Gauge(
+            "tidelog_log_corrupt_batches", "Of them, those in logs that have no other copy in sync.", registry=registry
+        )
+
+    def scrubbed(self, read_bytes: int) -> None:
+        self._scrubbed.inc(read_bytes)
+
+    def rotten_found(self) -> None:
+        self._rotten_found.inc()
+
+    def rotten(self, count: int) -> None:
+        self._rotten.set(count)
+
+    def cleaned(self, read_bytes: int, removed_records: int, seconds: float) -> None:
+        self._read.inc(read_bytes)
+        self._removed.inc(removed_records)
+        self._seconds.observe(seconds)
+
+    def broken_off(self) -> None:
+        self._broken_off.inc()
+
+    def dirty_ratio(self, ratio: float) -> None:
+        self._dirty_ratio.set(ratio)
+
+
 class BrokerMetrics:
     """Everything that a broker measures."""
 
@@ -327,6 +392,7 @@ class BrokerMetrics:
         self.topics = TopicMetrics(registry)
         self.replication = ReplicationMetrics(registry)
         self.log = LogMetrics(registry)
+        self.cleaner = CleanerMetrics(registry)
         self.groups = GroupMetrics(registry)
 
     def watch_partitions(
@@ -366,6 +432,7 @@ class ControllerMetrics:
         self._shown: Mapping[BrokerId, BrokerState] = {}
         self._topics = gauge("topics", "Topics.")
         self._partitions = gauge("partitions", "Partitions.")
+        self._reassigning = gauge("reassigning_partitions", "Partitions whose replicas are being moved.")
         self._offline = gauge("offline_partitions", "Partitions without a leader.")
         self._vetoed = gauge("vetoed_partitions", "Of those: held back until an operator or another member decides.")
         self._imbalance = gauge("preferred_leader_imbalance", "Partitions not led by their preferred leader.")
@@ -408,7 +475,9 @@ class ControllerMetrics:
         self._active.set(0)
         self._epoch.set(0)
         self.vetoed(0)
-        self.cluster(alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, offline=0, not_preferred=0)
+        self.cluster(
+            alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, reassigning=0, offline=0, not_preferred=0
+        )
         self.broker_states({})
 
     def cluster(
@@ -419,6 +488,7 @@ class ControllerMetrics:
         shutting_down: int,
         topics: int,
         partitions: int,
+        reassigning: int,
         offline: int,
         not_preferred: int,
     ) -> None:
@@ -428,6 +498,7 @@ class ControllerMetrics:
         self._brokers.labels("shutting_down").set(shutting_down)
         self._topics.set(topics)
         self._partitions.set(partitions)
+        self._reassigning.set(reassigning)
         self._offline.set(offline)
         self._imbalance.set(not_preferred)
 

@@ -28,21 +28,15 @@ class OsFile:
         self._on_sync = on_sync
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        # A write may be short without an error (signals, a nearly full disk): go on from where it stopped.
-        first, skip = 0, 0
-        while first < len(buffers):
-            part = list(buffers[first : first + _IOV_MAX])
-            if skip:
-                part[0] = memoryview(part[0])[skip:]
-            written = os.writev(self._fd, part)
-            if written == 0 and any(part):
-                raise OSError(errno.EIO, "writev wrote nothing")
-            for buffer in part:
-                if written < len(buffer):
-                    break
-                written -= len(buffer)
-                first, skip = first + 1, 0
-            skip += written
+        left = sum(map(len, buffers))
+        while left:
+            written = os.writev(self._fd, buffers[:_IOV_MAX])
+            left -= written
+            if left:
+                if written == 0 and any(buffers[:_IOV_MAX]):
+                    raise OSError(errno.EIO, "writev wrote nothing")
+                # A write may be short without an error (signals, a nearly full disk): go on from where it stopped.
+                buffers = _behind(buffers, written)
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         data = os.pread(self._fd, size_bytes, position)
@@ -70,6 +64,15 @@ class OsFile:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+def _behind(buffers: Sequence[Buffer], size_bytes: int) -> Sequence[Buffer]:
+    """What they hold behind their first `size_bytes`, which are not all."""
+    first = 0
+    while size_bytes >= len(buffers[first]):
+        size_bytes -= len(buffers[first])
+        first += 1
+    return [memoryview(buffers[first])[size_bytes:], *buffers[first + 1 :]]
 
 
 class OsLock:

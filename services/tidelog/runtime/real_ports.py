@@ -12,6 +12,7 @@ from tidelog.runtime.os_disk import OsDisk
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.worker_process import worker_process
 from tidelog.runtime.zk import ZkMeta
 
 
@@ -24,6 +25,7 @@ def real_ports(
     on_sync: Callable[[float], None] = lambda seconds: None,
     *,
     coordinates: bool = False,
+    works: bool = False,
 ) -> Ports:
     """`answer_bytes` is the largest answer of records that this process sends or receives; `on_sync` as of OsDisk."""
 
@@ -50,4 +52,5 @@ def real_ports(
         meta=meta,
         rand=random.SystemRandom(),
         coordinator_meta=session() if coordinates else None,
+        worker=worker_process() if works else None,
     )

@@ -1,6 +1,7 @@
 """A grpc.aio channel that speaks messages."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from grpc import aio
@@ -37,7 +38,7 @@ class GrpcChannel:
             raise broken(error) from None
         if answer is None:  # gRPC's aio gives that for a good status whose message was lost with its connection
             raise TransportError("UNAVAILABLE", "the call ended without an answer")
-        return _decoded(method.response, answer)
+        return _decoded(decoder(method.response), answer)
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:
         try:
@@ -54,12 +55,12 @@ class GrpcChannel:
 class _ClientStream:
     """`ports.net.Stream`, the end of the side that opened it."""
 
-    __slots__ = ("_call", "_encode", "_response")
+    __slots__ = ("_call", "_decode", "_encode")
 
     def __init__(self, call: Any, method: Bidi[Any, Any]) -> None:
         self._call = call
         self._encode = encoder(method.request)
-        self._response = method.response
+        self._decode = decoder(method.response)
 
     async def read(self) -> Any:
         try:
@@ -68,7 +69,7 @@ class _ClientStream:
             raise TransportError(error.code().name, error.details() or "") from None
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
-        return None if data is aio.EOF else _decoded(self._response, data)
+        return None if data is aio.EOF else _decoded(self._decode, data)
 
     async def write(self, message: Any) -> None:
         data = self._encode(message)
@@ -85,8 +86,8 @@ class _ClientStream:
         self._call.cancel()
 
 
-def _decoded(kind: type[Res], data: bytes) -> Res:
+def _decoded(decode: Callable[[bytes], Res], data: bytes) -> Res:
     try:
-        return decoder(kind)(data)
+        return decode(data)
     except TidelogError as error:
         raise TransportError("INTERNAL", error.message) from None

@@ -68,6 +68,14 @@ kazoo_log.setLevel(logging.ERROR)
 CLOSE_LIMIT_S: Final = 3.0
 """How long `close` waits for the server: one that does not answer must not keep a process from ending."""
 
+RETRY_MIN_S: Final = 0.05
+RETRY_MAX_S: Final = 1.0
+RETRY_SHARE: Final = 0.1
+"""Of the session: how long a server may be back before it is tried again."""
+SERVERS_MIN: Final = 3
+"""One attempt has the session's time divided by the number of servers, or by this if they are fewer. A server that is still
+starting takes a connection and never answers it: by kazoo's count the only one of its kind costs the whole session."""
+
 ERRORS: Final[dict[int | None, type[MetaError]]] = {
     NoNodeError.code: NoNode,
     NodeExistsError.code: NodeExists,
@@ -185,13 +193,13 @@ class Watcher:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    def __init__(self, connect_limit_s: float) -> None:
+    def __init__(self, attempt_limit_s: float) -> None:
         super().__init__()
-        self._connect_limit_s = connect_limit_s
+        self.attempt_limit_s = attempt_limit_s
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         """kazoo would give one silent server the whole session timeout, and with it the session."""
-        return super().create_connection(*args, timeout=min(timeout, self._connect_limit_s), **kwargs)
+        return super().create_connection(*args, timeout=min(timeout, self.attempt_limit_s), **kwargs)
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc]
@@ -218,8 +226,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self._owner._post("ended")
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        answer = super()._invoke(timeout, request, xid)
-        if isinstance(request, jute.Connect):
+        connects = isinstance(request, jute.Connect)
+        answer = super()._invoke(min(timeout, self.handler.attempt_limit_s) if connects else timeout, request, xid)
+        if connects:
             # kazoo tells nobody what the server made of the timeout that it was asked for (reliability 6.2).
             self.negotiated_s = answer[0].time_out / 1000.0
         return answer
@@ -262,14 +271,20 @@ class ZkMeta(MetaSession):
         super().__init__(hosts, request_timeout_s=request_timeout_s, observe=observe)
         if "/" in hosts:
             raise ValueError(f"{hosts!r}: a path behind the servers (chroot) is not supported")
-        handler = Handler(connect_limit_s=session_timeout_s / (hosts.count(",") + 1))
+        handler = Handler(attempt_limit_s=session_timeout_s / max(SERVERS_MIN, hosts.count(",") + 1))
         self._client = KazooClient(
             hosts,
             timeout=session_timeout_s,
             handler=handler,
             logger=kazoo_log,
-            # For ever: after a finite number of attempts kazoo's client is closed for good (kazoo #600).
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),
+            # For ever: after a finite number of attempts kazoo's client is closed for good (kazoo #600). Soon again: a server
+            # that comes back counts the session's time from when it is up, and a busy one is slow to answer.
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RETRY_MIN_S,
+                max_delay=max(RETRY_MIN_S, min(RETRY_MAX_S, session_timeout_s * RETRY_SHARE)),
+                sleep_func=handler.sleep_func,
+            ),
         )
         self._connection = self._client._connection = Connection(self._client, self)
         self._spawn = spawn

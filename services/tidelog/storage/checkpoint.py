@@ -103,6 +103,10 @@ class OffsetCheckpoint:
         """0 for a log that is not named (HOLE-35)."""
         return self._offsets.get(key, 0)
 
+    def stored(self) -> Mapping[LogKey, int]:
+        """What the file in place says; nothing while that is not known."""
+        return dict(self._written or {})
+
     def update(self, offsets: Mapping[LogKey, int]) -> None:
         self._offsets.update(offsets)
 

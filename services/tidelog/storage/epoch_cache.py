@@ -31,10 +31,12 @@ class EpochCache:
     once the next one starts, so that the history equals the one rebuilt from the log (I7).
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "latest_epoch")
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries: list[EpochStart] = []
+        self.latest_epoch = NO_EPOCH
+        """Of the last entry, kept because every record asks for it; -1 when empty. Epoch 0 is an epoch (KAFKA-10432)."""
         for epoch, start in entries:
             self.assign(epoch, start)
 
@@ -44,11 +46,6 @@ class EpochCache:
     @property
     def entries(self) -> tuple[EpochStart, ...]:
         return tuple(self._entries)
-
-    @property
-    def latest_epoch(self) -> int:
-        """-1 when empty. Epoch 0 is an epoch (KAFKA-10432)."""
-        return self._entries[-1].leader_epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start: int) -> bool:
         """`epoch` starts at `start`, also when nothing has been written in it yet (KAFKA-7415). True if that was news.
@@ -63,6 +60,7 @@ class EpochCache:
             raise ValueError(f"epoch {epoch} from offset {start} is older than {self!r}")
         self.truncate_from(start)
         self._entries.append(EpochStart(epoch, start))
+        self.latest_epoch = epoch
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -87,6 +85,7 @@ class EpochCache:
         before = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end:
             self._entries.pop()
+        self.latest_epoch = self._entries[-1].leader_epoch if self._entries else NO_EPOCH
         return len(self._entries) != before
 
     def merged(self, scanned_from: int, scanned: Iterable[EpochStart], log_end_offset: int) -> "EpochCache":

@@ -1,8 +1,8 @@
 """All logs of one broker in one data directory: found and recovered at start, made, deleted, checkpointed, closed."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -11,22 +11,26 @@ from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
 from tidelog.storage import epoch_journal
-from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, number, write_beside
+from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, number
+from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
 from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
-from tidelog.storage.partition_log import LogConfig, LogContext, PartitionLog
+from tidelog.storage.log_context import LogConfig, LogContext
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
-from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, parse_segment_name
+from tidelog.storage.segment import ASIDE_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, parse_segment_name
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
 
 HIGH_WATERMARKS_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
+DROPPED_FILE: Final = "dropped-tombstone-checkpoint"
 TOPIC_SUFFIX: Final = ".topic"
 DELETE_SUFFIX: Final = "-delete"
 _DELETED_NAME_CHARS_MAX: Final = 200
@@ -35,11 +39,12 @@ _KNOWN_FILES: Final = OWN_FILES | {
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     LOG_STARTS_FILE,
+    CLEANER_OFFSETS_FILE,
+    DROPPED_FILE,
     epoch_journal.FILE_NAME,
     RESERVE_FILE,
 }
-_NEXT_SUFFIX: Final = ".next"
-_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, ASIDE_SUFFIX)
 
 
 class FailedLog(NamedTuple):
@@ -47,28 +52,6 @@ class FailedLog(NamedTuple):
 
     reason: str
     topic_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A checkpoint on its way: `begin_checkpoint`, `run` (any thread), `end_checkpoint`."""
-
-    disk: Disk
-    root: str
-    journal: EpochJournal
-    files: Sequence[tuple[OffsetCheckpoint, bytes]]
-    lowerings: int
-    deleted: Sequence[str]
-
-    def run(self) -> None:
-        """The slow part: epoch lines first, since recovery trusts them below the recovery points.
-
-        The names of the last checkpoint become durable with this one.
-        """
-        self.journal.sync()
-        self.disk.sync_dir(self.root)
-        for marks, data in self.files:
-            write_beside(self.disk, marks.path + _NEXT_SUFFIX, data)
 
 
 class LogStore:
@@ -89,7 +72,12 @@ class LogStore:
         self._high_watermarks = OffsetCheckpoint(disk, f"{root}/{HIGH_WATERMARKS_FILE}")
         self._recovery_points = OffsetCheckpoint(disk, f"{root}/{RECOVERY_POINTS_FILE}")
         self._log_starts = OffsetCheckpoint(disk, f"{root}/{LOG_STARTS_FILE}")
-        self._marks = (self._high_watermarks, self._recovery_points, self._log_starts)
+        self.cleaner_offsets = OffsetCheckpoint(disk, f"{root}/{CLEANER_OFFSETS_FILE}")
+        self._dropped = OffsetCheckpoint(disk, f"{root}/{DROPPED_FILE}")
+        self._marks = (
+            *(self._high_watermarks, self._recovery_points, self._log_starts),
+            *(self.cleaner_offsets, self._dropped),
+        )
         self._journal = EpochJournal(disk, root)
         self._reserve = Reserve(disk, root, config.reserve_bytes)
         self._files = Handles(disk, open_files_max)
@@ -98,6 +86,8 @@ class LogStore:
         self._deleted: list[str] = []
         """Folders of deleted logs whose marks may still be on disk: they tell a deleted log from a lost one."""
         self._purgeable: list[str] = []
+        self._set_aside: list[str] = []
+        """Files of segments that are below the starts of their logs."""
         self._known: set[LogKey] = set()
         self._lowerings = 0
         self._lost = False
@@ -144,7 +134,7 @@ class LogStore:
         for entry in self._disk.list_dir(self._root):
             if entry.kind is EntryKind.DIRECTORY:
                 self._load_folder(entry.name)
-            elif entry.name not in _KNOWN_FILES and not entry.name.endswith((".tmp", _NEXT_SUFFIX)):
+            elif entry.name not in _KNOWN_FILES and not entry.name.endswith((".tmp", NEXT_SUFFIX)):
                 self.notes.append(f"{self._root}/{entry.name} is not ours; left alone")
         self._settle()
 
@@ -175,6 +165,7 @@ class LogStore:
             recovery_point=self._recovery_points.get(key),
             high_watermark=self._high_watermarks.get(key),
             log_start=self._log_starts.get(key),
+            dropped_to=self._dropped.get(key),
             epochs_complete=self._journal.problem is None,
         )
         try:
@@ -341,6 +332,8 @@ class LogStore:
             if sync_failed and not discard:
                 raise ValueError(f"{tp}: after a failed sync nothing above {synced} can be trusted")
             old.close()
+            if old.damage is not None:
+                synced = min(synced, old.damage.offset)  # so that recovery reads what has rotted since it was synced
             opening = replace(opening, recovery_point=synced, end_offset=0 if discard else old.log_end_offset)
         else:
             topic_id = self._topic_id_in(self._folder(tp)) if self._disk.kind(self._folder(tp)) else None
@@ -354,6 +347,7 @@ class LogStore:
             opening,
             high_watermark=max(high_watermark, self._high_watermarks.get(key)),
             log_start=self._log_starts.get(key),
+            dropped_to=self._dropped.get(key),
         )
         log = PartitionLog.open(self._context, key, self._folder(tp), opening)
         self._logs[tp] = log
@@ -402,11 +396,18 @@ class LogStore:
         return f"{self._root}/{name}"
 
     def purge(self) -> None:
-        """Removes the files of deleted logs, those deleted before the last checkpoint (an executor's work).
+        """Removes the files of deleted logs, those deleted before the last checkpoint, and of segments that are no longer
+        kept (an executor's work).
 
         OSError leaves the rest to the next start.
         """
         deleted, self._purgeable = self._purgeable, []
+        aside, self._set_aside = self._set_aside, []
+        for path in aside:
+            try:
+                self._disk.remove(path)
+            except FileNotFoundError:
+                pass  # it went with its log
         for folder in deleted:
             if self._disk.kind(folder) is EntryKind.DIRECTORY:
                 for entry in self._disk.list_dir(folder):
@@ -447,9 +448,15 @@ class LogStore:
         for log in self._logs.values():
             if log.damage is None:
                 self._recovery_points.update({log.key: log.recovery_point})
+                # Not above what is synced: a loss of power must not leave a log that ends before it starts.
+                start = min(log.log_start_offset, log.recovery_point)
+                if start > self._log_starts.get(log.key):
+                    self._log_starts.update({log.key: start})
         self.write_epochs()
+        log_starts = self._log_starts.stored()
         files = [(marks, data) for marks in self._marks if (data := marks.next_file()) is not None]
-        return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, tuple(self._deleted))
+        deleted = tuple(self._deleted)
+        return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
 
     def end_checkpoint(self, checkpoint: Checkpoint, error: OSError | None = None) -> None:
         """Puts the new files in force, unless a log was cut below its marks meanwhile: the next checkpoint comes.
@@ -459,17 +466,30 @@ class LogStore:
         if error is None and checkpoint.lowerings == self._lowerings:
             try:
                 for marks, _ in checkpoint.files:
-                    self._disk.rename(marks.path + _NEXT_SUFFIX, marks.path)
+                    self._disk.rename(marks.path + NEXT_SUFFIX, marks.path)
                     marks.installed()
             except OSError as failed:
                 error = failed
             else:
                 self._purgeable += checkpoint.deleted
                 self._deleted = self._deleted[len(checkpoint.deleted) :]
+                self._release(checkpoint.log_starts)
         if error is not None:
             if no_space(error):
                 self._reserve.release()  # for the next one
             raise self._broken("the checkpoint", error) from error
+
+    def _release(self, log_starts: Mapping[LogKey, int]) -> None:
+        """Segments below starts that are durable are no longer needed; `purge` removes the files."""
+        for key, start in log_starts.items():
+            log = self._logs.get(TopicPartition(key.topic, key.partition))
+            if log is not None and log.key == key and log.failure is None:
+                try:
+                    self._set_aside += log.release_below(start)
+                except TidelogError as error:
+                    self.notes.append(
+                        error.message
+                    )  # the log is fenced, and its partition goes offline with its next use
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """All three steps at once."""
@@ -483,16 +503,25 @@ class LogStore:
     def lower_marks(self, key: LogKey, end_offset: int) -> None:
         """See `LogOwner`."""
         self._lowerings += 1
-        for marks in (self._high_watermarks, self._recovery_points):
+        for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets, self._dropped):
             if marks.get(key) > end_offset:
                 marks.update({key: end_offset})
             self._reserve.lend(marks.write)
 
-    def move_log_start(self, key: LogKey, log_start_offset: int) -> None:
+    def replace_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""
         self._lowerings += 1
         self._log_starts.update({key: log_start_offset})
         self._log_starts.write()
+
+    def record_dropped(self, key: LogKey, end: int) -> None:
+        """See `LogOwner`."""
+        self._lowerings += 1
+        self._dropped.update({key: end})
+        try:
+            self._reserve.lend(self._dropped.write)
+        except OSError as error:
+            raise self._broken("which tombstones are dropped", error) from error
 
     def data_lost(self, key: LogKey, reason: str) -> None:
         """See `LogOwner`. The next registration says that the directory is intact only since then."""

@@ -4,83 +4,30 @@ Synchronous, one writer: the broker's event loop. Only `Flush.run` may run in an
 the log: everything is refused until it is opened again (KAFKA-10778, MUT-23), and a sync is never tried twice.
 """
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NoReturn, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH
-from tidelog.ports.disk import Disk
+from tidelog.ports.disk import DiskFile
 from tidelog.storage.checkpoint import LogKey
 from tidelog.storage.epoch_cache import EpochEnd
-from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.flush import Flush
-from tidelog.storage.handles import Handles
-from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES
+from tidelog.storage.incoming import check_incoming
+from tidelog.storage.log_context import Appended, LogContext
 from tidelog.storage.producer_history import ProducerHistory
-from tidelog.storage.producer_state import ProducerLimits, ProducerTable
-from tidelog.storage.recovery import Damage, Opening, Recovered, hollow, recover, why_damaged
+from tidelog.storage.producer_state import ProducerTable
+from tidelog.storage.recovery import Damage, Opening, Recovered, RottenError, hollow, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
-from tidelog.storage.tail import Tail, TailBudget
+from tidelog.storage.segment_swap import SegmentSwap, settle_names
+from tidelog.storage.tail import Tail
+from tidelog.storage.time_lookup import TimestampOffset, first_at, newest
 from tidelog.storage.trouble import Trouble, trouble_of
 from tidelog.wire.batch import Batches, BatchHeader, Buffer, corrupt, iter_batches, stamp
 
-SEGMENT_BYTES: Final = 1024 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    segment_bytes: int = SEGMENT_BYTES
-    """A segment that would grow beyond this is closed and the next begins; one larger batch still fits."""
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
-    reserve_bytes: int = 0
-    """Set aside for the data directory's own small files."""
-
-
-class LogOwner(Protocol):
-    """What a log tells the data directory that holds it."""
-
-    def lower_marks(self, key: LogKey, end_offset: int) -> None:
-        """The log is about to be cut: recovery point and high watermark on disk must not stay above, durably."""
-        ...
-
-    def move_log_start(self, key: LogKey, log_start_offset: int) -> None:
-        """What is below is not kept; durable before the log relies on it."""
-        ...
-
-    def data_lost(self, key: LogKey, reason: str) -> None:
-        """A failed sync, or damage found in what was written: this directory is not intact (design section 3)."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LogContext:
-    """What all logs of a broker share."""
-
-    disk: Disk
-    files: Handles
-    journal: EpochJournal
-    tails: TailBudget
-    owner: LogOwner
-    config: LogConfig = field(default_factory=LogConfig)
-    producers: ProducerLimits = field(default_factory=ProducerLimits)
-
-
-class Appended(NamedTuple):
-    """Offsets of the first and the last record of an append, both inclusive."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-
-
-class TimestampOffset(NamedTuple):
-    """The first batch with a record at or after the instant: its base offset and its largest timestamp (ms)."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
+T = TypeVar("T")
 
 
 class PartitionLog:
@@ -105,12 +52,19 @@ class PartitionLog:
         """Set when the log is not what it was: it answers KAFKA_STORAGE_ERROR until `discard_damage`."""
         self._stray: list[Segment] = []
         """Segments behind the damage."""
+        self.swap: SegmentSwap | None = None
+        """The last one that compaction has begun."""
+        self.segment_bytes = context.config.segment_bytes
+        """As `LogConfig` has it, for this log; may be changed at any time."""
         self.log_start_offset = 0
+        """The first offset that is still served; the checkpoint follows it (`move_log_start`)."""
         self.log_end_offset = 0
         self.recovery_point = 0
         """Everything below survives a loss of power."""
         self.recorded_high_watermark = 0
         """As of the last checkpoint, never above the log's end (HOLE-35)."""
+        self.dropped_to = 0
+        """Below it compaction may have dropped tombstones, here or where this copy was fetched from."""
         self.cut_bytes = 0
         """How much recovery cut off the end."""
         self.epochs_rebuilt = False
@@ -136,12 +90,13 @@ class PartitionLog:
         return log
 
     def _load(self, opening: Opening) -> None:
-        names = [entry.name for entry in self._disk.list_dir(self.folder)]
+        names = settle_names(self._disk, self.folder, [entry.name for entry in self._disk.list_dir(self.folder)])
         bases = sorted(base for name in names if (base := parse_segment_name(name)) is not None)
         segments = [self._segment(base) for base in bases]
         for segment in segments:
             segment.attach()
         self.log_start_offset = self.log_end_offset = opening.log_start
+        self.dropped_to = opening.dropped_to
         before_start = []
         while len(segments) > 1 and segments[1].base_offset <= opening.log_start:
             before_start.append(segments.pop(0))  # the start had moved on, a crash kept the file
@@ -154,7 +109,7 @@ class PartitionLog:
             if opening.clean:
                 self.recovery_point = self.log_end_offset
         for segment in self._segments:
-            segment.synced_bytes = segment.size_bytes if self._end_of(segment) <= self.recovery_point else 0
+            segment.synced_bytes = segment.size_bytes if self.end_of(segment) <= self.recovery_point else 0
         hw = min(opening.high_watermark, self.log_end_offset)
         self.recorded_high_watermark = min(max(hw, self.log_start_offset), self.log_end_offset)
         self._producers.attach(names)
@@ -226,8 +181,9 @@ class PartitionLog:
         interval = context.config.index_interval_bytes
         return Segment(context.disk, context.files, self.folder, base_offset, interval_bytes=interval)
 
-    def _end_of(self, segment: Segment) -> int:
-        at = self._bases.index(segment.base_offset)
+    def end_of(self, segment: Segment) -> int:
+        """Where the next segment begins, or the log ends."""
+        at = bisect_left(self._bases, segment.base_offset)
         return self._bases[at + 1] if at + 1 < len(self._bases) else self.log_end_offset
 
     # --- state --------------------------------------------------------------------------------------------------
@@ -270,6 +226,18 @@ class PartitionLog:
         self._tail.clear()
         return TidelogError(self._failure, ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def guarded(self, doing: str, step: Callable[[], T]) -> T:
+        """What `step` returns; an OSError fences the log. KAFKA_STORAGE_ERROR then, and when it is fenced already."""
+        self._check()
+        try:
+            return step()
+        except OSError as error:
+            raise self._fenced(doing, error) from error
+
+    def failed(self, doing: str, error: OSError) -> NoReturn:
+        """As `guarded`, for what another thread did."""
+        raise self._fenced(doing, error) from error
+
     def fence(self, reason: str) -> None:
         """Refuses everything until it is opened again."""
         self._failure = self._failure or f"{self.folder}: {reason}"
@@ -309,31 +277,20 @@ class PartitionLog:
         return self._append(buffers, batches.headers, self.log_end_offset + batches.record_count, len(batches.records))
 
     def append_as_follower(self, records: bytes) -> Appended:
-        """Appends a leader's bytes as they are, with one write.
+        """Appends a leader's bytes as they are, with one write; CORRUPT_MESSAGE, and nothing appended: `check_incoming`.
 
-        CORRUPT_MESSAGE, and nothing appended, when a CRC is wrong, the offsets do not go on from the log's end, or an
-        epoch is older than one before it.
+        An empty log that starts inside their first batch takes that whole; the log's start stays where it is.
         """
         self._check()
-        end, epoch = self.log_end_offset, self.epochs.latest_epoch
-        headers: list[BatchHeader] = []
-        news: list[BatchHeader] = []
-        for at, header in iter_batches(records):
-            if header.base_offset != end:
-                raise corrupt(
-                    f"base_offset: {header.base_offset} at position {at}, the log of {self.key} goes on at {end}"
-                )
-            if header.leader_epoch != epoch or epoch < 0:
-                if header.leader_epoch < max(epoch, 0):
-                    raise corrupt(f"partition_leader_epoch: {header.leader_epoch} at offset {end}, after {epoch}")
-                epoch = header.leader_epoch
-                news.append(header)
-            end = header.end_offset
-            headers.append(header)
-        if not headers:
-            raise corrupt("records: empty, at least one batch is needed")
-        appended = self._append([records], headers, end, len(records))
-        for header in news:
+        start, end = self.log_start_offset, self.log_end_offset
+        incoming = check_incoming(records, self.key, end=end, epoch=self.epochs.latest_epoch, empty=start == end)
+        begins_before = incoming.base_offset < end
+        if begins_before:
+            self.reset_to(incoming.base_offset)
+        appended = self._append([records], incoming.headers, incoming.end_offset, len(records))
+        if begins_before:
+            self.move_log_start(start)
+        for header in incoming.news:
             self._context.journal.assign(self.key, header.leader_epoch, header.base_offset)
         return appended
 
@@ -358,8 +315,14 @@ class PartitionLog:
         """The segment that takes the next append: the last one, or a new one."""
         if self._segments:
             active = self._segments[-1]
-            if not active.size_bytes or active.size_bytes + incoming_bytes <= self._context.config.segment_bytes:
+            if not active.size_bytes or active.size_bytes + incoming_bytes <= self.segment_bytes:
                 return active
+        return self._next_segment()
+
+    def _next_segment(self) -> Segment:
+        """Closes the active segment, if there is one."""
+        if self._segments:
+            active = self._segments[-1]
             if active.cut_unsynced:
                 # Or a loss of power could bring back what was cut, with the next segment fitting behind it.
                 active.file().sync()
@@ -373,12 +336,22 @@ class PartitionLog:
         self._names_unsynced = True
         return segment
 
+    def roll(self) -> None:
+        """Closes the active segment, unless nothing is in it: only a closed one can go or be compacted."""
+        self._check()
+        if self._segments and self._segments[-1].size_bytes:
+            try:
+                self._next_segment()
+            except OSError as error:
+                raise self._fenced("roll", error) from error
+
     # --- reading ------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, min_one: bool = True) -> bytes:
         """Whole batches from the one that holds `offset`, none that ends after `end_offset`, about `bytes_max` at most.
 
-        With `min_one` the first batch comes even if it is larger. Empty at the end. OFFSET_OUT_OF_RANGE outside the log.
+        With `min_one` the first batch comes even if it is larger. Empty at the end. OFFSET_OUT_OF_RANGE outside the log;
+        RottenError where a batch is not what it was.
         """
         self._check()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -391,18 +364,15 @@ class PartitionLog:
         records = self._tail.read(offset, bytes_max, end_offset, min_one)
         if records is not None:
             return records
-        try:
-            return self._read_disk(offset, bytes_max, end_offset, min_one)
-        except OSError as error:
-            raise self._fenced("read", error) from error
+        return self.guarded("read", lambda: self._read_disk(offset, bytes_max, end_offset, min_one))
 
     def _read_disk(self, offset: int, bytes_max: int, end_offset: int, min_one: bool) -> bytes:
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         found = segment.find(offset)
         if found is None:
-            raise self._rotten(segment, segment.size_bytes, offset, "the file ends before this offset")
+            raise RottenError(Damage(segment.path, segment.size_bytes, offset, "the file ends before this offset"))
         start, first = found
-        all_of_it = end_offset >= self._end_of(segment)
+        all_of_it = end_offset >= self.end_of(segment)
         stop = segment.size_bytes if all_of_it else segment.locate(end_offset)
         if stop <= start:
             return b""
@@ -417,39 +387,23 @@ class PartitionLog:
                 expected = header.end_offset
                 at += header.size_bytes
         except TidelogError as error:
-            raise self._rotten(segment, start + at, expected, error.message) from error
+            raise RottenError(Damage(segment.path, start + at, expected, error.message)) from error
         return records
 
-    def _rotten(self, segment: Segment, position: int, offset: int, reason: str) -> TidelogError:
-        self.damage = Damage(segment.path, position, offset, reason)
+    def condemn(self, damage: Damage) -> TidelogError:
+        """Nothing from `damage` on is trusted any more, and nothing before it is served until that is discarded."""
+        self.damage = damage
         self._tail.clear()
-        self._context.owner.data_lost(self.key, str(self.damage))
-        return TidelogError(str(self.damage), ErrorCode.KAFKA_STORAGE_ERROR)
+        self._context.owner.data_lost(self.key, str(damage))
+        return TidelogError(str(damage), ErrorCode.KAFKA_STORAGE_ERROR)
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampOffset | None:
         """The first batch with a record at or after the instant, by its header; None when none ends by `end_offset`."""
-        self._check()
-        try:
-            for segment in self._segments:
-                if segment.base_offset >= end_offset:
-                    break
-                if header := segment.locate_time(timestamp_ms):
-                    found = TimestampOffset(header.base_offset, header.max_timestamp, header.leader_epoch)
-                    return found if header.end_offset <= end_offset else None
-        except OSError as error:
-            raise self._fenced("read", error) from error
-        return None
+        return self.guarded("read", lambda: first_at(self._segments, timestamp_ms, self.log_start_offset, end_offset))
 
     def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
         """The first batch with the largest timestamp of all that end by `end_offset`; None when none has a timestamp."""
-        self._check()
-        try:
-            latest = max(
-                (s.max_timestamp(end_offset) for s in self._segments if s.base_offset < end_offset), default=-1
-            )
-        except OSError as error:
-            raise self._fenced("read", error) from error
-        return self.offset_for_timestamp(latest, end_offset) if latest >= 0 else None
+        return self.guarded("read", lambda: newest(self._segments, self.log_start_offset, end_offset))
 
     # --- cutting ------------------------------------------------------------------------------------------------
 
@@ -457,14 +411,14 @@ class PartitionLog:
         """Cuts the log's end back to `offset`, or to the start of the batch that holds it; returns the new end.
 
         Cutting nothing still forgets epochs that begin at the end, or a follower would truncate for ever (KAFKA-10706).
+        Below the log's start nothing is left of it, and it goes on at `offset`.
         """
         self._check()
-        offset = max(offset, self.log_start_offset)
+        if offset < self.log_start_offset:
+            self.reset_to(offset)
+            return offset
         if offset < self.log_end_offset:
-            try:
-                self._cut(offset)
-            except OSError as error:
-                raise self._fenced("truncate", error) from error
+            self.guarded("truncate", lambda: self._cut(offset))
         self._context.journal.truncate_from(self.key, min(offset, self.log_end_offset))
         return self.log_end_offset
 
@@ -472,9 +426,8 @@ class PartitionLog:
         keep = bisect_right(self._bases, offset) - 1
         found = self._segments[keep].find(offset)
         if found is None:
-            raise self._rotten(
-                self._segments[keep], self._segments[keep].size_bytes, offset, "the file ends before this"
-            )
+            segment = self._segments[keep]
+            raise self.condemn(Damage(segment.path, segment.size_bytes, offset, "the file ends before this"))
         position, header = found
         if position == 0 and keep > 0:
             keep -= 1
@@ -483,12 +436,15 @@ class PartitionLog:
 
     def _cut_at(self, keep: int, position: int, end_offset: int) -> None:
         """Segment `keep` becomes the last one and ends at `position`."""
-        self.cuts += 1
-        self._tail.clear()
-        if end_offset < max(self.recovery_point, self.recorded_high_watermark):
+        self._begin_cut()
+        if end_offset < max(self.recovery_point, self.recorded_high_watermark, self.dropped_to):
             self._context.owner.lower_marks(self.key, end_offset)
+        if end_offset < self.log_start_offset:
+            self._context.owner.replace_log_start(self.key, end_offset)  # the batch that held it goes as a whole
+            self.log_start_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self.recorded_high_watermark = min(self.recorded_high_watermark, end_offset)
+        self.dropped_to = min(self.dropped_to, end_offset)
         self._stray = self._segments[keep + 1 :] + self._stray
         self._take(self._segments[: keep + 1], end_offset)
         self._drop_stray()
@@ -496,16 +452,31 @@ class PartitionLog:
             self._segments[-1].cut(position)
         self._producers.cut(self._segments, self.log_start_offset, end_offset)
 
+    def record_dropped_to(self, end: int) -> None:
+        """Durable when it returns; KAFKA_STORAGE_ERROR when it cannot be, and then nothing changes."""
+        self._context.owner.record_dropped(self.key, end)
+        self.dropped_to = end
+
+    def _begin_cut(self) -> None:
+        self.cuts += 1
+        self._tail.clear()
+        if self.swap is not None:
+            self.swap.settle_now()
+
     def reset_to(self, offset: int) -> None:
         """Drops everything; the log is empty and goes on at `offset` (a follower below its leader's log start)."""
         self._check()
         try:
-            self._cut_at(-1, 0, self.log_start_offset)
+            self._begin_cut()
+            self._context.owner.lower_marks(self.key, 0)
+            self._stray = self._segments + self._stray
+            self._drop_stray()
             self._producers.forget()
-            self._context.owner.move_log_start(self.key, offset)
+            self._context.owner.replace_log_start(self.key, offset)
         except OSError as error:
             raise self._fenced("reset", error) from error
         self._take([], offset)
+        self.dropped_to = 0
         self.log_start_offset = self.recorded_high_watermark = self.recovery_point = offset
         self._context.journal.truncate_from(self.key, 0)
 
@@ -520,15 +491,59 @@ class PartitionLog:
             paths = [segment.path for segment in self._segments]
             keep = paths.index(damage.path) if damage.path in paths else len(paths) - 1
             self._context.owner.lower_marks(self.key, damage.offset)
-            if damage.offset < self.log_start_offset:
-                self._context.owner.move_log_start(self.key, damage.offset)
-                self.log_start_offset = damage.offset
             self._cut_at(keep, damage.position, damage.offset)
             self._producers.restore(self._segments, self.log_start_offset, damage.offset)
         except OSError as error:
             raise self._fenced("truncate", error) from error
         self._context.journal.truncate_from(self.key, damage.offset)
         return self.log_end_offset
+
+    # --- what is no longer kept -----------------------------------------------------------------------------------
+
+    def move_log_start(self, offset: int) -> None:
+        """Nothing below `offset` is served any more. The files go later: see `release_below`.
+
+        Nothing on disk knows of it yet. A crash before the next checkpoint brings the records back, which is harmless.
+        """
+        self._check()
+        if offset > self.log_end_offset:
+            raise ValueError(f"{self.key}: cannot start at {offset}, the log ends at {self.log_end_offset}")
+        self.log_start_offset = max(self.log_start_offset, offset)
+
+    def release_below(self, offset: int) -> list[str]:
+        """Takes the segments that end at or before `offset` out of the log; returns files to be removed by anybody.
+
+        `offset` must be durably this log's start: a start after it without these files is a log whose front is missing.
+        """
+        self._check()
+        released = []
+        try:
+            while len(self._segments) > 1 and self._segments[1].base_offset <= min(offset, self.log_start_offset):
+                released.append(self._segments[0].set_aside())
+                del self._segments[0], self._bases[0]
+        except OSError as error:
+            raise self._fenced("deletion of old segments", error) from error
+        return released
+
+    def pin(self, segment: Segment) -> DiskFile:
+        """The segment's file for another thread to read, until `unpin`."""
+        return self.guarded("read", lambda: self._context.files.pin(segment.path))
+
+    def unpin(self, path: str) -> None:
+        """`path` is what the segment's was when it was pinned."""
+        self._context.files.unpin(path)
+
+    # --- compaction -----------------------------------------------------------------------------------------------
+
+    def replace_segments(self, old: Sequence[Segment], base_offset: int) -> Segment | None:
+        """A new segment for the same offsets in the place of `old`, to be filled at once; None when they are not all there."""
+        at = bisect_left(self._bases, base_offset)
+        if self._segments[at : at + len(old)] != list(old) or at + len(old) == len(self._segments):
+            return None
+        new = self._segment(base_offset)
+        self._take([*self._segments[:at], new, *self._segments[at + len(old) :]], self.log_end_offset)
+        self._tail.drop_below(self.end_of(new))  # or memory would go on serving what compaction has removed
+        return new
 
     # --- durability ---------------------------------------------------------------------------------------------
 
@@ -540,12 +555,8 @@ class PartitionLog:
 
     def begin_flush(self) -> Flush:
         """Pins the files that have unsynced bytes; `end_flush` must follow, whatever `run` did."""
-        self._check()
         dirty = [segment for segment in self._segments if segment.dirty]
-        try:
-            files = [self._context.files.pin(segment.path) for segment in dirty]
-        except OSError as error:
-            raise self._fenced("flush", error) from error
+        files = self.guarded("flush", lambda: [self._context.files.pin(segment.path) for segment in dirty])
         directories = [self.folder, self.folder.rpartition("/")[0]] if self._names_unsynced else []
         flush = Flush(self._disk, files, [s.path for s in dirty], directories, self.log_end_offset, self.cuts)
         self._names_unsynced = False
@@ -566,7 +577,7 @@ class PartitionLog:
         for segment in self._segments:
             if segment.path in flush.paths:
                 segment.cut_unsynced = False
-                if self._end_of(segment) <= flush.target:
+                if self.end_of(segment) <= flush.target:
                     segment.synced_bytes = segment.size_bytes
 
     def flush(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.disk import DiskFile
 from tidelog.storage.epoch_cache import EpochStart
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
@@ -36,6 +36,8 @@ class Opening:
     """The first offset that is kept; the first segment begins there or before."""
     end_offset: int = 0
     """Everything below had been written by this very process, which may have told others of it."""
+    dropped_to: int = 0
+    """See `PartitionLog`."""
     epochs_complete: bool = True
     """Whether the epoch journal can be trusted below the recovery point; if not, the log is read from its start."""
 
@@ -56,6 +58,14 @@ class Damage:
             "With another in-sync replica, let this one discard the rest and fetch it again; a sole copy needs an "
             "operator (`tidelog log dump` shows what is there)"
         )
+
+
+class RottenError(TidelogError):
+    """CORRUPT_MESSAGE: a batch that was whole once. The log goes on until somebody condemns it."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(str(damage), ErrorCode.CORRUPT_MESSAGE)
+        self.damage = damage
 
 
 @dataclass(slots=True)

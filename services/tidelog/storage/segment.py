@@ -5,11 +5,13 @@ from typing import Final
 
 from tidelog.ports.disk import Buffer, Disk, DiskFile
 from tidelog.storage.handles import Handles
-from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
+from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, NO_TIME, SparseIndex
 from tidelog.wire.batch import HEADER_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
+ASIDE_SUFFIX: Final = ".log.deleted"
+"""Of a segment that is no longer part of its log, until its file is removed."""
 _WINDOW_BYTES: Final = 4096 + HEADER_BYTES
 
 
@@ -107,6 +109,19 @@ class Segment:
         self.drop_index_file()
         self._disk.remove(self.path)
 
+    def set_aside(self) -> str:
+        """Gives the file another name, which is quick, for somebody to remove it beside the event loop; returns the name."""
+        self._files.forget(self.path)
+        self.drop_index_file()
+        aside = self.path.removesuffix(LOG_SUFFIX) + ASIDE_SUFFIX
+        self._disk.rename(self.path, aside)
+        return aside
+
+    def rename(self, path: str) -> None:
+        self._files.forget(self.path)
+        self._disk.rename(self.path, path)
+        self.path = path
+
     def close(self) -> None:
         self._files.forget(self.path)
 
@@ -115,8 +130,13 @@ class Segment:
     @property
     def index(self) -> SparseIndex:
         if self._index is None:
-            self._index = self._load_index()
+            self._index = self.read_index(self.file())
         return self._index
+
+    @property
+    def knows_index(self) -> bool:
+        """Whether `index` costs nothing."""
+        return self._index is not None
 
     @property
     def index_path(self) -> str:
@@ -143,7 +163,13 @@ class Segment:
         except FileNotFoundError:
             pass  # it is a cache, and was not saved yet
 
-    def _load_index(self) -> SparseIndex:
+    def adopt_index(self, index: SparseIndex) -> None:
+        """What `read_index` has found, unless the segment has one by now, or has changed."""
+        if self._index is None:
+            self._index = index
+
+    def read_index(self, file: DiskFile) -> SparseIndex:
+        """From its file, or from every header of `file`, which is this segment's; in any thread if nobody writes to it."""
         try:
             data = self._disk.read(self.index_path)
         except FileNotFoundError:
@@ -151,22 +177,22 @@ class Segment:
         index = SparseIndex.decode(data, self.size_bytes, self._interval_bytes)
         if index is None:
             index = SparseIndex(self._interval_bytes)
-            self._fill(index, 0)
+            self._fill(index, 0, file)
         return index
 
-    def _fill(self, index: SparseIndex, position: int) -> None:
-        for at, header in self.walk(position):
+    def _fill(self, index: SparseIndex, position: int, file: DiskFile | None = None) -> None:
+        for at, header in self.walk(position, file):
             index.note(header.base_offset, at, header.max_timestamp)
 
-    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    def walk(self, position: int, pinned: DiskFile | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from `position`, a batch start, to the end; CRCs are not checked.
 
-        Ends early at a header that cannot be one.
+        Ends early at a header that cannot be one. Without a `pinned` file only in the owner's thread.
         """
         window, window_at = b"", position
         while position + HEADER_BYTES <= self.size_bytes:
             if position + HEADER_BYTES > window_at + len(window):
-                window, window_at = self.file().pread(_WINDOW_BYTES, position), position
+                window, window_at = (pinned or self.file()).pread(_WINDOW_BYTES, position), position
                 if len(window) < HEADER_BYTES:
                     return
             header = read_header(window, position - window_at)
@@ -188,16 +214,24 @@ class Segment:
         found = self.find(offset)
         return self.size_bytes if found is None else found[0]
 
-    def locate_time(self, timestamp: int) -> BatchHeader | None:
-        """The first batch with a record at or after `timestamp`."""
+    def first_timestamp(self) -> int:
+        """The largest timestamp of its first batch; -1 when it has none, or there is no batch."""
+        return next((header.max_timestamp for _, header in self.walk(0)), NO_TIME)
+
+    def locate_time(self, timestamp: int, start_offset: int = 0) -> BatchHeader | None:
+        """The first batch with a record at or after `timestamp`, of those that end after `start_offset`."""
         if self.index.max_timestamp < timestamp:
             return None
-        walk = self.walk(self.index.below_time(timestamp))
-        return next((header for _, header in walk if header.max_timestamp >= timestamp), None)
+        walk = self.walk(max(self.index.below_time(timestamp), self.index.below_offset(start_offset)))
+        fits = (header for _, header in walk if header.max_timestamp >= timestamp and header.end_offset > start_offset)
+        return next(fits, None)
 
-    def max_timestamp(self, end_offset: int) -> int:
-        """The largest timestamp of the batches that end at or before `end_offset`; -1 when there is none."""
+    def max_timestamp(self, end_offset: int, start_offset: int = 0) -> int:
+        """The largest timestamp of the batches that end after `start_offset` and at or before `end_offset`; -1 when there
+        is none."""
         position, latest = self.index.times_below_offset(end_offset)
+        if start_offset > self.base_offset:
+            position, latest = self.locate(start_offset), NO_TIME  # the index knows of what lies before, too
         for _, header in self.walk(position):
             if header.end_offset > end_offset:
                 return latest

@@ -6,6 +6,7 @@ from typing import Final
 
 from tidelog.testing.disk import Crash
 from tidelog.testing.net_exchange import Faults as LinkFaults
+from tidelog.testing.sim_agent import AgentNode
 from tidelog.testing.sim_faults import Faults
 from tidelog.testing.sim_node import SimNode
 
@@ -47,6 +48,13 @@ class GroupFaults(Faults):
             "coordinator expires": self._expire_coordinator,
             "coordinator unknown outcome": self._unknown_of_coordinator,
         }
+
+    def heal(self) -> None:
+        """A slow application is a fault too: LIVE-5 bounds what the cluster takes, not what is done with its records."""
+        for node in self._cluster.nodes.values():
+            if isinstance(node, AgentNode):
+                node.hasten()
+        super().heal()
 
     def _crash(self) -> Crash:
         return Crash.PROCESS

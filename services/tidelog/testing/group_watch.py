@@ -153,7 +153,7 @@ class GroupWatch:
     def _on_commit(self, changes: Sequence[Change]) -> None:
         if self._others is not None:
             self._others(changes)
-        for path, node in changes:
+        for path, node in dict(changes).items():  # nobody sees what a transaction has in between
             if path in self._epochs and node is not None:
                 self._elected[self._epochs[path]] = self._world.zookeeper.writer
             elif path.startswith(znodes.CONSUMERS + "/"):

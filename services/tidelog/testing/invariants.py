@@ -49,14 +49,17 @@ class LogView:
             self.by_base[batch.base_offset] = batch
             self._ends.append(batch.end_offset)
 
+    @property
+    def has_news(self) -> bool:
+        return self.checked < len(self.batches)
+
     def last_below(self, end: int) -> BatchView | None:
         """The last batch that ends at or below `end`."""
         at = bisect_right(self._ends, end)
         return self.batches[at - 1] if at else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
+class ReplicaView(NamedTuple):
     """One replica of a running broker that has been told about the partition in this life."""
 
     broker_id: int
@@ -129,9 +132,13 @@ class _Memory:
         self.acked = {offset: value for offset, value in self.acked.items() if offset < end}
 
 
+def _violation(number: str, *what: object) -> Violation:
+    return Violation(f"{number}: " + " ".join(str(x) for x in what))
+
+
 def _require(holds: bool, number: str, *what: object) -> None:
     if not holds:
-        raise Violation(f"{number}: " + " ".join(str(x) for x in what))
+        raise _violation(number, *what)
 
 
 class Checker:
@@ -246,18 +253,12 @@ class Checker:
     @staticmethod
     def _check_replica(tp: TopicPartition, replica: ReplicaView, memory: _Memory) -> None:
         where = (tp, "broker", replica.broker_id)
-        _require(
-            0 <= replica.high_watermark <= replica.log_end_offset,
-            "I6",
-            *where,
-            "HW",
-            replica.high_watermark,
-            "LEO",
-            replica.log_end_offset,
-        )
+        if not 0 <= replica.high_watermark <= replica.log_end_offset:
+            raise _violation("I6", *where, "HW", replica.high_watermark, "LEO", replica.log_end_offset)
         life = (replica.broker_id, replica.broker_epoch)
         seen = memory.epochs.get(life, -1)
-        _require(seen <= replica.leader_epoch, "I7", *where, "leader epoch fell from", seen, "to", replica.leader_epoch)
+        if seen > replica.leader_epoch:
+            raise _violation("I7", *where, "leader epoch fell from", seen, "to", replica.leader_epoch)
         memory.epochs[life] = replica.leader_epoch
         _check_new_batches(where, replica, memory)
         if replica.leads:
@@ -284,29 +285,25 @@ class Checker:
         for replica in view.replicas.values():
             if not replica.leads or replica.leader_epoch < memory.unclean_epoch:
                 continue
+            who = (view.tp, "leader", replica.broker_id)
             shown = replica.log.last_below(replica.high_watermark)
-            for member, epoch in sorted(stored.isr):
+            for member, epoch in stored.isr:
                 other = view.replicas.get(member)
                 if shown is None or other is None or other.broker_epoch != epoch:
                     continue  # down, or in a life that this ISR does not name
                 held = other.log.by_base.get(shown.base_offset)
                 # Who has this batch has all before it: that is I5.
-                _require(held == shown, "I1", view.tp, "leader", replica.broker_id, "shows", shown, member, "has", held)
-            begun = not replica.epoch_starts or replica.epoch_starts[-1][0] == replica.leader_epoch
-            _require(begun, "I7", view.tp, "leader", replica.broker_id, "has not begun epoch", replica.leader_epoch)
+                if held != shown:
+                    raise _violation("I1", *who, "shows", shown, member, "has", held)
+            if replica.epoch_starts and replica.epoch_starts[-1][0] != replica.leader_epoch:
+                raise _violation("I7", *who, "has not begun epoch", replica.leader_epoch)
             if replica.leader_epoch == stored.leader_epoch and replica.broker_id == stored.leader:
-                _require(
-                    replica.maximal_isr >= stored.isr,
-                    "I4",
-                    view.tp,
-                    "leader counts",
-                    sorted(replica.maximal_isr),
-                    "stored is",
-                    sorted(stored.isr),
-                )
+                if not replica.maximal_isr >= stored.isr:
+                    raise _violation("I4", *who, "counts", sorted(replica.maximal_isr), "stored is", sorted(stored.isr))
                 last = memory.committed_last
                 found = None if last is None else replica.log.by_base.get(last.base_offset)
-                _require(found == last, "I2", view.tp, "leader", replica.broker_id, "has", found, "committed is", last)
+                if found != last:
+                    raise _violation("I2", *who, "has", found, "committed is", last)
 
     @staticmethod
     def _check_members(view: PartitionView, stored: StoredView, memory: _Memory) -> None:
@@ -318,7 +315,8 @@ class Checker:
             other = view.replicas.get(member)
             if other is not None and other.broker_epoch == epoch:
                 found = other.log.by_base.get(last.base_offset)
-                _require(found == last, "N04", view.tp, "ISR member", member, "has", found, "committed is", last)
+                if found != last:
+                    raise _violation("N04", view.tp, "ISR member", member, "has", found, "committed is", last)
 
 
 def _check_new_batches(where: tuple[object, ...], replica: ReplicaView, memory: _Memory) -> None:

@@ -15,6 +15,7 @@ import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tidelog.runtime.tasks import Supervisor
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 _FINISH_S = 3600.0
 _STEPS_AT_ONCE_MAX = 200_000
+"""Without a move of the clock; while the loop finishes, in all."""
 
 _PROCESS: contextvars.ContextVar["SimProcess"] = contextvars.ContextVar("process")
 
@@ -46,7 +48,7 @@ class SimProcess:
         """Tasks that are made in it, and what they make, belong to the process."""
         self.context.run(_PROCESS.set, self)
         self.supervisor = Supervisor(name)
-        self._held: list[asyncio.Handle] = []
+        self._held: list[_Handle] = []
 
     def start(self, name: str, coro: Coroutine[Any, Any, T]) -> "asyncio.Task[T | None]":
         return self.supervisor.start(name, coro, context=self.context)
@@ -66,10 +68,10 @@ class SimProcess:
         """SIGKILL: no `finally` of its tasks runs before the simulation is over."""
         self.alive = False
 
-    def hold(self, handle: asyncio.Handle) -> None:
+    def hold(self, handle: "_Handle") -> None:
         self._held.append(handle)
 
-    def bury(self) -> list[asyncio.Handle]:
+    def bury(self) -> "list[_Handle]":
         """The steps that were held back, so that the coroutines can be closed when the simulation is over."""
         held, self._held = self._held, []
         self.alive, self.paused = True, False
@@ -89,22 +91,53 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+class _Handle(asyncio.TimerHandle):
+    """Of `call_soon` and of `call_at`: asyncio's own look for the debug mode whenever one is made or cancelled."""
+
+    __slots__ = ()
+
+    _callback: Any
+    _context: contextvars.Context
+    _source_traceback = None
+    _repr = None
+
+    def __init__(
+        self, callback: Any, args: tuple[Any, ...], loop: "SimLoop", context: contextvars.Context | None
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """A timer is dropped when its time comes."""
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """Whose step it is."""
+        owner = getattr(self._callback, "__self__", None)
+        return owner if isinstance(owner, asyncio.Task) else None
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """`seed` None keeps the order of tasks first in, first out."""
 
-    _ready: deque[asyncio.Handle]
+    _ready: deque[_Handle]
     _stopping: bool
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__()
         self._now = 0.0
         self._order = itertools.count()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
         self._ended = False
         self._held_by: dict[SimProcess, None] = {}
         self._steps_before = 0
-        """What `steps` was when the clock moved last."""
+        """What `steps` was when the clock moved last; once the loop finishes, when that began."""
         self.steps = 0
         """Task steps and callbacks that have run."""
         self.on_step: Callable[[float, str], None] | None = None
@@ -121,15 +154,21 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
         """As asyncio's, without its checks of the thread and the callback: it is called more often than anything else."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """There are no threads."""
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """Timers of one moment fire in the order in which they were set; asyncio's heap leaves it open."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Handle(callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
@@ -148,72 +187,95 @@ class SimLoop(asyncio.BaseEventLoop):
         return future
 
     def finish(self) -> None:
-        """Ends what is left, also of stopped and killed processes, and closes the loop."""
+        """Ends what is left, also of stopped and killed processes, and closes the loop.
+
+        Who heeds no cancellation, or whose end is another's beginning, is left alone in the end: this follows a violation,
+        which is to be heard of.
+        """
         self._ended = True
         self.on_step = self.after_step = None
+        self._steps_before = self.steps
         for process in self._held_by:
             self._ready.extend(process.bury())
-        while left := asyncio.all_tasks(self):
-            for task in left:
-                task.cancel()
-            _, stuck = self.run_until_complete(asyncio.wait(left, timeout=_FINISH_S))
-            if stuck:
-                break
+        with suppress(Livelock):
+            while left := asyncio.all_tasks(self):
+                for task in sorted(left, key=hash):  # in the order in which they were made
+                    task.cancel()
+                _, stuck = self.run_until_complete(asyncio.wait(left, timeout=_FINISH_S))
+                if stuck:
+                    break
         self.close()
 
     # What BaseEventLoop asks of a concrete loop.
 
     def _run_once(self) -> None:
-        ready = self._ready
-        self._wake_due()
-        if len(ready) == 1:
-            self._run_handle(ready.popleft())
-            return
-        batch = list(ready)
-        ready.clear()
-        if self._shuffle is not None:
-            places = [i for i, handle in enumerate(batch) if _task_of(handle) is not None]
-            steps = [batch[i] for i in places]
-            self._shuffle.shuffle(steps)
-            for place, handle in zip(places, steps, strict=True):
-                batch[place] = handle
-        for handle in batch:
-            self._run_handle(handle)
+        """Turn after turn until the loop is to stop, which is all that BaseEventLoop asks between two of them."""
+        ready, timers = self._ready, self._timers
+        while True:
+            if not ready and not self._stopping:
+                self._jump()
+            if self.steps - self._steps_before > _STEPS_AT_ONCE_MAX:
+                raise Livelock(f"at {self._now:.3f} s {_STEPS_AT_ONCE_MAX} steps have run, and there is no end of it")
+            while timers and timers[0][0] <= self._now:
+                ready.append(heapq.heappop(timers)[2])
+            if len(ready) == 1:
+                self._run_handle(ready.popleft())
+            else:
+                self._run_batch()
+            if self._stopping:
+                return
 
-    def _run_handle(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
+    def _run_batch(self) -> None:
+        """What is ready now; what becomes ready meanwhile is of the next turn."""
+        batch = list(self._ready)
+        self._ready.clear()
+        if self._shuffle is not None:
+            places = [i for i, handle in enumerate(batch) if handle.task is not None]
+            if len(places) > 1:
+                steps = [batch[i] for i in places]
+                self._shuffle.shuffle(steps)
+                for place, handle in zip(places, steps, strict=True):
+                    batch[place] = handle
+        handles = iter(batch)
+        try:
+            for handle in handles:
+                self._run_handle(handle)
+        finally:
+            self._ready.extend(
+                handles
+            )  # when an invariant has ended the run: whoever was about to run must be able to end
+
+    def _run_handle(self, handle: _Handle) -> None:
+        if handle._cancelled:
             return
-        process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
-        stopped = process is not None and (process.paused or not process.alive) and not self._ended
-        if stopped and _task_of(handle) is not None:
+        process = handle._context.get(_PROCESS)
+        if (
+            process is not None
+            and (process.paused or not process.alive)
+            and not self._ended
+            and handle.task is not None
+        ):
             self._held_by[process] = None
             process.hold(handle)
             return
-        if self.on_step is not None and (task := _task_of(handle)) is not None:
+        if self.on_step is not None and (task := handle.task) is not None:
             self.on_step(self._now, task.get_name())
         self.steps += 1
         handle._run()
         if self.after_step is not None:
             self.after_step()
 
-    def _wake_due(self) -> None:
-        """Timers whose time has come are ready; the clock jumps to the next one if nothing else is."""
+    def _jump(self) -> None:
+        """The clock moves to the next timer."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
-        if not self._ready and not self._stopping:
-            if not timers:
-                waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-                raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")
-            self._now = max(self._now, timers[0][0])
+        if not timers:
+            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+            raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")
+        self._now = max(self._now, timers[0][0])
+        if not self._ended:
             self._steps_before = self.steps
-        elif self.steps - self._steps_before > _STEPS_AT_ONCE_MAX and not self._ended:
-            raise Livelock(f"at {self._now:.3f} s {_STEPS_AT_ONCE_MAX} steps have run, and there is no end of it")
-        while timers and timers[0][0] <= self._now:
-            self._ready.append(heapq.heappop(timers)[2])
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is dropped when its time comes."""
 
     def _process_events(self, event_list: Any) -> None:
         """There are no sockets."""
@@ -235,8 +297,3 @@ def _running() -> SimLoop:
     loop = events.get_running_loop()
     assert isinstance(loop, SimLoop)
     return loop
-
-
-def _task_of(handle: asyncio.Handle) -> "asyncio.Task[Any] | None":
-    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
-    return owner if isinstance(owner, asyncio.Task) else None

@@ -177,7 +177,8 @@ class End:
         self._ahead = 0
         self._ended = False
         self._failure: TransportError | None = None
-        self._changed = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """For a change; an Event would do, but this is where most of a run's tasks wait."""
 
     async def read(self) -> Any:
         while not self._inbox:
@@ -213,24 +214,31 @@ class End:
         self._ended, self._failure = True, failure
         if failure is not None and failure.status in ("UNAVAILABLE", "CANCELLED"):
             self._inbox.clear()
-        self._changed.set()
+        self._wake()
 
     def receive(self, message: Any) -> None:
         if not self._ended:
             self._inbox.append(message)
-            self._changed.set()
+            self._wake()
 
     @property
     def _other(self) -> "End":
         return self._exchange.server if self._side == "client" else self._exchange.client
 
     async def _change(self) -> None:
-        self._changed.clear()
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(changed)
         try:
-            await self._changed.wait()
+            await changed
         except asyncio.CancelledError:
             self._give_up()
             raise
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for changed in waiting:
+            if not changed.done():
+                changed.set_result(None)
 
     def _give_up(self) -> None:
         if not self._ended:
@@ -238,4 +246,4 @@ class End:
 
     def _read_by_peer(self) -> None:
         self._ahead -= 1
-        self._changed.set()
+        self._wake()

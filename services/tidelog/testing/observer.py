@@ -7,7 +7,7 @@ the step is over, so that no handler under test can catch it.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +22,7 @@ from tidelog.ports.meta import Op
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.isr import PendingExpand, PendingShrink
+from tidelog.replica.leader import Progress
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.testing import goals
 from tidelog.testing.invariants import Checker, PartitionView, ReplicaView, StoredView, Violation
@@ -85,7 +86,8 @@ class Observer:
         """Process of a broker -> highest controller epoch that it has obeyed."""
         self._unknown: list[_Unknown] = []
         self._stepped: dict[PartitionReplica, None] = {}
-        self._proposed: dict[PartitionReplica, None] = {}
+        self._proposed: dict[PartitionReplica, Mapping[int, Progress]] = {}
+        """Leaders that ask for another ISR, and what they knew of their followers then: the same step may tell them more."""
         self._machines: dict[ControllerMachine, None] = {}
         self._rewritten: dict[TopicPartition, None] = {}
         self._lives_changed = False
@@ -115,10 +117,12 @@ class Observer:
             epoch, end = replica.leader_epoch, replica.log_end_offset
             effects = replica_step(replica, event)
             self._stepped[replica] = None
+            if not effects:
+                return effects
             if isinstance(event, ev.ChunkArrived | ev.FollowerPosition | ev.IsrAnswered):
                 self._check_step(replica, event, effects, epoch, end)
             if any(isinstance(effect, fx.ProposeIsr) for effect in effects) and not isinstance(event, ev.IsrAnswered):
-                self._proposed[replica] = None
+                self._note_proposal(replica)
             return effects
 
         def decide(machine: ControllerMachine, event: Any) -> Any:
@@ -153,7 +157,11 @@ class Observer:
             case ev.IsrAnswered():
                 # The same one again was judged when it was new.
                 if any(isinstance(effect, fx.ProposeIsr) and effect != event.proposal for effect in effects):
-                    self._proposed[replica] = None
+                    self._note_proposal(replica)
+
+    def _note_proposal(self, replica: PartitionReplica) -> None:
+        assert replica.leading is not None
+        self._proposed[replica] = dict(replica.leading.progress)
 
     def _on_suspected(self, machine: ControllerMachine, event: Suspected) -> None:
         broker = self._world.nodes[f"broker-{event.broker_id}"].broker
@@ -165,7 +173,7 @@ class Observer:
         tree = self._world.zookeeper
         for path, node in changes:
             tp = partition_of(path)
-            if tp is not None:
+            if tp is not None and tp.topic != self._world.compacted:
                 topic_node = tree.find(znodes.topic_path(tp.topic))
                 if node is None or topic_node is None:
                     self._forget(tp)
@@ -288,10 +296,12 @@ class Observer:
             stored = self._stored.get(copy.host.tp)
             if stored is None or stored.topic_id != copy.host.topic_id:
                 continue  # of a topic that is deleted, which may have been created again since
+            before = self._views.get(copy.host.tp, {}).get(copy.broker_id)
             view = self._look(copy)
             if view is None:
                 continue
-            changed.setdefault(copy.host.tp, set()).add(copy.broker_id)
+            if view != before or view.log.has_news:
+                changed.setdefault(copy.host.tp, set()).add(copy.broker_id)
             if view.leads and view.high_watermark > copy.high_watermark:
                 advanced.append((copy, view))
             self._note(copy, view, stored)
@@ -300,8 +310,8 @@ class Observer:
                 self._checker.check(PartitionView(tp, self._stored[tp], self._views.get(tp, {})), ids)
         for copy, view in advanced:
             self._checker.check_advance(self._picture(copy), view)
-        for replica in proposed:
-            self._check_proposal(replica)
+        for replica, progress in proposed.items():
+            self._check_proposal(replica, progress)
         if rewritten or self._lives_changed:
             self._lives_changed = False
             now = vetoed(self._stored, self._world.zookeeper)
@@ -370,7 +380,7 @@ class Observer:
         if view.log_end_offset > copy.appends[-1][0]:
             copy.appends.append((view.log_end_offset, now))
 
-    def _check_proposal(self, replica: PartitionReplica) -> None:
+    def _check_proposal(self, replica: PartitionReplica, then: Mapping[int, Progress]) -> None:
         copy, leading = self._copies.get(replica), replica.leading
         if copy is None or leading is None or replica.role is not Role.LEADER:
             return
@@ -382,7 +392,7 @@ class Observer:
                 self._checker.check_join(self._picture(copy), view, [(x.broker_id, x.broker_epoch) for x in joining])
             case PendingShrink(leaving=leaving):
                 for member in leaving:
-                    progress = leading.progress.get(member.broker_id)
+                    progress = then.get(member.broker_id)
                     offset = progress.offset if progress is not None and progress.member == member else -1
                     self._check_lag(copy, member.broker_id, offset)
 

@@ -19,9 +19,8 @@ import structlog
 from tidelog.errors import TidelogError, TransportError
 from tidelog.testing import goals
 from tidelog.testing.loop import Deadlock, Livelock
-from tidelog.testing.sim_groups import EVERY
-from tidelog.testing.sim_groups import run_seed as run_groups
-from tidelog.testing.sim_story import DELIVERED_MIN, Result, run_seed
+from tidelog.testing.sim_story import DELIVERED_MIN, Result, run_story
+from tidelog.testing.stories import story_of
 
 SEEDS_BEFORE_A_NEW_PROCESS: Final = 40
 
@@ -39,16 +38,13 @@ def attempt(seed: int) -> Outcome:
     began = time.process_time()
     result, failure = None, ""
     try:
-        stories = [run_seed(seed)]
-        if seed % EVERY == 0:
-            stories.append(run_groups(seed))
+        result = run_story(story_of(seed), seed)
     except (AssertionError, Deadlock, Livelock, TidelogError, TransportError, BaseExceptionGroup) as error:
         failure = describe(error)
         logging.getLogger(__name__).info("seed %d failed", seed, exc_info=error)
     else:
-        if (least := min(story.delivered for story in stories)) < DELIVERED_MIN:
-            failure = f"only {least} events were delivered"
-        result = stories[0].with_groups(stories[-1]) if len(stories) > 1 else stories[0]
+        if result.delivered < DELIVERED_MIN:
+            failure = f"only {result.delivered} events were delivered"
     return Outcome(seed, result, failure, time.process_time() - began)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -45,6 +45,7 @@ class Agent:
     ) -> None:
         self._name = name
         self._habits = habits
+        self.slow_share = habits.slow_share
         self._bootstrap = list(bootstrap)
         self._ports = ports
         self._watch = watch
@@ -111,7 +112,7 @@ class Agent:
             await self._commit(list(self._done))
 
     def _duration_s(self) -> float:
-        if self._rand.random() < self._habits.slow_share:
+        if self._rand.random() < self.slow_share:
             return self._habits.session_ms / 1000 * (0.3 + 1.4 * self._rand.random())
         return 0.05 * self._rand.random()
 
@@ -141,7 +142,7 @@ class Agent:
 class AgentNode(SimNode):
     def __init__(self, world: World, name: str, habits: Habits, watch: GroupWatch) -> None:
         super().__init__(world, name)
-        self._habits = habits
+        self.habits = habits
         self._watch = watch
         self.agent: Agent | None = None
 
@@ -149,11 +150,17 @@ class AgentNode(SimNode):
     def application(self) -> Agent | None:
         return self.agent
 
+    def hasten(self) -> None:
+        """Its application is slow no more, in this life and in those to come; what it is about it still takes its time over."""
+        self.habits = replace(self.habits, slow_share=0.0)
+        if self.agent is not None:
+            self.agent.slow_share = 0.0
+
     def _launch(self, process: SimProcess) -> None:
         world, life = self.world, f"{self.name}/{self.starts}"
         ports = ClientPorts(self.clock, world.network.node(self.name, process), seeded(world.seed, life))
         bootstrap = [node.address for node in world.brokers]
-        agent = Agent(self.name, self._habits, bootstrap, ports, self._watch, seeded(world.seed, f"{life}/work"))
+        agent = Agent(self.name, self.habits, bootstrap, ports, self._watch, seeded(world.seed, f"{life}/work"))
         self.agent = agent
         process.start("agent", agent.run())
 

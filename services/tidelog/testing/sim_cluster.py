@@ -22,12 +22,14 @@ from tidelog.wire.batch import iter_batches
 
 
 class SimCluster:
-    def __init__(self, seed: int, brokers: int = 3, controllers: int = 2) -> None:
+    def __init__(self, seed: int, brokers: int = 3, controllers: int = 2, compacted: str = "") -> None:
+        """`compacted`: a topic that brokers compact; they scrub then, too."""
         self.seed = seed
         self.timing = timing = Timing.drawn(seed)
         self.zookeeper = SimZooKeeper(seeded(seed, "zookeeper"))
         self.network = SimNetwork(seeded(seed, "network"), keepalive_s=timing.keepalive_s)
         self.world = World(seed, seeded(seed, "faults"), timing, self.zookeeper, self.network)
+        self.world.compacted = compacted
         self.nodes = self.world.nodes
         names = (*(f"broker-{i}" for i in range(brokers)), *(f"controller-{i}" for i in range(1, controllers + 1)))
         self.nodes.update((name, SimNode(self.world, name)) for name in names)

@@ -412,7 +412,7 @@ class Faults(Breaking):
         now = asyncio.get_running_loop().time()
         if now < self._elections_until:
             return False  # one after the other: what the last one led to is still under way
-        brokers = self._shuffled(self._cluster.brokers)
+        brokers = self._shuffled(self._cluster.brokers)[:3]
         behind, since_s = brokers[0], self._between(0.0, 0.5)
         for other in brokers[1:]:
             self._cut_for(other.name, behind.name, since_s + 0.01)

@@ -57,7 +57,7 @@ class FalseSuspicions(Breaking):
         """The host of one broker resets connections. About then the two others lose each other for as long as a lag is borne,
         and what one of them, who may lead, asks of the controllers comes late. Mostly the controller is deposed meanwhile:
         the next one suspects nobody."""
-        suspect, late, third = self._shuffled([node.name for node in self._cluster.brokers])
+        suspect, late, third = self._shuffled([node.name for node in self._cluster.brokers])[:3]
         lag_s = self._cluster.timing.lag_ms / 1000
         since_s, away_s = self._between(0.0, 3.0) * lag_s, self._between(0.5, 2.0) * lag_s
         until_s = since_s + self._between(*LATE_S)

@@ -87,7 +87,7 @@ def replica_view(host: PartitionHost, broker_id: int, broker_epoch: int, reader:
         log=reader.log(host),
         maximal_isr=frozenset((x.broker_id, x.broker_epoch) for x in isr),
         committed_isr_size=0 if leading is None else len(leading.isr.committed.isr),
-        min_isr=0 if leading is None else min(leading.min_isr, len(leading.replicas)),
+        min_isr=0 if leading is None else min(leading.min_isr, leading.factor),
         epoch_start=0 if leading is None else leading.epoch_start,
         epoch_starts=host.log.epochs.entries,
     )

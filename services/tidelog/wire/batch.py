@@ -37,6 +37,7 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_DELETE_HORIZON: Final = 0x40
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -84,6 +85,19 @@ class BatchHeader(NamedTuple):
     def codec(self) -> int:
         return self.attributes & _CODEC_MASK
 
+    def with_codec(self, codec: Codec) -> "BatchHeader":
+        return self._replace(attributes=self.attributes & ~_CODEC_MASK | codec)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on its tombstones may be dropped: the log cleaner keeps that in the base timestamp (KIP-534)."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
+
+    @property
+    def is_filler(self) -> bool:
+        """It holds nothing, and says of nothing but offsets and their epoch."""
+        return self.record_count == 0 and self.producer_id == NO_PRODUCER_ID
+
 
 class Batches(NamedTuple):
     """Bytes whose every batch header has been checked, and those headers in order; at least one."""
@@ -94,7 +108,7 @@ class Batches(NamedTuple):
     @property
     def record_count(self) -> int:
         """What the leader's log grows by."""
-        return sum(h.last_offset_delta + 1 for h in self.headers)
+        return sum([h.last_offset_delta + 1 for h in self.headers])
 
 
 def corrupt(message: str) -> TidelogError:
@@ -109,7 +123,7 @@ def read_header(records: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`, unchecked; ValueError when fewer than 61 bytes are left."""
     if len(records) - at < HEADER_BYTES:
         raise ValueError(f"{len(records) - at} bytes left, a batch header has {HEADER_BYTES}")
-    return BatchHeader._make(_HEADER.unpack_from(records, at))
+    return tuple.__new__(BatchHeader, _HEADER.unpack_from(records, at))  # as _make, which would count the fields again
 
 
 def whole_batch(records: Buffer, at: int = 0) -> BatchHeader:
@@ -120,7 +134,7 @@ def whole_batch(records: Buffer, at: int = 0) -> BatchHeader:
     left = len(records) - at
     if left < HEADER_BYTES:
         raise corrupt(f"batch_length: {left} bytes at position {at}, a batch header has {HEADER_BYTES}")
-    header = BatchHeader._make(_HEADER.unpack_from(records, at))
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(records, at))
     if header.magic != MAGIC:
         raise corrupt(f"magic: {header.magic} at position {at}, only record batch version {MAGIC} is served")
     if not HEADER_BYTES - PREFIX_BYTES <= header.batch_length <= left - PREFIX_BYTES:
@@ -128,8 +142,7 @@ def whole_batch(records: Buffer, at: int = 0) -> BatchHeader:
             f"batch_length: {header.batch_length} at position {at}, must be from {HEADER_BYTES - PREFIX_BYTES} "
             f"to the {left - PREFIX_BYTES} bytes that follow it"
         )
-    with memoryview(records) as view:
-        computed = crc32c(view[at + CRC_FROM : at + header.size_bytes])
+    computed = crc32c(memoryview(records)[at + CRC_FROM : at + header.batch_length + PREFIX_BYTES])
     if computed != header.crc:
         raise corrupt(f"crc: batch at position {at} carries {header.crc:#010x}, its bytes give {computed:#010x}")
     if header.last_offset_delta < 0:
@@ -143,7 +156,7 @@ def iter_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     while at < len(records):
         header = whole_batch(records, at)
         yield at, header
-        at += header.size_bytes
+        at += header.batch_length + PREFIX_BYTES
 
 
 def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
@@ -154,7 +167,7 @@ def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
     """
     if not records:
         raise invalid("records: empty, at least one batch is needed")
-    if len(records) >= HEADER_BYTES and (first := read_header(records)).size_bytes <= len(records):
+    if batch_bytes_max < len(records) >= HEADER_BYTES and (first := read_header(records)).size_bytes <= len(records):
         _check_size(first, batch_bytes_max)  # before the CRC, so that an oversized batch costs nothing
     headers = []
     for at, header in iter_batches(records):
@@ -243,3 +256,64 @@ def batch_size(records: Buffer, at: int) -> int:
     """Whole size in bytes of the batch at `at`, unchecked; for walking bytes that were checked before."""
     length: int = _PREFIX.unpack_from(records, at)[1]
     return length + PREFIX_BYTES
+
+
+# --- batches made anew ---------------------------------------------------------------------------------------------
+
+
+def sealed(header: BatchHeader, records: bytes) -> bytes:
+    """A batch of these records; its length and its CRC are made to fit."""
+    length = HEADER_BYTES - PREFIX_BYTES + len(records)
+    out = bytearray(_HEADER.pack(*header._replace(batch_length=length, magic=MAGIC, crc=0)) + records)
+    with memoryview(out) as view:
+        _CRC.pack_into(out, _CRC_AT, crc32c(view[CRC_FROM:]))
+    return bytes(out)
+
+
+def emptied(header: BatchHeader) -> bytes:
+    """The batch without its records: offsets, epoch, and what it says of its producer (HOLE-28)."""
+    return sealed(
+        header._replace(attributes=0, base_timestamp=NO_TIMESTAMP, max_timestamp=NO_TIMESTAMP, record_count=0), b""
+    )
+
+
+def fillers(base_offset: int, end_offset: int, leader_epoch: int) -> Iterator[bytes]:
+    """Batches without records for a run of offsets whose records compaction has removed, as few as their fields allow.
+
+    Kafka leaves a gap there. With these a log has none, so that one that was compacted is still told from one that has
+    lost something, on disk, on a follower and in Spark; and its epoch history can still be read from its batches (I7).
+    """
+    while base_offset < end_offset:
+        delta = min(end_offset - base_offset - 1, _INT32_MAX)
+        header = BatchHeader(
+            base_offset=base_offset,
+            batch_length=0,
+            leader_epoch=leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=0,
+            last_offset_delta=delta,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=NO_TIMESTAMP,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=-1,
+            base_sequence=-1,
+            record_count=0,
+        )
+        yield sealed(header, b"")
+        base_offset += delta + 1
+
+
+def with_horizon(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+    """See `BatchHeader.delete_horizon_ms`. The records' timestamp deltas are to be moved along."""
+    return header._replace(attributes=header.attributes | _DELETE_HORIZON, base_timestamp=horizon_ms)
+
+
+def from_offset(records: bytes, offset: int) -> bytes:
+    """The same batches, the first one beginning at `offset` if it is a filler that holds that offset.
+
+    A follower that was away while its leader compacted may stand in the middle of what is one filler there.
+    """
+    if not records or int.from_bytes(records[:8], "big") >= offset or not (header := read_header(records)).is_filler:
+        return records
+    return b"".join((*fillers(offset, header.end_offset, header.leader_epoch), records[header.size_bytes :]))

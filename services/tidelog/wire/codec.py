@@ -1,7 +1,7 @@
 """The messages of `tidelog.wire.messages` to protobuf bytes and back; the only importer of the generated classes.
 
 For each message class two functions are compiled once from its type hints and its descriptor, the way `dataclasses` compiles
-an `__init__`: a call then costs attribute reads and one pass of the C parser. Nested messages become nested expressions.
+an `__init__`: a call then costs attribute reads and one pass of the C parser. Nested messages become nested code.
 """
 
 import dataclasses
@@ -40,6 +40,7 @@ STATES_KEPT: Final = 1 << 15
 """Partition states whose bytes are kept: a controller tells each to several brokers, and tells each broker twice."""
 
 _CODES: Final = {int(code): code for code in ErrorCode}
+"""A number that only a newer process knows is an unknown error here, and still an error."""
 _ENCODERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {}
 _DECODERS: Final[dict[type[Any], Callable[[bytes], Any]]] = {}
 
@@ -69,8 +70,7 @@ def decoder(kind: type[M]) -> Callable[[bytes], M]:
 
 
 def _compiled_encoder(kind: type[Any]) -> Callable[[Any], bytes]:
-    build = eval(f"lambda v: P(**{_fields_source(kind, 'v')}).SerializeToString()", {"P": _pb_class(kind)})
-    to_bytes = build
+    to_bytes = build = _part_encoder(kind)
     if kind in _WITH_RECORDS:
         to_bytes = _joining(kind, build)
     elif kind in _WITH_STATES:
@@ -101,7 +101,8 @@ def _joining(kind: type[Any], build: Callable[[Any], bytes]) -> Callable[[Any], 
 
     def run(message: Any) -> bytes:
         parts = getattr(message, list_name)
-        if sum([len(p.records) for p in parts]) < JOIN_BYTES * max(len(parts), 1):
+        size = len(parts[0].records) if len(parts) == 1 else sum([len(p.records) for p in parts])
+        if size < JOIN_BYTES * max(len(parts), 1):
             return build(message)
         pieces = [head(message)]
         for each in parts:
@@ -113,9 +114,11 @@ def _joining(kind: type[Any], build: Callable[[Any], bytes]) -> Callable[[Any], 
     return run
 
 
-def _part_encoder(kind: type[Any], without: Collection[str]) -> Callable[[Any], bytes]:
-    source = f"lambda v: P(**{_fields_source(kind, 'v', without)}).SerializeToString()"
-    found: Callable[[Any], bytes] = eval(source, {"P": _pb_class(kind)})
+def _part_encoder(kind: type[Any], without: Collection[str] = ()) -> Callable[[Any], bytes]:
+    names: dict[str, Any] = {"P": _pb_class(kind)}
+    lines = ["def build(v0):", " p0 = P()", *_filling(kind, 0, " ", without), " return p0.SerializeToString()"]
+    exec("\n".join(lines), names)
+    found: Callable[[Any], bytes] = names["build"]
     return found
 
 
@@ -188,9 +191,10 @@ def _varint(number: int) -> bytes:
 
 
 def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
-    names: dict[str, Any] = {"code": _code}
-    source = _value_source(kind, "p", names)
-    build: Callable[[Message], M] = eval(f"lambda p: {source}", names)
+    names: dict[str, Any] = {"code": _CODES.get, "unknown": ErrorCode.UNKNOWN_SERVER_ERROR}
+    lines = ["def build(p0):", *_reading(kind, 0, " ", names), " return v0"]
+    exec("\n".join(lines), names)
+    build: Callable[[Message], M] = names["build"]
     parse = _pb_class(kind).FromString
 
     def run(data: bytes) -> M:
@@ -213,11 +217,6 @@ def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return run
 
 
-def _code(number: int) -> ErrorCode:
-    """A number that a newer process knows is an unknown error here, and still an error."""
-    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
 def _pb_class(kind: type[Any]) -> type[Message]:
     found: type[Message] = next(c for c in (getattr(f, kind.__name__, None) for f in _FILES) if c is not None)
     ours, theirs = [f.name for f in dataclasses.fields(kind)], [f.name for f in found.DESCRIPTOR.fields]
@@ -225,49 +224,77 @@ def _pb_class(kind: type[Any]) -> type[Message]:
     return found
 
 
-def _fields_source(kind: type[Any], value: str, without: Collection[str] = ()) -> str:
-    """A dict display of `value`'s fields: protobuf builds nested messages from dicts in place, without a copy."""
+def _filling(kind: type[Any], depth: int, indent: str, without: Collection[str] = ()) -> Iterator[str]:
+    """Statements that set the fields of protobuf's p{depth} to those of v{depth}; what is set already is the default.
 
-    def one(hint: Any, source: str) -> str:
-        if (inner := _optional(hint)) is not None:
-            return f"(None if {source} is None else {_fields_source(inner, source)})"
-        return _fields_source(hint, source) if _is_message(hint) else source
-
-    sources = [(name, source) for name, source in _sources(kind, value, "list", one) if name not in without]
-    return "{" + ", ".join(f"{name!r}: {source}" for name, source in sources) + "}"
-
-
-def _value_source(kind: type[Any], message: str, names: dict[str, Any]) -> str:
-    """A call that builds `kind` from the protobuf object that the expression `message` names; fills in `names`."""
-
-    def one(hint: Any, source: str) -> str:
-        if hint is ErrorCode:
-            return f"code({source})"
-        if (inner := _optional(hint)) is not None:
-            owner, _, field = source.rpartition(".")
-            return f"({_value_source(inner, source, names)} if {owner}.HasField({field!r}) else None)"
-        return _value_source(hint, source, names) if _is_message(hint) else source
-
-    names[kind.__name__] = kind
-    return f"{kind.__name__}({', '.join(f'{n}={source}' for n, source in _sources(kind, message, 'tuple', one))})"
-
-
-def _sources(kind: type[Any], value: str, many: str, one: Callable[[Any, str], str]) -> Iterator[tuple[str, str]]:
-    """(field, expression) of each field of `value`, where `one` says how a single value of a type is translated."""
+    A third faster than a dict given to the constructor, which converts the defaults too.
+    """
     hints = typing.get_type_hints(kind)
+    value, target, inner_value, inner_target = f"v{depth}", f"p{depth}", f"v{depth + 1}", f"p{depth + 1}"
     for field in dataclasses.fields(kind):
-        hint, source = hints[field.name], f"{value}.{field.name}"
+        name, hint = field.name, hints[field.name]
+        if name in without:
+            continue
         if typing.get_origin(hint) is tuple:
             (hint,) = set(typing.get_args(hint)) - {...}
-            item = source.replace(".", "_")
-            source = (
-                f"{many}({source})"
-                if one(hint, item) == item
-                else f"{many}([{one(hint, item)} for {item} in {source}])"
-            )
+            if _is_message(hint):
+                yield f"{indent}for {inner_value} in {value}.{name}:"
+                yield f"{indent} {inner_target} = {target}.{name}.add()"
+                yield from _filling(hint, depth + 1, indent + " ")
+            else:
+                yield f"{indent}if x := {value}.{name}: {target}.{name}.extend(x)"
+        elif (inner := _optional(hint)) is not None:
+            yield f"{indent}if ({inner_value} := {value}.{name}) is not None:"
+            yield f"{indent} {inner_target} = {target}.{name}"
+            yield f"{indent} {inner_target}.SetInParent()"
+            yield from _filling(inner, depth + 1, indent + " ")
+        elif _is_message(hint):
+            yield f"{indent}{inner_value}, {inner_target} = {value}.{name}, {target}.{name}"
+            yield f"{indent}{inner_target}.SetInParent()"
+            yield from _filling(hint, depth + 1, indent)
         else:
-            source = one(hint, source)
-        yield field.name, source
+            yield f"{indent}if x := {value}.{name}: {target}.{name} = x"
+
+
+def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) -> Iterator[str]:
+    """Statements that make v{depth} a `kind` with the fields of protobuf's p{depth}; fills in `names`.
+
+    It is made without its constructor, which takes as long as reading the fields: a message has no other duty than to hold
+    them (`values.value`).
+    """
+    assert not hasattr(kind, "__post_init__"), f"{kind.__name__} is not made of its fields alone"
+    hints = typing.get_type_hints(kind)
+    names[kind.__name__], names["new"] = kind, object.__new__
+    value, source, inner_value, inner_source = f"v{depth}", f"p{depth}", f"v{depth + 1}", f"p{depth + 1}"
+    yield f"{indent}{value} = new({kind.__name__})"
+    for field in dataclasses.fields(kind):
+        name, hint = field.name, hints[field.name]
+        if typing.get_origin(hint) is tuple:
+            (hint,) = set(typing.get_args(hint)) - {...}
+            if _is_message(hint):
+                yield f"{indent}many{depth} = []"
+                yield f"{indent}for {inner_source} in {source}.{name}:"
+                yield from _reading(hint, depth + 1, indent + " ", names)
+                yield f"{indent} many{depth}.append({inner_value})"
+                yield f"{indent}{value}.{name} = tuple(many{depth})"
+            elif hint is ErrorCode:
+                yield f"{indent}{value}.{name} = tuple([code(x, unknown) for x in {source}.{name}])"
+            else:
+                yield f"{indent}{value}.{name} = tuple({source}.{name})"
+        elif (inner := _optional(hint)) is not None:
+            yield f"{indent}{inner_value} = None"
+            yield f"{indent}if {source}.HasField({name!r}):"
+            yield f"{indent} {inner_source} = {source}.{name}"
+            yield from _reading(inner, depth + 1, indent + " ", names)
+            yield f"{indent}{value}.{name} = {inner_value}"
+        elif _is_message(hint):
+            yield f"{indent}{inner_source} = {source}.{name}"
+            yield from _reading(hint, depth + 1, indent, names)
+            yield f"{indent}{value}.{name} = {inner_value}"
+        elif hint is ErrorCode:
+            yield f"{indent}{value}.{name} = code({source}.{name}, unknown)"
+        else:
+            yield f"{indent}{value}.{name} = {source}.{name}"
 
 
 def _optional(hint: Any) -> type[Any] | None:

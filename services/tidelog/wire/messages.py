@@ -122,6 +122,8 @@ class PartitionDescription:
     vetoed: bool = False
     recovering: bool = False
     min_isr: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
 
 @value(kw_only=True)
@@ -150,6 +152,14 @@ class ClusterBroker:
     state: str = ""
     leaders: int
     replicas: int
+    software: str = ""
+    feature_level: int
+
+
+@value(kw_only=True)
+class DrainingBroker:
+    broker_id: int
+    replicas: int
 
 
 @value(kw_only=True)
@@ -164,6 +174,9 @@ class DescribeClusterResponse:
     leaderless_partitions: int
     under_replicated_partitions: int
     under_min_isr_partitions: int
+    draining: tuple[DrainingBroker, ...] = ()
+    feature_level: int
+    controller_software: str = ""
 
 
 @value(kw_only=True)
@@ -236,6 +249,231 @@ class ReleaseVetoResponse:
 
 
 @value(kw_only=True)
+class TopicReassignment:
+    topic: str = ""
+    partitions: tuple[PartitionAssignment, ...] = ()
+    cancelled: tuple[int, ...] = ()
+
+
+@value(kw_only=True)
+class AlterPartitionReassignmentsRequest:
+    topics: tuple[TopicReassignment, ...] = ()
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+
+@value(kw_only=True)
+class AlterPartitionReassignmentsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@value(kw_only=True)
+class ListPartitionReassignmentsRequest:
+    topics: tuple[TopicPartitions, ...] = ()
+
+
+@value(kw_only=True)
+class OngoingReassignment:
+    topic: str = ""
+    partition: int
+    replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+    original: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    leader: int
+    cancelled: bool = False
+
+
+@value(kw_only=True)
+class ListPartitionReassignmentsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    reassignments: tuple[OngoingReassignment, ...] = ()
+    leader_throttle: int
+    follower_throttle: int
+
+
+@value(kw_only=True)
+class ConfigChange:
+    key: str = ""
+    remove: bool = False
+    value: str = ""
+
+
+@value(kw_only=True)
+class TopicConfigChanges:
+    """Of one topic: all of them are stored, or none."""
+
+    name: str = ""
+    changes: tuple[ConfigChange, ...] = ()
+
+
+@value(kw_only=True)
+class IncrementalAlterConfigsRequest:
+    topics: tuple[TopicConfigChanges, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+
+@value(kw_only=True)
+class ConfigsAltered:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@value(kw_only=True)
+class IncrementalAlterConfigsResponse:
+    topics: tuple[ConfigsAltered, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeConfigsRequest:
+    topics: tuple[str, ...] = ()
+
+
+@value(kw_only=True)
+class ConfigSynonym:
+    key: str = ""
+    value: str = ""
+    source: str = ""
+    origin: str = ""
+
+
+@value(kw_only=True)
+class DescribedConfig:
+    key: str = ""
+    value: str = ""
+    source: str = ""
+    read_only: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+
+@value(kw_only=True)
+class TopicConfigs:
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeConfigsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[TopicConfigs, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeBrokerConfigsRequest:
+    broker_id: int
+
+
+@value(kw_only=True)
+class DescribeBrokerConfigsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+@value(kw_only=True)
+class DeleteRecordsPartition:
+    topic: str = ""
+    partition: int
+    offset: int
+    topic_id: bytes = b""
+
+
+@value(kw_only=True)
+class DeleteRecordsRequest:
+    partitions: tuple[DeleteRecordsPartition, ...] = ()
+    timeout_ms: int
+
+
+@value(kw_only=True)
+class DeleteRecordsResult:
+    topic: str = ""
+    partition: int
+    low_watermark: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+
+@value(kw_only=True)
+class DeleteRecordsResponse:
+    partitions: tuple[DeleteRecordsResult, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeLogDirsRequest:
+    broker_id: int
+    topics: tuple[str, ...] = ()
+
+
+@value(kw_only=True)
+class LogDirPartition:
+    topic: str = ""
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool = False
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@value(kw_only=True)
+class LogDir:
+    path: str = ""
+    usable_bytes: int
+    partitions: tuple[LogDirPartition, ...] = ()
+
+
+@value(kw_only=True)
+class DescribeLogDirsResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    log_dirs: tuple[LogDir, ...] = ()
+
+
+@value(kw_only=True)
+class AddBrokersRequest:
+    broker_ids: tuple[int, ...] = ()
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+
+@value(kw_only=True)
+class AddBrokersResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topics: tuple[TopicReassignment, ...] = ()
+
+
+@value(kw_only=True)
+class DrainBrokersRequest:
+    broker_ids: tuple[int, ...] = ()
+    undo: bool = False
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+
+@value(kw_only=True)
+class DrainBrokersResponse:
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topics: tuple[TopicReassignment, ...] = ()
+
+
+@value(kw_only=True)
 class PartitionState:
     topic: str = ""
     topic_id: bytes = b""
@@ -272,6 +510,8 @@ class LeaderAndIsrRequest:
     sequence: int
     continued: bool = False
     more: bool = False
+    leader_throttle: int
+    follower_throttle: int
 
 
 @value(kw_only=True)
@@ -324,6 +564,8 @@ class UpdateMetadataRequest:
     sequence: int
     continued: bool = False
     more: bool = False
+    leader_throttle: int
+    follower_throttle: int
 
 
 @value(kw_only=True)
@@ -907,6 +1149,7 @@ class ReplicaPosition:
     last_fetched_epoch: int
     error_code: ErrorCode = ErrorCode.NONE
     leaving: bool = False
+    log_start_offset: int
 
 
 @value(kw_only=True)
@@ -931,6 +1174,7 @@ class ReplicaChunk:
     diverging_end_offset: int
     offset: int
     topic_id: bytes = b""
+    dropped_to: int
     records: bytes = b""
 
 

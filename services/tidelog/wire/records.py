@@ -1,40 +1,112 @@
-"""What lies inside a batch, checked record by record: the second half of what a producer sent (`validate=full`).
+"""What lies inside a batch: checked record by record, the second half of what a producer sent (`validate=full`) or whether
+every record has a key (`cleanup.policy=compact`), and compressed anew as a whole (`compression.type`).
 
 The broker's default path never looks here (design section 3, Validation). Slow, and meant to run beside the event loop.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from tidelog.errors import TidelogError
-from tidelog.wire.batch import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, Buffer, corrupt, invalid, validate_produce
-from tidelog.wire.compression import inflate
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.topic_config import TopicConfig
+from tidelog.wire.batch import (
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    Codec,
+    corrupt,
+    invalid,
+    sealed,
+    validate_produce,
+)
+from tidelog.wire.compression import deflate, inflate, too_large
+from tidelog.wire.record_walk import walk_records
 
 _INT32_VARINT_BYTES: Final = 5
 _INT64_VARINT_BYTES: Final = 10
 _NULL: Final = -1
 
+_CODECS: Final[Mapping[str, Codec]] = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""By compression.type; `producer` names none."""
 
-def produce_fault(records: Buffer, batch_bytes_max: int, inflated_bytes_max: int) -> TidelogError | None:
-    """Why a leader of a topic with `validate=full` may not append this; None if it may."""
+
+def to_append(records: Buffer, config: TopicConfig, inflated_bytes_max: int) -> Buffer | TidelogError:
+    """What a leader of such a topic appends for what it was sent, or why it appends nothing.
+
+    `records` itself where every batch stays as it is. What is compressed anew holds the same records byte for byte, and says
+    the same of its producer, offsets and times.
+    """
     try:
+        headers = validate_produce(records, batch_bytes_max=config.max_message_bytes).headers
+        parts: list[Buffer] = []
         at = 0
-        for header in validate_produce(records, batch_bytes_max=batch_bytes_max).headers:
+        for header in headers:
             end = at + header.size_bytes
-            check_records(memoryview(records)[at:end], header, at, inflated_bytes_max)
+            parts.append(_stored(memoryview(records)[at:end], header, at, config, inflated_bytes_max))
             at = end
     except TidelogError as error:
         # A new one: the frames of this one's traceback hold what was inflated, and it lives until the answer is sent.
         return TidelogError(error.message, error.code)
-    return None
+    return b"".join(parts) if any(_other_codec(header, config) is not None for header in headers) else records
 
 
-def check_records(batch: Buffer, header: BatchHeader, position: int, inflated_bytes_max: int) -> None:
-    """Whether the records are what the header says of them.
+def _other_codec(header: BatchHeader, config: TopicConfig) -> Codec | None:
+    """What the topic stores the batch with, if that is not what it came with."""
+    codec = _CODECS.get(config.compression_type)
+    return None if codec == header.codec else codec
+
+
+def _stored(
+    batch: memoryview, header: BatchHeader, position: int, config: TopicConfig, inflated_bytes_max: int
+) -> Buffer:
+    full, keys, codec = config.validate == "full", config.compacts, _other_codec(header, config)
+    if not (full or keys) and codec is None:
+        return batch
+    body = inflate(header.codec, batch[HEADER_BYTES:], inflated_bytes_max)
+    if full:
+        check_records(body, header, position)
+    if keys:
+        check_keys(body, header, position)
+    if codec is None:
+        return batch
+    if len(body) > inflated_bytes_max:
+        # It came uncompressed. Compressed it would be what this broker refuses from a producer, and compaction leaves alone.
+        raise too_large(inflated_bytes_max)
+    section = deflate(codec, body)
+    size_bytes = HEADER_BYTES + len(section)
+    if size_bytes > config.max_message_bytes:
+        raise TidelogError(
+            f"records: the batch at position {position} takes {size_bytes} bytes with compression.type="
+            f"{config.compression_type}, max.message.bytes is {config.max_message_bytes}",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
+    return sealed(header.with_codec(codec), section)
+
+
+def check_keys(body: bytes, header: BatchHeader, position: int) -> None:
+    """INVALID_RECORD when a record has no key: compaction could not tell what replaces it, and would drop it."""
+    for place in walk_records(body, header.record_count, header.last_offset_delta):
+        if place.key is None:
+            raise invalid(
+                f"key: record {place.offset_delta} of the batch at position {position} has none, which cleanup.policy "
+                "compact needs"
+            )
+
+
+def check_records(body: bytes, header: BatchHeader, position: int) -> None:
+    """Whether the records, decompressed, are what the header says of them.
 
     CORRUPT_MESSAGE when they cannot be decoded, INVALID_RECORD when they contradict the header or each other.
     """
     where = f"of the batch at position {position}"
-    reader = _Reader(inflate(header.codec, batch[HEADER_BYTES:], inflated_bytes_max), where)
+    reader = _Reader(body, where)
     latest = NO_TIMESTAMP
     for expected in range(header.record_count):
         latest = max(latest, _check_record(reader, header, expected, where))

@@ -26,6 +26,37 @@ ADMIN_SERVICE_ELECT_LEADERS = Unary(
     "/tidelog.v1.AdminService/ElectLeaders", m.ElectLeadersRequest, m.ElectLeadersResponse
 )
 ADMIN_SERVICE_RELEASE_VETO = Unary("/tidelog.v1.AdminService/ReleaseVeto", m.ReleaseVetoRequest, m.ReleaseVetoResponse)
+ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS = Unary(
+    "/tidelog.v1.AdminService/AlterPartitionReassignments",
+    m.AlterPartitionReassignmentsRequest,
+    m.AlterPartitionReassignmentsResponse,
+)
+ADMIN_SERVICE_LIST_PARTITION_REASSIGNMENTS = Unary(
+    "/tidelog.v1.AdminService/ListPartitionReassignments",
+    m.ListPartitionReassignmentsRequest,
+    m.ListPartitionReassignmentsResponse,
+)
+ADMIN_SERVICE_INCREMENTAL_ALTER_CONFIGS = Unary(
+    "/tidelog.v1.AdminService/IncrementalAlterConfigs",
+    m.IncrementalAlterConfigsRequest,
+    m.IncrementalAlterConfigsResponse,
+)
+ADMIN_SERVICE_DESCRIBE_CONFIGS = Unary(
+    "/tidelog.v1.AdminService/DescribeConfigs", m.DescribeConfigsRequest, m.DescribeConfigsResponse
+)
+ADMIN_SERVICE_DESCRIBE_BROKER_CONFIGS = Unary(
+    "/tidelog.v1.AdminService/DescribeBrokerConfigs", m.DescribeBrokerConfigsRequest, m.DescribeBrokerConfigsResponse
+)
+ADMIN_SERVICE_DELETE_RECORDS = Unary(
+    "/tidelog.v1.AdminService/DeleteRecords", m.DeleteRecordsRequest, m.DeleteRecordsResponse
+)
+ADMIN_SERVICE_DESCRIBE_LOG_DIRS = Unary(
+    "/tidelog.v1.AdminService/DescribeLogDirs", m.DescribeLogDirsRequest, m.DescribeLogDirsResponse
+)
+ADMIN_SERVICE_ADD_BROKERS = Unary("/tidelog.v1.AdminService/AddBrokers", m.AddBrokersRequest, m.AddBrokersResponse)
+ADMIN_SERVICE_DRAIN_BROKERS = Unary(
+    "/tidelog.v1.AdminService/DrainBrokers", m.DrainBrokersRequest, m.DrainBrokersResponse
+)
 # tidelog.v1.BrokerControl
 BROKER_CONTROL_LEADER_AND_ISR = Unary(
     "/tidelog.v1.BrokerControl/LeaderAndIsr", m.LeaderAndIsrRequest, m.LeaderAndIsrResponse

@@ -4,13 +4,24 @@ All data is JSON with a `version` of its own layout; fields that a reader does n
 process can read what a newer one wrote. What cannot be understood raises `BadZnode` with the path and the field.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from tidelog.ids import NO_LEADER, Address, BrokerId
+from tidelog.release import FIRST, Release
 from tidelog.wire.messages import IsrMember, Listener
+from tidelog.wire.znode_fields import INT32_MAX as _INT32_MAX
+from tidelog.wire.znode_fields import INT64_MAX as _INT64_MAX
+from tidelog.wire.znode_fields import BadZnode as BadZnode
+from tidelog.wire.znode_fields import decode as _decode
+from tidelog.wire.znode_fields import distinct as _distinct
+from tidelog.wire.znode_fields import dump as _dump
+from tidelog.wire.znode_fields import field as _of
+from tidelog.wire.znode_fields import flag as _flag
+from tidelog.wire.znode_fields import integer as _int
+from tidelog.wire.znode_fields import number as _number
+from tidelog.wire.znode_fields import text as _text
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
@@ -20,6 +31,7 @@ TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+PLACEMENT: Final = "/admin/placement"
 CONSUMERS: Final = "/consumers"
 COORDINATOR: Final = "/consumers/coordinator"
 COORDINATOR_EPOCH: Final = "/consumers/coordinator_epoch"
@@ -48,20 +60,8 @@ NO_VERSION: Final = -1
 _LAYOUT: Final = 1
 _RECOVERING: Final = ',"recovering":true'
 """Left out while it is false, which is nearly always."""
-
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
-
-T = TypeVar("T")
-
-
-class BadZnode(Exception):
-    """A znode holds what no process of this project writes."""
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
-        self.path = path
-        self.problem = problem
+_THROTTLES: Final = ("leader_throttle", "follower_throttle")
+"""Of a placement; left out while there is none."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -138,6 +138,7 @@ class ControllerRegistration:
     port: int
     attempt: str
     """Unique for each try to become active, so that an unknown outcome can be examined (reliability 6.4)."""
+    release: Release = FIRST
 
     @property
     def address(self) -> Address:
@@ -155,17 +156,31 @@ class BrokerRegistration:
     """First broker epoch since which this data directory has lost nothing; INTACT_SINCE_NOW: this very one."""
     attempt: str
     """Unique for each try to register, so that an unknown outcome can be examined."""
-    software: str = ""
+    release: Release = FIRST
     directory_id: str = ""
     """Of the broker's data directory, whose lock proves that whoever registered with it before is dead (HOLE-40)."""
 
 
+class Move(NamedTuple):
+    """A reassignment of one partition that is under way: its replicas before and after, preferred leader first."""
+
+    old: tuple[BrokerId, ...]
+    target: tuple[BrokerId, ...]
+    """Equal to `old` when the reassignment was cancelled."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """/brokers/topics/[t]: the assigned replicas of each partition, index by index, preferred leader first."""
+    """/brokers/topics/[t]: the assigned replicas of each partition, index by index, preferred leader first.
+
+    Where a partition moves these are all that have a copy, the targets first: a controller that does not know `moves` takes
+    them for its replicas, and loses nothing (F11.2).
+    """
 
     topic_id: bytes
     partitions: tuple[tuple[BrokerId, ...], ...]
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    """By partition; both rows are among its replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +202,18 @@ class ProducerIdBlock:
     broker_id: BrokerId
     first_id: int
     last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlacement:
+    """/admin/placement: what holds for all replicas."""
+
+    draining: tuple[BrokerId, ...] = ()
+    """Brokers that get no replicas any more."""
+    leader_throttle: int = 0
+    """Bytes a second of what moves copy, for each broker that sends it; 0: no limit."""
+    follower_throttle: int = 0
+    """The same for each broker that takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +278,7 @@ def encode_controller(registration: ControllerRegistration) -> bytes:
             "host": registration.host,
             "port": registration.port,
             "attempt": registration.attempt,
+            **_release_fields(registration.release),
         }
     )
 
@@ -264,6 +292,7 @@ def decode_controller(data: bytes, path: str = CONTROLLER) -> ControllerRegistra
             host=_text(fields, "host"),
             port=_int(fields, "port"),
             attempt=_text(fields, "attempt"),
+            release=_release(fields),
         ),
     )
 
@@ -287,7 +316,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "rack": registration.rack,
             "intact_since": registration.intact_since,
             "attempt": registration.attempt,
-            "software": registration.software,
+            **_release_fields(registration.release),
             "directory": registration.directory_id,
         }
     )
@@ -305,37 +334,62 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
             rack=_text(fields, "rack", ""),
             intact_since=_int(fields, "intact_since", INTACT_SINCE_NOW, _INT64_MAX),
             attempt=_text(fields, "attempt"),
-            software=_text(fields, "software", ""),
+            release=_release(fields),
             directory_id=_text(fields, "directory", ""),
         )
 
     return _decode(broker_path(broker_id), data, build)
 
 
-def encode_topic(assignment: TopicAssignment) -> bytes:
-    return _dump(
-        {
-            "version": _LAYOUT,
-            "topic_id": assignment.topic_id.hex(),
-            "partitions": {str(index): list(replicas) for index, replicas in enumerate(assignment.partitions)},
-        }
+def _release_fields(release: Release) -> dict[str, Any]:
+    return {"software": release.version, "feature_level": release.level, "feature_level_min": release.oldest}
+
+
+def _release(fields: Mapping[str, Any]) -> Release:
+    """0.1.0 has written the software of brokers alone."""
+    return Release(
+        _text(fields, "software", ""),
+        level=_int({"feature_level": FIRST.level, **fields}, "feature_level", 1),
+        oldest=_int({"feature_level_min": FIRST.oldest, **fields}, "feature_level_min", 1),
     )
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    fields: dict[str, Any] = {
+        "version": _LAYOUT,
+        "topic_id": assignment.topic_id.hex(),
+        "partitions": {str(index): list(replicas) for index, replicas in enumerate(assignment.partitions)},
+    }
+    if assignment.moves:
+        fields["moves"] = {str(index): [move.old, move.target] for index, move in assignment.moves.items()}
+    return _dump(fields)
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     def build(fields: Mapping[str, Any]) -> TopicAssignment:
         partitions: Mapping[str, Sequence[int]] = _of(fields, "partitions", dict)
-        replicas = tuple(
-            _distinct(
-                tuple(BrokerId(_number(x, "partitions", 0, _INT32_MAX)) for x in partitions[str(index)]), "partitions"
-            )
-            for index in range(len(partitions))
-        )
+        replicas = tuple(_row(partitions[str(index)], "partitions") for index in range(len(partitions)))
         if not replicas or not all(replicas):
             raise ValueError("'partitions' names a topic without partitions or a partition without replicas")
-        return TopicAssignment(topic_id=bytes.fromhex(_text(fields, "topic_id")), partitions=replicas)
+        moves = {} if "moves" not in fields else _moves(_of(fields, "moves", dict), replicas)
+        return TopicAssignment(bytes.fromhex(_text(fields, "topic_id")), replicas, moves)
 
     return _decode(topic_path(topic), data, build)
+
+
+def _row(brokers: Sequence[int], key: str) -> tuple[BrokerId, ...]:
+    return _distinct(tuple(BrokerId(_number(each, key, 0, _INT32_MAX)) for each in brokers), key)
+
+
+def _moves(stored: Mapping[str, Any], replicas: Sequence[tuple[BrokerId, ...]]) -> dict[int, Move]:
+    moves = {}
+    for name, (old, target) in stored.items():
+        move = Move(_row(old, "moves"), _row(target, "moves"))
+        index = int(name)
+        if not 0 <= index < len(replicas) or not all(move) or not {*move.old, *move.target} <= {*replicas[index]}:
+            raise ValueError(f"'moves' of partition {name} is not within its replicas: {list(map(list, move))}")
+        moves[index] = move
+    return moves
 
 
 def encode_state(state: StoredState) -> bytes:
@@ -396,6 +450,19 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
         return block
 
     return _decode(PRODUCER_IDS, data, build)
+
+
+def encode_placement(placement: StoredPlacement) -> bytes:
+    throttles = {key: getattr(placement, key) for key in _THROTTLES if getattr(placement, key)}
+    return _dump({"version": _LAYOUT, "draining": list(placement.draining), **throttles})
+
+
+def decode_placement(data: bytes) -> StoredPlacement:
+    def build(fields: Mapping[str, Any]) -> StoredPlacement:
+        throttles = {key: _int(fields, key, high=_INT64_MAX) for key in _THROTTLES if key in fields}
+        return StoredPlacement(_row(_of(fields, "draining", list), "draining"), **throttles)
+
+    return _decode(PLACEMENT, data, build)
 
 
 def encode_topic_config(entries: Mapping[str, str]) -> bytes:
@@ -494,59 +561,3 @@ def decode_offset(path: str, data: bytes) -> StoredOffset:
             _int(fields, "offset", 0, _INT64_MAX), _int(fields, "leader_epoch", -1), _text(fields, "metadata")
         ),
     )
-
-
-def _dump(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode("ascii")
-
-
-def _decode(path: str, data: bytes, build: Callable[[Mapping[str, Any]], T]) -> T:
-    try:
-        fields = json.loads(data)
-        if not isinstance(fields, dict):
-            raise ValueError("not a JSON object")
-        return build(fields)
-    except KeyError as error:
-        raise BadZnode(path, f"{error.args[0]!r} is missing") from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadZnode(path, f"{error}; it holds {data[:80]!r}") from error
-
-
-def _of(fields: Mapping[str, Any], key: str, kind: type) -> Any:
-    value = fields[key]
-    if not isinstance(value, kind):
-        raise ValueError(f"{key!r} is not a {kind.__name__}")
-    return value
-
-
-def _int(fields: Mapping[str, Any], key: str, low: int = 0, high: int = _INT32_MAX) -> int:
-    return _number(fields[key], key, low, high)
-
-
-def _number(value: Any, key: str, low: int, high: int) -> int:
-    """What is out of range cannot be told to a broker, so nobody of ours has written it."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{key!r} is not an integer")
-    if not low <= value <= high:
-        raise ValueError(f"{key!r} is {value}, which is not within {low}..{high}")
-    return value
-
-
-def _distinct(ids: tuple[BrokerId, ...], key: str) -> tuple[BrokerId, ...]:
-    if len(set(ids)) != len(ids):
-        raise ValueError(f"{key!r} names a broker twice: {list(ids)}")
-    return ids
-
-
-def _flag(fields: Mapping[str, Any], key: str) -> bool:
-    value = fields.get(key, False)
-    if not isinstance(value, bool):
-        raise ValueError(f"{key!r} is not true or false")
-    return value
-
-
-def _text(fields: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    value = fields[key] if default is None else fields.get(key, default)
-    if not isinstance(value, str):
-        raise ValueError(f"{key!r} is not a string")
-    return value

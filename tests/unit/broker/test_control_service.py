@@ -115,6 +115,8 @@ def roles(
 ) -> m.LeaderAndIsrRequest:
     topics = tuple(m.TopicState(topic=s.topic, topic_id=s.topic_id, configs=configs) for s in states)
     return m.LeaderAndIsrRequest(
+        leader_throttle=0,
+        follower_throttle=0,
         controller_id=9,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
@@ -159,6 +161,8 @@ def news(
     more: bool = False,
 ) -> m.UpdateMetadataRequest:
     return m.UpdateMetadataRequest(
+        leader_throttle=0,
+        follower_throttle=0,
         controller_id=9,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
@@ -372,6 +376,15 @@ def test_l33_a_follower_finds_its_leader_by_leader_and_isr_alone() -> None:
     control.code(replace(roles(state(leader=2)), live_brokers=live))
     assert control.metadata.address_of(2) == ("two", 9092)
     assert control.bench.fetchers.following == {EVENTS: 2}
+
+
+def test_a_leader_knows_the_throttle_of_a_move_when_it_begins() -> None:
+    """KIP-73: not only with UpdateMetadata, which comes later; by then the first copies have been sent."""
+    control = ControlBench()
+    control.code(replace(roles(state()), leader_throttle=1000, follower_throttle=2000))
+    assert (control.metadata.leader_throttle, control.metadata.follower_throttle) == (1000, 2000)
+    control.code(replace(roles(state(), full=False), leader_throttle=0, follower_throttle=0))
+    assert (control.metadata.leader_throttle, control.metadata.follower_throttle) == (0, 0)
 
 
 class Pings:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from helpers.virtual_time import run_virtual
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.replica.partition import Role
-from tidelog.storage.partition_log import LogConfig
+from tidelog.storage.log_context import LogConfig
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.topic_config import TopicConfig
@@ -300,7 +301,7 @@ def test_after_a_kill_only_the_segments_behind_the_recovery_point_are_read() -> 
         return BrokerBench(disk, clock=SimClock(), config=config)
 
     async def write(bench: BrokerBench) -> None:
-        bench.told(config=PLAIN)
+        bench.told(config=replace(PLAIN, segment_bytes=300))
         for _ in range(12):
             await bench.send(batch(b"x" * 40), acks=1)
         await bench.flusher.flush_all(bench.manager)

@@ -38,7 +38,11 @@ def told(cache: MetadataCache, *states: m.PartitionState, **fields: Any) -> None
         "sequence": 1,
         "live_brokers": (broker(2, "INTERNAL", "EXTERNAL"), broker(1, "INTERNAL", "EXTERNAL", rack="r1")),
     }
-    cache.update(m.UpdateMetadataRequest(partition_states=states, **{**defaults, **fields}))
+    cache.update(
+        m.UpdateMetadataRequest(
+            partition_states=states, leader_throttle=0, follower_throttle=0, **{**defaults, **fields}
+        )
+    )
 
 
 def ask(cache: MetadataCache, *topics: str, listener: str = "EXTERNAL") -> m.ClusterMetadataResponse:
@@ -134,3 +138,11 @@ def test_who_is_live_is_known_with_its_epoch_also_from_leader_and_isr() -> None:
     cache.set_live([broker(3, "INTERNAL")])
     assert cache.live == {3: 301}
     assert cache.address_of(3) == Address("internal-3", 9003)
+
+
+def test_an_isr_is_complete_when_it_names_every_replica_also_those_to_come() -> None:
+    cache = MetadataCache()
+    both = (m.IsrMember(broker_id=1, broker_epoch=101), m.IsrMember(broker_id=2, broker_epoch=201))
+    told(cache, replace(partition("a", 0), replicas=(2, 1), isr=both))
+    told(cache, replace(partition("a", 1), replicas=(1, 2, 3), isr=both, adding_replicas=(3,)))
+    assert [cache.all_in_sync(TopicPartition("a", each)) for each in (0, 1, 2)] == [True, False, False]

@@ -2,19 +2,27 @@
 
 import asyncio
 import errno
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
-from helpers.aio import run
-from helpers.batches import batch, patched, sized_batch
+from helpers.aio import eventually, run
+from helpers.bad_batches import bomb, made
+from helpers.batches import batch, headers, patched, placed, sized_batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.logs import contents
+from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
-from tidelog.testing.disk import Crash
+from tidelog.testing.disk import Crash, SimDisk
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
+from tidelog.wire.batch import Codec
 
+T = TypeVar("T")
 GOOD = batch(b"one", b"two")
 
 
@@ -276,5 +284,107 @@ def test_with_validate_full_one_bad_partition_refuses_no_other_and_order_is_kept
         bench.manager.stop(TopicPartition("events", 0), b"", -2, True)
         bench.manager.stop(TopicPartition("other", 0), b"", -2, True)
         assert bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts)) is None
+
+    run(story())
+
+
+# --- compression.type -------------------------------------------------------------------------------------------------
+
+ZSTD = TopicConfig(min_insync_replicas=1, compression_type="zstd", max_message_bytes=2048)
+
+
+class SlowDisk(SimDisk):
+    """What runs beside the event loop waits for the test; what came later is let go first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[asyncio.Event] = []
+
+    async def in_background(self, work: Callable[[], T]) -> T:
+        self.held.append(asyncio.Event())
+        await self.held[-1].wait()
+        return work()
+
+
+def values(bench: BrokerBench) -> list[bytes]:
+    tp = TopicPartition("events", 0)
+    return [
+        record.value
+        for header, data in split_batches(tp, contents(bench.host.log), 0)
+        for record in decode_batch(tp, data, header)
+        if record.value is not None
+    ]
+
+
+def test_a_leader_stores_batches_with_the_codec_of_their_topic_until_it_has_none() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        bench.told(config=ZSTD)
+        sent = [batch(b"a" * 300), batch(b"b", b"c", codec=Codec.ZSTD), batch(b"d" * 300, codec=Codec.GZIP)]
+        assert (await bench.send(b"".join(sent))).base_offset == 0
+        assert [(await bench.send(sent[0], acks=acks)).base_offset for acks in (0, 1, -1)] == [4, 5, 6]
+        stored = contents(bench.host.log)
+        assert [(h.base_offset, h.codec) for h in headers(stored)] == [(n, Codec.ZSTD) for n in (0, 1, 3, 4, 5, 6)]
+        assert sent[1][16:] in stored, "what has the codec stays as it was sent"
+        bench.told(config=TopicConfig(min_insync_replicas=1), partition_epoch=8)
+        assert (await bench.send(sent[2])).base_offset == 7
+        assert contents(bench.host.log) == stored + placed(sent[2], 7, 3)
+        assert values(bench) == [b"a" * 300, b"b", b"c", b"d" * 300, *[b"a" * 300] * 3, b"d" * 300]
+
+    run(story())
+
+
+UNFIT = {
+    "damaged": (made(b"not compressed", codec=Codec.GZIP), ErrorCode.CORRUPT_MESSAGE, "records: damaged gzip data"),
+    "a bomb": (bomb(Codec.ZSTD), ErrorCode.INVALID_RECORD, "records: more than 1048576 bytes when decompressed"),
+    "too large then": (
+        batch(bytes(5_000), codec=Codec.LZ4),
+        ErrorCode.MESSAGE_TOO_LARGE,
+        "with compression.type=uncompressed, max.message.bytes is 2048",
+    ),
+    "the second one": (batch(b"fine") + bomb(Codec.ZSTD), ErrorCode.INVALID_RECORD, "when decompressed"),
+}
+
+
+@pytest.mark.parametrize(("records", "code", "words"), UNFIT.values(), ids=UNFIT.keys())
+def test_what_cannot_be_stored_with_its_topics_codec_is_refused_whole(
+    records: bytes, code: ErrorCode, words: str
+) -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        config = replace(ZSTD, compression_type="uncompressed")
+        for topic in ("events", "other"):
+            bench.told(topic=topic, config=config)
+        for acks in (0, 1, -1):
+            parts = tuple(
+                m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=sent)
+                for topic, sent in (("events", records), ("other", batch(b"a", codec=Codec.SNAPPY)))
+            )
+            answer = await bench.produce(m.ProduceRequest(client_id="c", acks=acks, timeout_ms=1000, partitions=parts))
+            refused, stored = answer.results
+            assert (refused.error_code, refused.base_offset, stored.error_code) == (code, -1, ErrorCode.NONE)
+            assert words in refused.error_message
+        assert bench.host.log.log_end_offset == 0 and bench.manager.host("other", 0).log.log_end_offset == 3
+        assert (await bench.send(batch(b"fine", codec=Codec.GZIP))).base_offset == 0
+
+    run(story())
+
+
+def test_compressing_holds_up_no_other_topic_and_keeps_the_order_of_its_own() -> None:
+    async def story() -> None:
+        disk = SlowDisk()
+        bench = BrokerBench(disk)
+        bench.told(config=ZSTD)
+        bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
+        sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(5)]
+        await eventually(lambda: disk.held)
+        assert (await bench.send(batch(b"x"), topic="plain")).base_offset == 0
+        while not all(send.done() for send in sends):
+            for held in reversed(disk.held):
+                held.set()
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert [send.result().base_offset for send in sends] == list(range(5))
+        assert values(bench) == [b"%d" % i for i in range(5)]
 
     run(story())

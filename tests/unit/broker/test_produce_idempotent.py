@@ -6,13 +6,14 @@ import random
 import pytest
 
 from helpers.aio import run
-from helpers.batches import batch
+from helpers.batches import batch, headers
 from helpers.broker import BrokerBench, member
+from helpers.logs import contents
 from tidelog.errors import ErrorCode
 from tidelog.replica import events as ev
 from tidelog.testing.disk import Crash
 from tidelog.topic_config import TopicConfig
-from tidelog.wire.batch import numbered
+from tidelog.wire.batch import Codec, numbered
 
 PLAIN = batch(b"one", b"two")
 
@@ -145,5 +146,26 @@ def test_hole_28_a_refusal_by_min_isr_takes_no_sequence() -> None:
         assert (await bench.send(sent(0))).error_code is ErrorCode.NOT_ENOUGH_REPLICAS
         bench.told(leader_epoch=4, partition_epoch=8)
         assert (await bench.send(sent(0))).base_offset == 0
+
+    run(story())
+
+
+def test_hole_28_a_repeated_batch_is_stored_once_however_its_topic_is_compressed_by_then() -> None:
+    async def story() -> None:
+        bench = BrokerBench()
+        large = numbered(batch(bytes(3_000), codec=Codec.GZIP), 7, 0, 0)
+        for partition_epoch, compression_type in enumerate(("zstd", "lz4", "producer", "uncompressed")):
+            config = TopicConfig(min_insync_replicas=1, max_message_bytes=2048, compression_type=compression_type)
+            bench.told(config=config, partition_epoch=partition_epoch)
+            answer = await bench.send(large)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0), compression_type
+        assert bench.host.log.log_end_offset == 1
+        (stored,) = headers(contents(bench.host.log))
+        assert (stored.codec, stored.producer_id, stored.producer_epoch, stored.base_sequence) == (Codec.ZSTD, 7, 0, 0)
+        news = await bench.send(numbered(large, 7, 0, 1))
+        assert (news.error_code, bench.host.log.log_end_offset) == (ErrorCode.MESSAGE_TOO_LARGE, 1), (
+            "uncompressed it is"
+        )
+        assert (await bench.send(sent(1))).base_offset == 1
 
     run(story())

@@ -41,7 +41,6 @@ class Life:
                 rack="r",
                 intact_since=self.intact_since,
                 attempt="",
-                software="test",
                 directory_id=directory,
             ),
             self.meta,

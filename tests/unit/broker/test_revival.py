@@ -16,7 +16,7 @@ from tidelog.broker.revival import NO_PAUSE, PAUSE_MAX_S, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica.partition import Role
-from tidelog.storage.partition_log import LogConfig
+from tidelog.storage.log_context import LogConfig
 from tidelog.storage.reserve import RESERVE_FILE
 from tidelog.storage.trouble import Trouble
 from tidelog.testing.clock import SimClock

@@ -44,7 +44,7 @@ def test_a_broker_that_stops_answers_nobody_once_its_session_is_over() -> None:
 
     async def tell() -> None:
         record = Recorded()
-        ports = cast(Ports, type("P", (), {"meta": record, "clock": SimClock()}))
+        ports = cast(Ports, type("P", (), {"meta": record, "clock": SimClock(), "worker": None}))
         nothing: Any = None
         broker = Broker(cast(BrokerSettings, nothing), ports, Supervisor("test"), cast(BrokerMetrics, nothing))
         broker._servers = [cast(Server, Listener(name, record)) for name in ("INTERNAL", "EXTERNAL")]

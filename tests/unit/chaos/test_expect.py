@@ -49,6 +49,14 @@ def running(t: float, *names: str) -> s.ProcessStates:
     return s.ProcessStates(t=t, states=dict.fromkeys(names, "running"))
 
 
+def zk(t: float, role: str) -> s.ZooKeeperLook:
+    return s.ZooKeeperLook(t=t, process="zookeeper-1", role=role)
+
+
+def silent(t: float) -> s.Silent:
+    return s.Silent(t=t, source="zookeeper-1", why="timeout")
+
+
 def group(t: float, generation: int, coordinator_epoch: int = 1, done: int | None = None) -> s.GroupLook:
     return s.GroupLook(
         t=t,
@@ -115,6 +123,16 @@ def rates(before: int, during: int) -> Sequence[Record]:
     return [processed(float(t), before) for t in range(4)] + [processed(4.0 + t, during) for t in range(5)]
 
 
+def crash_loop(*rates: int, crashed: str = "m1") -> list[Record]:
+    """`m1` has partition 0 and dies every five seconds, `m2` has partition 1; its rate before the first crash, and from each to
+    the next."""
+    crashes = [Crash(5.0 * n, crashed) for n in range(1, len(rates) + 1)]
+    work = [
+        Processed(5.0 * turn + t, "m2", "g", (Span("t", 1, 1, n),)) for turn, n in enumerate(rates) for t in range(5)
+    ]
+    return [*crashes, Processed(1.0, "m1", "g", (Span("t", 0, 1, 1_000),)), *work]
+
+
 def moved(at: float = 0.0) -> list[Record]:
     return [assigned(1.0, "a"), Crash(5.0, "a"), assigned(at, "b")]
 
@@ -167,6 +185,9 @@ CASES: Sequence[tuple[str, str, Seen, Seen]] = [
     ("sessions kept", "", look(ctl(1.0, 1, 4), ctl(9.0, 1, 4)), look(ctl(1.0, 1, 4), ctl(9.0, 1, 5))),
     ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(ctl(1.0, 1), ctl(9.0, 1), two(1.0, 1))),
     ("sessions kept", "", look(ctl(1.0, 1), ctl(9.0, 1)), look(running(1.0, "broker-2"), ctl(1.0, 1), ctl(9.0, 1))),
+    ("all zookeepers serve", "", look(zk(5.0, ""), zk(9.5, "follower")), look(zk(5.0, "leader"), zk(9.5, ""))),
+    ("all zookeepers serve", "", look(zk(9.5, "leader")), look(zk(9.5, "leader"), silent(9.9))),
+    ("all zookeepers serve", "", look(silent(9.4), zk(9.5, "leader")), look(zk(5.0, "leader"))),
     ("no rebalance", "", look(group(1.0, 1), group(3.0, 2), group(9.0, 2, 2)), look(group(3.0, 2), group(9.0, 3))),
     ("no rebalance", "", look(group(3.0, 2), group(9.0, 2)), look(group(5.0, 2), group(9.0, 2))),
     ("coordinator changes", "", look(group(1.0, 1), group(5.0, 1, 2)), look(group(1.0, 1), group(5.0, 2))),
@@ -177,6 +198,9 @@ CASES: Sequence[tuple[str, str, Seen, Seen]] = [
     ("group moves within", "3s", hist(*moved(7.0)), hist(*moved(9.0))),
     ("group moves within", "3s", hist(*moved(7.0)), hist(*moved()[:2])),
     ("group works on", "50%", hist(*rates(10, 9)), hist(*rates(10, 3))),
+    ("others work on", "50%", hist(*crash_loop(10, 20, 6)), hist(*crash_loop(10, 4, 20))),
+    ("others work on", "50%", hist(*crash_loop(10, 6, 6, 6, 0)), hist(*crash_loop(10))),
+    ("others work on", "50%", hist(*crash_loop(10, 6, 6)), hist(*crash_loop(10, 6, 6, crashed="m2"))),
     ("refused with", "NOT_ENOUGH_REPLICAS", hist(refused("fail")), hist(refused("info"))),
     ("effect within", "1s", hist(), hist(*fault(effect=6.0))),
     ("ends in order", "", told(STOPPED), told({"broker-1": {"exit_code": -9, "clean": False}})),

@@ -1,23 +1,26 @@
 """Each fault on a cluster that is only a table: what it does, what it takes for its effect, and what is left when healed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from helpers.aio import run
 from helpers.chaos_bed import fake_bed
-from helpers.fake_cluster import FakeCluster
-from tidelog.chaos.faults import links
+from helpers.fake_cluster import FakeCluster, session_id
+from tidelog.chaos.faults import disks, links, transactions
 from tidelog.chaos.faults.base import Bed, FaultMissed, Injected, On
 from tidelog.chaos.faults.registry import FAULTS, fault_named, make
-from tidelog.cluster.api import ClusterError, Direction, State, Traffic, ways
+from tidelog.cluster.api import ClusterError, Direction, Sessions, State, Traffic, ways
+from tidelog.ports.meta import Create, Delete, OutcomeUnknown
 
 LOG = "t-0/00000000000000000000.log"
 NEXT_LOG = "t-0/00000000000000000100.log"
 INDEX = "t-0/00000000000000000000.index"
 MARKS = "replication-offset-checkpoint"
 DATA = {LOG: 1_000, NEXT_LOG: 500, INDEX: 80, INDEX.replace("000.", "100."): 16, ".clean-shutdown": 9, MARKS: 40}
+
+FULL_PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -103,9 +106,77 @@ def test_every_fault_that_looks_for_its_effect_is_seen_to_miss() -> None:
     assert MISSES.keys() | looked_at_elsewhere == FAULTS.keys()
 
 
-def test_a_bounce_that_took_longer_than_a_session_is_a_miss(cluster: FakeCluster) -> None:
-    with pytest.raises(FaultMissed, match="a fast bounce lasts 0 s"):
-        run(inject(fake_bed(cluster), "bounce", "broker-1", within="0ms"))
+FORMER, NEW = session_id("broker-1", 0), session_id("broker-1", 1)
+REGISTERED = {FORMER: {"/brokers/ids/1": FORMER}, NEW: {"/brokers/ids/1": NEW}, 0: {}}
+
+
+def look(alive: Collection[int], registered: int) -> Sessions:
+    return Sessions(frozenset(alive), REGISTERED[registered])
+
+
+BEFORE = look([FORMER], FORMER)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([look([FORMER, NEW], NEW), look([FORMER, NEW], NEW)], id="registered at the first look"),
+        pytest.param(
+            [
+                look([FORMER], FORMER),
+                look([FORMER, NEW], FORMER),
+                look([FORMER, NEW], 0),
+                *[look([FORMER, NEW], NEW)] * 2,
+            ],
+            id="takes its place over after a while",
+        ),
+    ],
+)
+def test_row_25_a_broker_that_is_registered_again_while_its_session_of_before_lives_has_bounced(
+    cluster: FakeCluster, looks: list[Sessions]
+) -> None:
+    cluster.down_s = 9.9  # ZooKeeper says how long was too long
+    cluster.looks = [BEFORE, *looks, look([NEW], NEW)]
+    injected = run(inject(fake_bed(cluster), "bounce", "broker-1"))
+    assert injected.observed == {"broker-1": 9.9} and injected.effect == "killed and back: broker-1 after 9.9 s"
+    assert next(iter(cluster.looks)) == look([NEW], NEW), "the end of the session came when all had been seen"
+
+
+@pytest.mark.parametrize(
+    "looks, when",
+    [
+        pytest.param([look([], 0)], "before it registered again", id="before it ran again"),
+        pytest.param(
+            [look([FORMER], FORMER), look([NEW], NEW)], "before it registered again", id="before it registered"
+        ),
+        pytest.param(
+            [look([FORMER, NEW], NEW), look([NEW], NEW)], "before it was seen registered", id="perhaps before"
+        ),
+    ],
+)
+def test_row_25_a_bounce_that_a_session_has_not_outlived_is_a_miss_however_short(
+    cluster: FakeCluster, looks: list[Sessions], when: str
+) -> None:
+    bed = fake_bed(cluster)
+    cluster.down_s = 0.01
+    cluster.looks = [BEFORE, *looks]
+    with pytest.raises(FaultMissed, match=rf"down for 0\.0 s and its session of before ended {when}: no fast bounce"):
+        run(inject(bed, "bounce", "broker-1"))
+    assert bed.in_force.left == [] and set(cluster.states.values()) == {State.RUNNING}
+
+
+def test_row_25_who_is_not_registered_has_no_session_to_outlive(cluster: FakeCluster) -> None:
+    cluster.looks = [look([FORMER], 0)]
+    with pytest.raises(FaultMissed, match="broker-1 is not registered"):
+        run(inject(fake_bed(cluster), "bounce", "broker-1"))
+    assert not cluster.done
+
+
+def test_a_bounce_of_who_registers_nowhere_has_a_limit(cluster: FakeCluster) -> None:
+    cluster.down_s = 3.1
+    with pytest.raises(FaultMissed, match=r"controller-1 was down for 3\.1 s, a fast bounce lasts 3 s"):
+        run(inject(fake_bed(cluster), "bounce", "controller-1"))
+    run(inject(fake_bed(cluster), "bounce", "controller-1", within="4s"))
 
 
 def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
@@ -274,5 +345,80 @@ def test_row_29_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
         assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
         await injected.heal()
         assert not cluster.full
+
+    run(story())
+
+
+class FakeMeta:
+    """Of an ensemble some of whose servers find their disk full at the first transaction that does not fit."""
+
+    def __init__(self, hosts: str, cluster: FakeCluster, find_it: Collection[str]) -> None:
+        self.hosts, self.ops, self.closed = hosts, list[object](), False
+        self._cluster, self._find_it = cluster, find_it
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def multi(self, ops: Sequence[Create | Delete]) -> None:
+        self.ops += ops
+        if any(isinstance(op, Create) and len(op.data) > FULL_PAGE_BYTES for op in ops):
+            self._cluster.modes = {**self._cluster.modes, **dict.fromkeys(self._find_it, "")}
+        raise OutcomeUnknown(ops[0].path)
+
+
+def ensemble(cluster: FakeCluster, find_it: Collection[str], monkeypatch: pytest.MonkeyPatch) -> list[FakeMeta]:
+    made: list[FakeMeta] = []
+
+    def make_meta(hosts: str, **_: object) -> FakeMeta:
+        made.append(FakeMeta(hosts, cluster, find_it))
+        return made[-1]
+
+    monkeypatch.setattr(transactions, "ZkMeta", make_meta)
+    return made
+
+
+def test_row_29_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ensemble(cluster, ["zookeeper-2"], monkeypatch)
+
+    async def story() -> None:
+        injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-2")
+        assert cluster.full == {"zookeeper-2"}
+        assert injected.effect == "zookeeper-2 is full, zookeeper-2 serves nobody"
+        await injected.heal()
+        assert cluster.done == [("kill", "zookeeper-2"), ("free", "zookeeper-2"), ("start", "zookeeper-2")]
+
+    run(story())
+    (meta,) = made
+    assert meta.hosts == "127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003"
+    assert meta.closed and all(isinstance(op, Delete) or op.ephemeral for op in meta.ops)  # type: ignore[attr-defined]
+
+
+def test_row_29_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_have_room_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "ZOOKEEPER_FAILS_WITHIN_S", 0.05)
+    ensemble(cluster, ["zookeeper-2"], monkeypatch)
+    bed = fake_bed(cluster)
+    with pytest.raises(FaultMissed, match="zookeeper-1 and zookeeper-2 finding it out"):
+        run(inject(bed, "full-disk", "zookeeper-1", "zookeeper-2"))
+    assert bed.in_force.left == [] and not cluster.full
+    assert set(cluster.states.values()) == {State.RUNNING}
+
+
+def test_row_29_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensemble(cluster, ["zookeeper-1"], monkeypatch)
+
+    async def story() -> None:
+        injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-1", "broker-1")
+        cluster.states["zookeeper-1"] = State.STOPPED
+        await injected.heal()
+        assert cluster.done == [("free", "zookeeper-1"), ("free", "broker-1"), ("start", "zookeeper-1")]
 
     run(story())

@@ -55,6 +55,12 @@ def test_x2_an_empty_replica_ends_where_it_starts() -> None:
 
 
 class Admin:
+    def __init__(self, policy: str = "delete") -> None:
+        self.policy = policy
+
+    async def describe_configs(self, name: str) -> object:
+        return [Some(key="flush", value="sync"), Some(key="cleanup.policy", value=self.policy)]
+
     async def describe_topic(self, name: str) -> object:
         return Some(partitions=[Some(partition=p, replicas=(2, 1)) for p in (1, 0)])
 
@@ -75,6 +81,12 @@ def test_x2_every_replica_of_every_partition_is_read(tmp_path: Path) -> None:
     assert PartitionReplicas.from_json(found[0].to_json()) == found[0]
     with pytest.raises(ClusterError, match="broker-1 keeps no replica of u-0"):
         run(read_replicas(cluster, Admin(), "u"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_x2_a_compacted_topic_is_not_judged(tmp_path: Path, policy: str) -> None:
+    with pytest.raises(ClusterError, match=f"topic t has cleanup.policy={policy}: replicas of a compacted topic"):
+        run(read_replicas(FakeCluster(base=tmp_path), Admin(policy), "t"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ BAD: Sequence[tuple[str, str, str, str]] = [
     ("more_replicas", "replication_factor: 5", "replication_factor: 6", "'6' is not a whole number from 1 to 5"),
     ("min_isr_beyond", "min_isr: 3", "min_isr: 6", "f:7: topic.min_isr: '6' is not a whole number from 1 to 5"),
     ("topic_config", "flush: sync", "flush: always", "f:7: topic.configs.flush: "),
+    ("compacted", "flush: sync", "cleanup.policy: compact", "f:7: topic.configs.cleanup.policy: 'compact' removes records on"),
     ("unknown_config", "flush: sync", "flsh: sync", "unknown topic setting 'flsh'; did you mean 'flush'?"),
     ("rate", "rate: 250.5", "rate: fast", "f:9: workload.rate: 'fast' is not a number"),
     ("rate_zero", "rate: 250.5", "rate: 0", "f:9: workload.rate: '0' is not a number from 0.1 to 20000"),

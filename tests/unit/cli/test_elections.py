@@ -1,4 +1,4 @@
-"""`tidelog elect-leaders` and `tidelog release-veto`: kafka-leader-election's sentences, and its exit codes."""
+"""`tidelog elect-leaders` and `tidelog brokers release-veto`: kafka-leader-election's sentences, and its exit codes."""
 
 import json
 import re
@@ -76,13 +76,13 @@ def test_several_partitions_from_a_file_and_the_answer_as_json(
 
 
 def test_release_veto_has_sentences_of_its_own(tidelog: Tidelog, events: FakeCluster) -> None:
-    assert tidelog("release-veto", "--topic", "events", "--partition", "1").text == (
+    assert tidelog("brokers", "release-veto", "--topic", "events", "--partition", "1").text == (
         "Released the veto for partitions events-1\n"
     )
-    assert tidelog("release-veto", "--topic", "events", "--partition", "1").text == (
+    assert tidelog("brokers", "release-veto", "--topic", "events", "--partition", "1").text == (
         "No veto holds partitions events-1\n"
     )
-    assert tidelog("release-veto", ALL).text == "No partition needs it.\n"
+    assert tidelog("brokers", "release-veto", ALL).text == "No partition needs it.\n"
     assert len(events.of("ReleaseVeto")) == 3
 
 
@@ -130,8 +130,15 @@ def test_describe_shows_what_is_vetoed_and_what_recovers(
         ((*PREFERRED, "--path-to-json-file", "text.json"), 2, "text.json is not"),
         ((*PREFERRED, "--path-to-json-file", "twice.json"), 2, "twice.json names a partition twice"),
         ((*PREFERRED, "--path-to-json-file", "empty.json"), 2, "empty.json names no partition"),
-        (("release-veto",), 2, "one and only one"),
-        (("release-veto", "--topic", "events"), 2, "--topic needs --partition"),
+        (
+            (
+                "brokers",
+                "release-veto",
+            ),
+            2,
+            "one and only one",
+        ),
+        (("brokers", "release-veto", "--topic", "events"), 2, "--topic needs --partition"),
     ],
 )
 def test_bad_input_is_one_line_and_not_zero(

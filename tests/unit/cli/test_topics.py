@@ -105,6 +105,35 @@ def test_offsets_by_time_as_kafka_get_offsets(tidelog: Tidelog, cluster: FakeClu
     assert rows[0] == {"topic": "t", "partition": 0, "offset": 1, "timestamp": 300, "leaderEpoch": 0}
 
 
+def test_get_offsets_takes_kafkas_patterns(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=4)
+    cluster.create("u", partitions=2)
+    cluster.create("__consumer_offsets")
+    assert tidelog("get-offsets").text == tidelog("topics", "offsets").text
+    assert tidelog("get-offsets").text.startswith("__consumer_offsets:0:0\nt:0:0\n")
+
+    def named(*args: str) -> str:
+        return " ".join(line.rpartition(":")[0] for line in tidelog("get-offsets", *args).text.splitlines())
+
+    assert named("--exclude-internal-topics") == "t:0 t:1 t:2 t:3 u:0 u:1"
+    for patterns, expected in (
+        ("t:1", "t:1"),
+        ("t:1-3", "t:1 t:2"),
+        ("t:2-,u", "t:2 t:3 u:0 u:1"),
+        (":-1", "__consumer_offsets:0 t:0 u:0"),
+        ("t|u:1", "t:1 u:1"),
+    ):
+        assert named("--topic-partitions", patterns) == expected, patterns
+
+
+def test_get_offsets_leaves_out_what_nobody_leads_and_says_so(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=2)
+    cluster.partition("t", 0).leader = -1
+    found = tidelog("get-offsets")
+    assert (found.text, found.exit_code) == ("t:1:0\n", 1)
+    assert found.error == "tidelog: no leader, so no offset: t-0"
+
+
 def test_consume_from_a_time(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=2)
     written(cluster, 0, 100, 300, 200)
@@ -144,6 +173,12 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
+        (("get-offsets", "--topic", "t", "--topic-partitions", "t:0"), 2, "excludes --topic"),
+        (("get-offsets", "--topic-partitions", "t:0:1"), 2, "'t:0:1' is not TOPIC"),
+        (("get-offsets", "--topic-partitions", "t,"), 2, "'' is not TOPIC"),
+        (("get-offsets", "--topic-partitions", "(:0"), 2, "no regular expression"),
+        (("get-offsets", "--topic-partitions", "nobody"), 1, "no partition matches"),
+        (("get-offsets", "--time", "-4"), 2, "--time '-4'"),
         (("topics", "create"), 2, "name one topic"),
         (("topics", "create", "a", "--topic", "b"), 2, "name one topic"),
         (("topics", "create", "t", "--partitions", "0"), 2, "--partitions is 0"),
@@ -152,7 +187,7 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         (("topics", "create", "t", "--replica-assignment", "1:x"), 2, "not broker ids"),
         (("topics", "create", "t", "--replica-assignment", "1:2", "--partitions", "3"), 2, "excludes"),
         (("topics", "create", "old"), 1, "topic 'old' already exists"),
-        (("topics", "alter", "old"), 2, "--partitions is missing"),
+        (("topics", "alter", "old"), 2, "--partitions, --config or --delete-config is missing"),
         (("topics", "alter", "old", "--partitions", "-1"), 2, "--partitions is -1"),
         (("topics", "alter", "old", "--partitions", "3", "--replica-assignment", "1:2"), 2, "names 1 partitions"),
         (("topics", "alter", "old", "--partitions", "1"), 1, "topic 'old': total_count 1 is not above 1"),
@@ -250,3 +285,11 @@ def test_help_is_quick_and_every_command_has_an_example() -> None:
     ).stdout.split()
     # what costs time at start-up is imported by the command that needs it
     assert not {"grpc", "aiokafka", "pydantic", "structlog", "uvloop", "kazoo", "rich"} & set(loaded)
+
+
+def test_brokers_are_listed(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    head, *rows = tidelog("brokers", "list").text.splitlines()
+    assert head.split() == ["ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"]
+    assert [row.split()[0] for row in rows] == [str(broker_id) for broker_id in sorted(cluster.addresses)]
+    found = json.loads(tidelog("brokers", "list", "--format", "json").text)
+    assert found == json.loads(tidelog("cluster", "describe", "--format", "json").text)["brokers"]

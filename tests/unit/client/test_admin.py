@@ -8,6 +8,7 @@ from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
 from helpers.virtual_time import run_virtual
 from tidelog.client.admin import AdminClient
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.runtime.rpc_options import as_transport_error
 from tidelog.wire import messages as m
 
 
@@ -69,6 +70,13 @@ def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
             cluster.once("CreateTopics", no_controller)
             await a.create_topic("t")
             assert len(cluster.of("CreateTopics")) == 3
+
+            async def just_started(_: FakeCall) -> Any:
+                raise as_transport_error(TidelogError("no controller is active", ErrorCode.NOT_CONTROLLER))
+
+            cluster.once("DeleteTopics", just_started)
+            await a.delete_topic("t")
+            assert len(cluster.of("DeleteTopics")) == 2
 
             async def silent(call: FakeCall) -> Any:
                 await call.serve()

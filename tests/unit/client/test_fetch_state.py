@@ -6,6 +6,7 @@ from tidelog.client.fetch_state import Ask, FetchState
 from tidelog.client.records import Record, encode_batch
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
+from tidelog.wire.batch import HEADER_BYTES, fillers, read_header, sealed
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -15,14 +16,17 @@ def asks(state: FetchState) -> list[Ask]:
     return [ask for each in wanted.asks.values() for ask in each]
 
 
-def answer(ask: Ask, count: int = 3) -> m.FetchResult:
-    log = FakePartition(1)
-    log.append(encode_batch(Record(None, b"%d" % i, (), 1000) for i in range(count)), 10**6)
-    request = m.FetchPartition(
+def ask_for(ask: Ask) -> m.FetchPartition:
+    return m.FetchPartition(
         topic=ask.tp.topic, partition=ask.tp.partition, leader_epoch=-1, offset=ask.offset,
         last_fetched_epoch=-1, max_bytes=1 << 20,
     )  # fmt: skip
-    return fetch_result(request, high_watermark=log.end, records=b"".join(log.batches))
+
+
+def answer(ask: Ask, count: int = 3) -> m.FetchResult:
+    log = FakePartition(1)
+    log.append(encode_batch(Record(None, b"%d" % i, (), 1000) for i in range(count)), 10**6)
+    return fetch_result(ask_for(ask), high_watermark=log.end, records=b"".join(log.batches))
 
 
 def placed(*tps: TopicPartition) -> FetchState:
@@ -68,3 +72,18 @@ def test_a_position_has_left_the_log_only_if_it_was_in_it() -> None:
     assert state.left_log(ask)
     state.seek(T0, 1)
     assert not state.left_log(ask), "it is of an earlier position"
+
+
+def test_a_position_follows_what_compaction_has_removed() -> None:
+    """Or whoever reads up to an end offset would wait for records that are not there."""
+    state = placed(T0)
+    (ask,) = asks(state)
+    kept = encode_batch([Record(b"k", b"1", (), 1000), Record(b"k", b"2", (), 1000)])
+    records = sealed(read_header(kept)._replace(last_offset_delta=4), kept[HEADER_BYTES:]) + b"".join(fillers(5, 9, 0))
+    state.fetched(ask, fetch_result(ask_for(ask), high_watermark=9, records=records))
+    assert [r.offset for r in state.take(1)] == [0]
+    assert state.position(T0) == 1
+    assert [r.offset for r in state.take(1)] == [1]
+    assert state.position(T0) == 5
+    assert state.take(1) == []
+    assert state.position(T0) == 9

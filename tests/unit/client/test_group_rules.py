@@ -10,7 +10,7 @@ import pytest
 
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
-from tidelog.client.member_events import Lose
+from tidelog.client.member_events import Lose, Revoke
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address, TopicPartition
@@ -192,6 +192,54 @@ def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_
             await a.commit({T[2]: 4})
             may_end.set()
             assert bed.coordinator.offsets()[T[3]] == 9
+
+    run_virtual(story())
+
+
+def test_n12_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
+    """The coordinator waited no longer and gave it back at the stored offset: what is handed out from there follows that."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        may_end = asyncio.Event()
+
+        async def revoked(_: object) -> None:
+            await may_end.wait()
+
+        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            await a.commit({T[3]: 4})
+            assert a._group is not None
+            a._group._effect(Revoke(7, (T[3],)))
+            try:
+                with pytest.raises(TidelogError, match="assigned anew") as refused:
+                    await a.commit({T[3]: 9, T[2]: 4})
+                assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+                await a.commit({T[2]: 4})
+            finally:
+                may_end.set()
+            assert bed.coordinator.offsets() == {T[2]: 4, T[3]: 4}
+
+    run_virtual(story())
+
+
+def test_a_commit_in_on_revoked_counts_while_the_partition_is_nobody_elses_yet() -> None:
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        committed: list[TopicPartition] = []
+
+        async def revoked(given_back: tuple[TopicPartition, ...]) -> None:
+            await a.commit(dict.fromkeys(given_back, 3))
+            committed.extend(given_back)
+
+        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            async with bed.consumer("b", auto_commit=False) as b:
+                await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+                assert len(committed) == 2
+                assert all(bed.coordinator.offsets()[tp] == 3 for tp in committed)
 
     run_virtual(story())
 

@@ -10,17 +10,20 @@ import docker
 import pytest
 
 from tidelog.cluster import compose, netfilter
-from tidelog.cluster.api import CLIENT, ClusterError, Direction, State
+from tidelog.cluster.api import CLIENT, ClusterError, Direction, Sessions, State
 from tidelog.cluster.compose import PROJECT_LABEL, SERVICE_LABEL, ComposeCluster
 from tidelog.cluster.netfilter import Counters, Rules
+from tidelog.ids import Address
 
 NETWORKS = {
     "zookeeper-1": ["zk"],
     "controller-1": ["zk", "cluster"],
     "broker-1": ["zk", "cluster"],
     "broker-2": ["zk", "cluster"],
+    "zookeeper-exporter": ["zk"],
 }
 NUMBERS = count(1)
+FINISHED_AT = "2026-11-22T14:22:59.750000999Z"
 
 
 class Container:
@@ -28,17 +31,21 @@ class Container:
         self.name = name
         self.labels = {PROJECT_LABEL: "test", SERVICE_LABEL: name}
         self.status = "exited"
+        self.orders: list[str] = []
         ports = {"19092/tcp": [{"HostIp": "", "HostPort": str(20_000 + next(NUMBERS))}]} if "broker" in name else {}
-        self.attrs: dict[str, Any] = {"HostConfig": {"PortBindings": ports}}
+        self.attrs: dict[str, Any] = {"HostConfig": {"PortBindings": ports}, "Labels": self.labels}
         self.start()
 
     def start(self) -> None:
         """In a namespace of its own, with other addresses than before."""
+        self.orders.append("start")
         self.status = "running"
         networks = {network: {"IPAddress": f"10.0.0.{next(NUMBERS)}"} for network in NETWORKS[self.name]}
-        self.attrs |= {"State": {"Pid": 1_000_000 + next(NUMBERS)}, "NetworkSettings": {"Networks": networks}}
+        state = {"Pid": 1_000_000 + next(NUMBERS), "StartedAt": "2026-11-22T14:23:01.25Z", "FinishedAt": FINISHED_AT}
+        self.attrs |= {"State": state, "NetworkSettings": {"Networks": networks}}
 
     def kill(self) -> None:
+        self.orders.append("kill")
         self.status = "exited"
         networks = {network: {"IPAddress": ""} for network in NETWORKS[self.name]}
         self.attrs |= {"State": {"Pid": 0}, "NetworkSettings": {"Networks": networks}}
@@ -60,7 +67,9 @@ class World:
         self.rules: dict[int, Rules] = {}
         self.refusals = 3
 
-    def listed(self, *, all: bool, filters: dict[str, list[str]]) -> list[Container]:
+    def listed(self, *, all: bool, filters: dict[str, list[str]], sparse: bool = False) -> list[Container]:
+        for container in self.containers.values():
+            container.orders.append("look")
         wanted = dict(label.split("=", 1) for label in filters["label"])
         services = [name for name in self.containers if name == wanted.get(compose.SERVICE_LABEL, name)]
         return [self.containers[name] for name in services] if all else []
@@ -128,6 +137,43 @@ def test_a_cut_outlives_the_restart_of_either_end(world: World, cluster: Compose
     cluster.start(restarted)
     assert world.silenced("broker-1") == world.containers["broker-2"].addresses
     assert world.silenced("broker-2") == world.containers["broker-1"].addresses
+
+
+def test_row_25_a_bounce_asks_for_nothing_between_the_end_and_the_start_and_is_as_long_as_the_engine_says(
+    world: World, cluster: ComposeCluster
+) -> None:
+    cluster.isolate("broker-1", ["broker-2"])
+    container = world.containers["broker-1"]
+    before, began = container.pid, len(container.orders)
+    assert cluster.bounce("broker-1") == 1.5
+    ordered = container.orders[began:]
+    assert ordered[ordered.index("kill") + 1] == "start" and container.pid != before
+    assert world.silenced("broker-1") == world.containers["broker-2"].addresses, "a cut outlives it"
+    cluster.kill("broker-1")
+    with pytest.raises(ClusterError, match="broker-1 does not run"):
+        cluster.bounce("broker-1")
+
+
+def test_who_dials_through_the_proxy_is_refused_while_a_broker_bounces(
+    world: World, cluster: ComposeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.client_links()
+    container, proxy = world.containers["broker-1"], cluster._clients_proxy
+    monkeypatch.setattr(proxy, "refuse", lambda name: container.orders.append("refuse"))
+    monkeypatch.setattr(proxy, "accept", lambda name: container.orders.append("accept"))
+    cluster.bounce("broker-1")
+    assert [each for each in container.orders[1:] if each != "look"] == ["kill", "refuse", "start", "accept"]
+
+
+def test_zookeeper_servers_are_asked_for_sessions_where_they_are(
+    world: World, cluster: ComposeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Address] = []
+    told = Sessions(frozenset({1}), {})
+    monkeypatch.setattr(compose, "sessions_at", lambda servers: asked.extend(servers) or told)
+    assert cluster.sessions() is told
+    (address,) = world.containers["zookeeper-1"].addresses
+    assert asked == [Address(address, 2181)]
 
 
 def test_row_28_a_reset_lasts_a_moment_and_leaves_the_cuts_that_were(world: World, cluster: ComposeCluster) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.cluster.api import ClusterError, broker_id_of
-from tidelog.cluster.plan import ensemble, environment, from_json, make_plan, ports_needed, to_json
+from tidelog.cluster.plan import ensemble, environment, from_json, make_plan, ports_needed, to_json, with_brokers
 from tidelog.cluster.zookeeper import ServerFiles
 
 
@@ -40,6 +40,21 @@ def test_a_broker_gets_its_settings_as_variables():
         "TIDELOG_SEGMENT_BYTES": "1024",
         "TIDELOG_RACK": "s",
     }
+
+
+def test_hl3_01_further_brokers_come_behind_those_that_are_there_and_change_nothing_of_them():
+    plan = plan_of(agents=1, settings={"broker": {"rack": "r"}})
+    grown = with_brokers(plan, [4, 7], count(30_000), settings={"broker-7": {"rack": "s"}})
+    assert [p.name for p in grown.processes] == [
+        *(p.name for p in plan.processes[:-1]),
+        *("broker-4", "broker-7", "agent-1"),
+    ]
+    assert all(grown[p.name] == p for p in plan.processes)
+    assert [dict(p.settings) for p in grown.of_kind("broker")] == [{"rack": "r"}] * 3 + [{}, {"rack": "s"}]
+    ports = [a.port for p in grown.processes for a in p.addresses.values()]
+    assert len(set(ports)) == len(ports)
+    with pytest.raises(ClusterError, match="it cannot grow"):
+        with_brokers(plan_of(links_through_proxy=True), [4], count(30_000))
 
 
 def test_agents_come_last_and_reach_brokers_alone():

@@ -4,10 +4,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog import topic_config
-from tidelog.controller.effects import Connect, Disconnect, Effect, Examine, Outcome, Reply, Send, Write, WriteGroup
+from tidelog.controller.effects import (
+    Connect,
+    Disconnect,
+    Effect,
+    Examine,
+    MakePlan,
+    Outcome,
+    Reply,
+    Send,
+    Write,
+    WriteGroup,
+)
 from tidelog.controller.events import (
     BrokerAnswered,
     BrokersChanged,
+    BrokersRequested,
+    ConfigsAlterRequested,
     Draw,
     Elected,
     Event,
@@ -15,6 +28,8 @@ from tidelog.controller.events import (
     FailedReplica,
     IsrProposed,
     PartitionsCreateRequested,
+    Planned,
+    ReassignmentRequested,
     Snapshot,
     StoredTopic,
     Suspected,
@@ -26,7 +41,8 @@ from tidelog.controller.events import (
 from tidelog.controller.machine import ControllerMachine, MachineSettings
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
-from tidelog.errors import ErrorCode
+from tidelog.controller.planner import rebalance
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.meta import Create, Delete, SetData
 from tidelog.wire import messages as m
@@ -94,7 +110,7 @@ class MemoryStore:
         return Outcome.WRITTEN
 
     def put_topic(self, topic: StoredTopic) -> None:
-        assignment = znodes.TopicAssignment(topic.topic_id, topic.replicas)
+        assignment = znodes.TopicAssignment(topic.topic_id, topic.replicas, topic.moves)
         self.znodes[znodes.topic_path(topic.name)] = znodes.encode_topic(assignment), 0
         self.znodes[znodes.partitions_path(topic.name)] = b"", 0
         self.znodes[znodes.topic_config_path(topic.name)] = b"{}", 0
@@ -105,6 +121,31 @@ class MemoryStore:
                     znodes.encode_state(each.stored()),
                     each.partition_epoch,
                 )
+
+
+def snapshot_of(store: MemoryStore, brokers: Iterable[Broker]) -> Snapshot:
+    """What the next controller reads."""
+    topics = []
+    for path, (data, version) in sorted(store.znodes.items()):
+        name = path.removeprefix(znodes.TOPICS + "/")
+        if name == path or "/" in name:
+            continue
+        found = znodes.decode_topic(name, data)
+        states: list[PartitionState | None] = []
+        for index in range(len(found.partitions)):
+            node = store.znodes.get(znodes.state_path(name, index))
+            if node is None:
+                states.append(None)
+                continue
+            states.append(PartitionState.of(znodes.decode_state(name, index, node[0]), node[1]))
+        config = znodes.topic_config_path(name) in store.znodes
+        topics.append(
+            StoredTopic(name, found.topic_id, found.partitions, tuple(states), {}, config, version, found.moves)
+        )
+    node = store.znodes.get(znodes.PLACEMENT)
+    placement = None if node is None else (znodes.decode_placement(node[0]), node[1])
+    marks = [p.removeprefix(znodes.DELETE_TOPICS + "/") for p in store.znodes if p.startswith(znodes.DELETE_TOPICS)]
+    return Snapshot(tuple(brokers), tuple(topics), tuple(marks), placement=placement)
 
 
 class Harness:
@@ -125,6 +166,7 @@ class Harness:
         self.store = MemoryStore()
         self.in_flight: list[WriteGroup] = []
         self.doubtful: list[Any] = []
+        self.plans: list[MakePlan] = []
         self.brokers: dict[int, Broker] = {}
         self.replies: dict[int, Any] = {}
         self._token = 0
@@ -139,6 +181,8 @@ class Harness:
                     self.in_flight += groups
                 case Examine(groups):
                     self.doubtful += groups
+                case MakePlan():
+                    self.plans.append(effect)
                 case Reply(token, answer):
                     assert token not in self.replies, f"request {token} answered twice"
                     self.replies[token] = answer
@@ -151,12 +195,15 @@ class Harness:
     def elected(
         self, *topics: StoredTopic, brokers: Iterable[Broker] = (), deletions: tuple[str, ...] = (), epoch: int = 2
     ) -> list[Effect]:
-        self.brokers = {int(each.broker_id): each for each in brokers}
         for topic in topics:
             self.store.put_topic(topic)
         for name in deletions:
             self.store.znodes[znodes.delete_topic_path(name)] = b"", 0
-        effects = self.step(Elected(epoch, Snapshot(tuple(self.brokers.values()), topics, deletions)))
+        return self.takes_over(Snapshot(tuple(brokers), topics, deletions), epoch)
+
+    def takes_over(self, snapshot: Snapshot, epoch: int) -> list[Effect]:
+        self.brokers = {int(each.broker_id): each for each in snapshot.brokers}
+        effects = self.step(Elected(epoch, snapshot))
         self._ponged({}, self.brokers)
         return effects
 
@@ -224,6 +271,76 @@ class Harness:
     def grow(self, *topics: m.NewPartitions, validate_only: bool = False) -> tuple[int, list[Effect]]:
         request = m.CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=validate_only)
         return self._asked(lambda token: PartitionsCreateRequested(request, token))
+
+    def move(
+        self,
+        rows: Mapping[int, Sequence[int]],
+        *,
+        topic: str = "t",
+        cancelled: Sequence[int] = (),
+        replace: bool = False,
+        validate_only: bool = False,
+        throttle: tuple[int, int] = (0, 0),
+    ) -> tuple[int, list[Effect]]:
+        """`rows`: partition -> its replicas as they are to be."""
+        partitions = tuple(m.PartitionAssignment(partition=p, replicas=tuple(row)) for p, row in rows.items())
+        plan = m.TopicReassignment(topic=topic, partitions=partitions, cancelled=tuple(cancelled))
+        return self.moves(plan, replace=replace, validate_only=validate_only, throttle=throttle)
+
+    def moves(
+        self,
+        *topics: m.TopicReassignment,
+        replace: bool = False,
+        validate_only: bool = False,
+        throttle: tuple[int, int] = (0, 0),
+    ) -> tuple[int, list[Effect]]:
+        """`throttle`: of leaders and of followers."""
+        request = m.AlterPartitionReassignmentsRequest(
+            topics=topics,
+            replace=replace,
+            validate_only=validate_only,
+            timeout_ms=1000,
+            leader_throttle=throttle[0],
+            follower_throttle=throttle[1],
+        )
+        return self._asked(lambda token: ReassignmentRequested(request, token))
+
+    def alter(self, *changes: m.ConfigChange, name: str = "t", validate_only: bool = False) -> tuple[int, list[Effect]]:
+        topic = m.TopicConfigChanges(name=name, changes=changes)
+        request = m.IncrementalAlterConfigsRequest(topics=(topic,), timeout_ms=1000, validate_only=validate_only)
+        return self._asked(lambda token: ConfigsAlterRequested(request, token))
+
+    def add_brokers(self, *ids: int, replace: bool = False, validate_only: bool = False) -> tuple[int, list[Effect]]:
+        request = m.AddBrokersRequest(
+            broker_ids=ids,
+            replace=replace,
+            validate_only=validate_only,
+            timeout_ms=1000,
+            leader_throttle=0,
+            follower_throttle=0,
+        )
+        return self._asked(lambda token: BrokersRequested(request, token))
+
+    def drain(self, *ids: int, undo: bool = False, validate_only: bool = False) -> tuple[int, list[Effect]]:
+        request = m.DrainBrokersRequest(
+            broker_ids=ids,
+            undo=undo,
+            validate_only=validate_only,
+            timeout_ms=1000,
+            leader_throttle=0,
+            follower_throttle=0,
+        )
+        return self._asked(lambda token: BrokersRequested(request, token))
+
+    def plan(self) -> list[Effect]:
+        """The planner's answer to what it was asked first."""
+        effect = self.plans.pop(0)
+        token = Token(effect.token)
+        try:
+            rows = rebalance(effect.current, effect.brokers, leaving=effect.leaving)
+        except TidelogError as error:
+            return self.step(Planned(token, {}, error.code, error.message))
+        return self.step(Planned(token, rows))
 
     def _asked(self, event: Callable[[Token], Event]) -> tuple[int, list[Effect]]:
         self._token += 1

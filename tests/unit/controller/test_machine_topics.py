@@ -1,5 +1,7 @@
 """Creation and deletion of topics (F-01, HOLE-10, fault matrix row 18)."""
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.controller.effects import (
@@ -77,6 +79,15 @@ def test_f01_5_creation_step_by_step(c: Harness) -> None:
     assert first.topic_states == (m.TopicState(topic="t", topic_id=b"new-t", configs=(config,)),)
 
 
+def test_hole_29_replicas_of_a_new_topic_and_of_new_partitions_are_in_different_racks() -> None:
+    c = Harness()
+    c.elected(brokers=(replace(B1, rack="a"), replace(B2, rack="a"), replace(B3, rack="b")))
+    c.create(new(partitions=3, factor=2))
+    c.write()
+    c.write()
+    assert [each.replicas for each in c.machine.state.topics["t"].partitions] == [(1, 3), (3, 2), (2, 3)]
+
+
 def test_each_topic_is_refused_alone(c: Harness) -> None:
     c.create(new("there"))
     c.run()
@@ -102,6 +113,19 @@ def test_each_topic_is_refused_alone(c: Harness) -> None:
         ("twice", ErrorCode.INVALID_REQUEST),
     ]
     assert sorted(c.machine.state.topics) == ["good", "there"]
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_neither_created_nor_deleted(c: Harness, name: str) -> None:
+    c.create(new("other"))
+    c.run()
+    for ask in (lambda: c.create(new("t"), new(name)), lambda: c.delete("other", name)):
+        token, _ = ask()
+        c.run()
+        by_name = {each.name: each for each in c.replies[token].topics}
+        assert by_name.pop(name).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert [each.error_code for each in by_name.values()] == [ErrorCode.NONE], "the others are done"
+    assert sorted(c.machine.state.topics) == ["t"]
 
 
 def test_a_topic_that_is_being_created_exists(c: Harness) -> None:

@@ -1,5 +1,7 @@
 """What waits for a broker is merged: the newest state counts, and what stops goes before what starts."""
 
+import pytest
+
 from tidelog.controller.merge import Request, merge
 from tidelog.wire import messages as m
 
@@ -23,10 +25,12 @@ def partition(
 
 
 def roles(
-    *states: m.PartitionState, full: bool = False, live: tuple[m.LiveBroker, ...] = LIVE_1
+    *states: m.PartitionState, full: bool = False, live: tuple[m.LiveBroker, ...] = LIVE_1, throttle: int = 0
 ) -> m.LeaderAndIsrRequest:
     names = dict.fromkeys(each.topic for each in states)
     return m.LeaderAndIsrRequest(
+        leader_throttle=throttle,
+        follower_throttle=2 * throttle,
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,
@@ -56,8 +60,11 @@ def metadata(
     full: bool = False,
     deleted: tuple[str, ...] = (),
     live: tuple[m.LiveBroker, ...] = LIVE_1,
+    throttle: int = 0,
 ) -> m.UpdateMetadataRequest:
     return m.UpdateMetadataRequest(
+        leader_throttle=throttle,
+        follower_throttle=2 * throttle,
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,
@@ -82,6 +89,14 @@ def test_the_newest_state_of_a_partition_counts() -> None:
 def test_the_newest_list_of_live_brokers_counts_for_all() -> None:
     merged = merge([roles(partition("t", 0), live=LIVE_2), metadata(live=LIVE_1)])
     assert [each.live_brokers for each in merged if not isinstance(each, m.StopReplicaRequest)] == [LIVE_1, LIVE_1]
+
+
+@pytest.mark.parametrize("newest", [0, 5])
+def test_the_newest_throttle_counts_for_all(newest: int) -> None:
+    merged = merge([metadata(throttle=3), roles(partition("t", 0), throttle=3), metadata(throttle=newest)])
+    assert merged == [roles(partition("t", 0), throttle=newest), metadata(throttle=newest)]
+    merged = merge([metadata(throttle=3), roles(partition("t", 0), throttle=newest)])
+    assert merged == [roles(partition("t", 0), throttle=newest), metadata(throttle=newest)]
 
 
 def test_a_full_one_replaces_what_waits_and_stays_full_with_what_follows() -> None:

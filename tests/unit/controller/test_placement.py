@@ -12,8 +12,9 @@ from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
 
 
-def ids(count: int) -> list[BrokerId]:
-    return [BrokerId(each) for each in range(count)]
+def ids(count: int) -> dict[BrokerId, str]:
+    """Brokers without racks."""
+    return {BrokerId(each): "" for each in range(count)}
 
 
 def test_hl2_06_partition_i_goes_to_broker_i_mod_n() -> None:
@@ -29,7 +30,7 @@ def test_hl2_08_a_dead_brokers_load_goes_to_all_others() -> None:
 def test_f09_1_literal_rows() -> None:
     assert spread(ids(3), 6, 3) == ((0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0))
     assert spread(ids(1), 2, 1) == ((0,), (0,))
-    assert spread([BrokerId(7), BrokerId(3)], 2, 2, start=1) == ((7, 3), (3, 7))
+    assert spread({BrokerId(7): "", BrokerId(3): ""}, 2, 2, start=1) == ((7, 3), (3, 7))
 
 
 @given(
@@ -101,7 +102,7 @@ def test_what_cannot_be_is_refused_with_field_and_limit(topic: m.NewTopic, code:
 
 def test_without_brokers_nothing_is_placed() -> None:
     with pytest.raises(TidelogError, match="live brokers") as caught:
-        plan(new(1, 1), [], default_partitions=1, default_factor=1, start=0)
+        plan(new(1, 1), {}, default_partitions=1, default_factor=1, start=0)
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -125,7 +126,7 @@ def test_hl2_07_added_partitions_lie_where_they_would_have_lain_from_the_start(
 
 def test_hl2_07_on_other_brokers_than_then_the_rows_are_sound() -> None:
     present = ((BrokerId(2), BrokerId(0), BrokerId(1)), (BrokerId(0), BrokerId(1), BrokerId(2)))
-    live = [BrokerId(each) for each in (0, 3, 4, 7)]
+    live = {BrokerId(each): "" for each in (0, 3, 4, 7)}
     assert grow(more(4), present, live) == ((7, 4, 0), (0, 7, 3))
 
 
@@ -166,3 +167,61 @@ def test_a_growth_needs_as_many_live_brokers_as_replicas() -> None:
 
 def test_a_growth_may_be_placed_by_hand() -> None:
     assert grow(more(4, (2, 0), (0, 2)), PRESENT, ids(3)) == ((2, 0), (0, 2))
+
+
+def in_racks(text: str) -> dict[BrokerId, str]:
+    """One broker a letter, which is its rack."""
+    return {BrokerId(number): rack for number, rack in enumerate(text)}
+
+
+def test_hole_29_hl2_10_literal_rows_over_racks_taken_in_turn() -> None:
+    # KIP-36: the ring is 0 (a), 3 (b), 5 (c), 1 (a), 4 (b), 2 (a); the shift grows by three with each round.
+    rows = spread(in_racks("aaabbc"), 7, 3)
+    assert rows == ((0, 3, 5), (3, 5, 1), (5, 1, 4), (1, 4, 5), (4, 2, 5), (2, 3, 5), (0, 4, 5))
+
+
+@given(
+    racks=st.text("abcd", min_size=1, max_size=9),
+    partitions=st.integers(1, 40),
+    start=st.integers(0, 50),
+    shift=st.integers(0, 50),
+    data=st.data(),
+)
+def test_hole_29_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be(
+    racks: str, partitions: int, start: int, shift: int, data: st.DataObject
+) -> None:
+    brokers = in_racks(racks)
+    factor = data.draw(st.integers(1, len(racks)))
+    rows = spread(brokers, partitions, factor, start, shift)
+    assert len(rows) == partitions
+    for row in rows:
+        assert len(row) == len(set(row)) == factor
+        for length in range(1, factor + 1):
+            assert len({racks[each] for each in row[:length]}) == min(length, len(set(racks)))
+    leaders = Counter(row[0] for row in rows)
+    assert max(leaders.values()) - min(leaders[each] for each in brokers) <= 1
+
+
+@given(racks=st.text("abc", min_size=1, max_size=7), old=st.integers(1, 20), start=st.integers(0, 40), data=st.data())
+def test_hole_29_hl2_07_added_partitions_lie_over_racks_as_from_the_start(
+    racks: str, old: int, start: int, data: st.DataObject
+) -> None:
+    live = in_racks(racks)
+    factor = data.draw(st.integers(1, len(racks)))
+    present = plan(new(old, factor), live, default_partitions=1, default_factor=1, start=start)
+    added = grow(more(old + 5), present, live)
+    for row in added:
+        assert len({racks[each] for each in row}) == min(factor, len(set(racks)))
+    leaders = Counter(row[0] for row in present + added)
+    assert max(leaders.values()) - min(leaders[each] for each in live) <= 1
+
+
+def test_hole_29_some_brokers_without_a_rack_are_refused_as_by_kafka_unless_placed_by_hand() -> None:
+    live = {**in_racks("ab"), BrokerId(2): ""}
+    with pytest.raises(TidelogError, match=r"rack: brokers \[2\] have none") as caught:
+        plan(new(1, 2), live, default_partitions=1, default_factor=1, start=0)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(TidelogError, match=r"rack: brokers \[2\] have none"):
+        grow(more(3), PRESENT, live)
+    assert plan(new(-1, -1, (2, 0)), live, default_partitions=1, default_factor=1, start=0) == ((2, 0),)
+    assert grow(more(3, (2, 0)), PRESENT, live) == ((2, 0),)

@@ -7,11 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelog.controller.events import Snapshot, StoredTopic
-from tidelog.controller.model import PartitionState
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
-from unit.controller.harness import Harness, MemoryStore, broker, full_roles, roles
+from unit.controller.harness import Harness, MemoryStore, broker, full_roles, roles, snapshot_of
 
 BROKERS = (broker(1, 11), broker(2, 12), broker(3, 13))
 Deed = Callable[[Harness], object]
@@ -29,35 +27,10 @@ def delete(c: Harness) -> object:
     return c.delete("t")
 
 
-def snapshot_of(store: MemoryStore) -> Snapshot:
-    """What the next controller reads."""
-    topics = []
-    for path, (data, version) in sorted(store.znodes.items()):
-        name = path.removeprefix(znodes.TOPICS + "/")
-        if name == path or "/" in name:
-            continue
-        found = znodes.decode_topic(name, data)
-        states: list[PartitionState | None] = []
-        for index in range(len(found.partitions)):
-            node = store.znodes.get(znodes.state_path(name, index))
-            if node is None:
-                states.append(None)
-                continue
-            stored = znodes.decode_state(name, index, node[0])
-            states.append(
-                PartitionState(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, node[1])
-            )
-        config = znodes.topic_config_path(name) in store.znodes
-        topics.append(StoredTopic(name, found.topic_id, found.partitions, tuple(states), {}, config, version))
-    marks = [p.removeprefix(znodes.DELETE_TOPICS + "/") for p in store.znodes if p.startswith(znodes.DELETE_TOPICS)]
-    return Snapshot(BROKERS, tuple(topics), tuple(marks))
-
-
 def next_controller(store: MemoryStore) -> Harness:
-    snapshot = snapshot_of(store)
     c = Harness()
     c.store = store
-    c.elected(*snapshot.topics, brokers=BROKERS, deletions=snapshot.deletions, epoch=3)
+    c.takes_over(snapshot_of(store, BROKERS), 3)
     return c
 
 
@@ -127,10 +100,10 @@ def test_hole_10_a_full_list_waits_for_first_states_that_are_being_written() -> 
     c.run()
     for path in (znodes.state_path("t", 0), znodes.partition_path("t", 0)):
         del c.store.znodes[path]
-    snapshot = snapshot_of(c.store)
+    snapshot = snapshot_of(c.store, BROKERS)
     successor = Harness()
     successor.store = c.store
-    effects = successor.elected(*snapshot.topics, brokers=BROKERS, epoch=3)
+    effects = successor.takes_over(snapshot, 3)
     holders = {int(b) for b in snapshot.topics[0].replicas[0]}
     assert set(full_roles(effects)) == {1, 2, 3} - holders
     effects = successor.write()

@@ -12,7 +12,7 @@ from tidelog.wire import messages as m
 from tidelog.wire import services, znodes
 from unit.controller.world import SESSION_S, World, story
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def cluster(w: World, controllers: int = 1) -> None:
@@ -57,6 +57,38 @@ def test_kill_a_leader_is_replaced_long_before_its_session_ends() -> None:
         await w.clock.sleep(SESSION_S * 2)
         assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
         assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
+
+    story(tell)
+
+
+def test_partitions_that_are_being_moved_are_counted_until_they_are_there() -> None:
+    reassigning = "tidelog_controller_reassigning_partitions"
+
+    async def arrives(w: World, tp: TopicPartition, target: int) -> None:
+        """The leader has put it into the ISR."""
+        leader = w.states()[tp].leader
+        await w.until(lambda: target in w.brokers[leader].states[tp].adding_replicas, "the leader knows of the move")
+        await w.alter_isr(leader, tp, {each: w.brokers[each].epoch for each in (leader, target)})
+        await w.until(lambda: w.states()[tp].leader == target, "it leads there")
+
+    async def tell(w: World) -> None:
+        await cluster(w)
+        await w.create("t", partitions=2, factor=1)
+        await w.until(lambda: w.states().keys() == {T0, T1}, "both are led")
+        targets = {tp: state.leader % 3 + 1 for tp, state in w.states().items()}
+        rows = tuple(m.PartitionAssignment(partition=tp.partition, replicas=(to,)) for tp, to in targets.items())
+        topics = (m.TopicReassignment(topic="t", partitions=rows),)
+        plan = m.AlterPartitionReassignmentsRequest(
+            topics=topics, timeout_ms=9_000, leader_throttle=0, follower_throttle=0
+        )
+        assert w.sample(1, reassigning) == 0
+        answer = await w.channel(1).call(services.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS, plan, 30.0)
+        assert (answer.error_code, w.sample(1, reassigning)) == (ErrorCode.NONE, 2)
+        await arrives(w, T0, targets[T0])
+        await w.until(lambda: w.sample(1, reassigning) == 1, "one goes on")
+        await arrives(w, T1, targets[T1])
+        await w.until(lambda: w.sample(1, reassigning) == 0, "all are there")
+        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="reassigned") == 2
 
     story(tell)
 

@@ -14,6 +14,7 @@ from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.ports.bundle import Ports
 from tidelog.ports.net import CallContext, Channel, Route, Stream
+from tidelog.release import RELEASE
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.zk_patterns import register
@@ -176,6 +177,7 @@ class World:
             rack="",
             intact_since=intact_since,
             attempt=str(self._lives),
+            release=RELEASE,
         )
         previous = [] if old is None else [old.meta.session_id]
         stat = await register(meta, znodes.broker_path(number), znodes.encode_broker(registration), previous)

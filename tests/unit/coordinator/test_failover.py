@@ -183,6 +183,19 @@ def test_a11_04_what_topics_gained_or_lost_while_nobody_coordinated_is_given_out
     assert len(owned) == len(set(owned)) and set(owned) == {tp for t, n in now.items() for tp in tps(t, *range(n))}
 
 
+def test_a11_04_what_topics_gained_while_no_member_was_there_is_given_out_when_they_return() -> None:
+    """Simulator, groups with seed 50: the news had been looked at when nobody could be told of it, and counted as seen."""
+    scene = Scene(topics={"t": 4})
+    members = scene.join("a", "b")
+    for each in members:
+        each.lose_connection()
+    scene.change_topics(t=6)
+    for each in members:
+        each.reconnect()
+    scene.run(5.0)
+    assert members[0].owned | members[1].owned == tps("t", *range(6)) and scene.state() == "Stable"
+
+
 def test_a3_02_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too() -> None:
     """Its attempt has failed, and all that it wanted is done: still the store must say so, or the next coordinator repeats it."""
     scene = Scene()

@@ -336,6 +336,43 @@ def test_coord_08_who_was_between_two_streams_during_the_pause_has_a_lease_from_
     assert b.owned == tps("t", 0, 1, 2, 3)
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_coord_08_short_pauses_again_and_again_give_the_dead_twice_their_time_and_no_more(hangs: bool) -> None:
+    """As on a starved machine. It answers no ping, or its stream is gone."""
+    scene = Scene()
+    a, b = scene.join("a", "b")
+    a.answers.clear()
+    if not hangs:
+        a.lose_connection()
+    began_at, pauses = scene.now, 0
+    while len(b.owned) < 4 and pauses < 10:
+        scene.run(2.0, lambda: len(b.owned) == 4)
+        scene.now += 0.6
+        scene.step(ev.Paused(0.6))
+        pauses += 1
+    assert b.owned == tps("t", 0, 1, 2, 3) and not b.closed
+    assert scene.now - began_at <= LEASE_S + 2 * 0.6 * pauses + 0.5
+
+
+def test_coord_08_after_a_pause_the_pings_that_were_due_in_it_are_sent_at_once() -> None:
+    """A consumer's lease lasts from what it said before the ping that was answered last: two thirds of a session may be left."""
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.run(SESSION_S)
+    asked = len(a.bodies(m.PingRequest))
+    scene.run(SESSION_S, lambda: len(a.bodies(m.PingRequest)) > asked)
+    scene.run(SESSION_S / 3 - 0.5)
+    scene.now += 1.0
+    scene.step(ev.Paused(1.0))
+    assert len(a.bodies(m.PingRequest)) == asked + 2
+    scene.run(0.5)
+    scene.now += 1.0
+    scene.step(ev.Paused(1.0))
+    assert len(a.bodies(m.PingRequest)) == asked + 2, "none was due"
+    scene.run(SESSION_S / 3 - 1.5 + 0.01)
+    assert len(a.bodies(m.PingRequest)) == asked + 3, "a third after the one before, in spite of the pause"
+
+
 def test_coord_08_a_stop_that_is_unanswered_gets_the_time_that_the_pause_took() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")

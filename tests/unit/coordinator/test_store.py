@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import pytest
+
 from tidelog.coordinator.effects import DeleteGroup, Write
 from tidelog.coordinator.events import Outcome, WriteId
 from tidelog.coordinator.model import Committed, GroupHead, Owner, Phase, StoredGroup, StoredMember
@@ -14,6 +16,7 @@ from tidelog.runtime.tasks import Supervisor
 from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
+from tidelog.testing.meta_tree import Change
 from tidelog.testing.rand import seeded
 from tidelog.wire import znodes
 
@@ -255,6 +258,35 @@ def test_an_unknown_outcome_is_repeated_until_it_is_known() -> None:
             await bench.drained()
             assert bench.zookeeper.find("/consumers/g") is None
         assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+
+    story(tell)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_n12_no_stored_offset_falls_while_writes_are_repeated(seed: int) -> None:
+    """More groups than there may be multis under way, so that what is repeated finds others before it."""
+    rand, groups = seeded(seed), [f"g{number}" for number in range(16)]
+    seen: dict[str, int] = {}
+
+    def watch(changes: Sequence[Change]) -> None:
+        for path, node in dict(changes).items():
+            if path.endswith("/offsets/t/0") and node is not None:
+                offset = znodes.decode_offset(path, node.data).offset
+                assert offset >= seen.get(path, 0), f"{path} fell from {seen[path]}"
+                seen[path] = offset
+
+    async def tell(bench: Bench) -> None:
+        bench.zookeeper.on_commit = watch
+        for turn in range(6):
+            bench.meta.unanswered = [rand.random() < 0.8 for _ in range(rand.randrange(12))]
+            for group in groups:
+                more = {tp(n, "u"): Committed(turn) for n in range(rand.randrange(330))}
+                for part in (1, 2):
+                    bench.write(group, {tp(0): Committed(10 * turn + part)} | more)
+            await asyncio.sleep(rand.random() / 100)
+        await bench.drained()
+        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+        assert list(seen.values()) == [52] * len(groups)
 
     story(tell)
 

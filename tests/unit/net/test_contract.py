@@ -112,7 +112,8 @@ def test_a_cancelled_caller_cancels_its_own_handler_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("code", "status"),
     [
-        (ErrorCode.NOT_CONTROLLER, "FAILED_PRECONDITION"),
+        (ErrorCode.STALE_BROKER_EPOCH, "FAILED_PRECONDITION"),
+        (ErrorCode.NOT_CONTROLLER, "UNAVAILABLE"),
         (ErrorCode.INVALID_REQUEST, "INVALID_ARGUMENT"),
         (ErrorCode.UNKNOWN_SERVER_ERROR, "INTERNAL"),
     ],

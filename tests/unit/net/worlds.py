@@ -49,6 +49,7 @@ def chunk(number: int) -> m.ReplicaFetchResponse:
         diverging_epoch=-1,
         diverging_end_offset=-1,
         offset=number,
+        dropped_to=0,
         records=bytes(65536),
     )
     return m.ReplicaFetchResponse(chunk=number, partitions=(part,))

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from tidelog.client.errors import BadBatchError
-from tidelog.client.records import Record, decode_batch, encode_batch
+from tidelog.client.records import Record, decode_batch, encode_batch, new_builder
 from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.pipeline import decode
 from tidelog.pipeline.columns import ColumnReader
-from tidelog.wire.batch import HEADER_BYTES, Codec, read_header, stamp, validate_produce
+from tidelog.wire.batch import HEADER_BYTES, Codec, fillers, read_header, sealed, stamp, validate_produce
 from tidelog.wire.records import check_records
 
 TP = TopicPartition("t", 3)
@@ -100,7 +100,7 @@ def test_a_time_that_no_timestamp_can_hold_becomes_the_nearest(times):
 def is_sound(chunk, at):
     """What the broker's own check of records says (`validate=full`); it also looks at times, which are no matter here."""
     try:
-        check_records(chunk[at:], read_header(chunk, at), 0, 1 << 20)
+        check_records(bytes(chunk[at + HEADER_BYTES :]), read_header(chunk, at), 0)
     except TidelogError as error:
         return error.message.startswith(("timestamp_delta", "max_timestamp"))
     return True
@@ -167,8 +167,8 @@ def test_each_contradiction_names_its_batch(chunk):
     "at, value, complaint",
     [
         (57, (100).to_bytes(4), "100 records for 2 offsets"),
-        (57, (1).to_bytes(4), "1 records for 2 offsets"),
-        (23, (2**30).to_bytes(4), "2 records for"),
+        (57, (1).to_bytes(4), "1 records do not fill"),
+        (23, (0).to_bytes(4), "2 records for 1 offsets"),
     ],
 )
 def test_a_count_that_is_not_that_of_the_offsets_is_refused(at, value, complaint):
@@ -176,6 +176,40 @@ def test_a_count_that_is_not_that_of_the_offsets_is_refused(at, value, complaint
     chunk[at : at + len(value)] = value
     with pytest.raises(BadBatchError, match=complaint):
         as_arrays(bytes(chunk))
+
+
+def compacted(offsets, last_offset, base_offset=0):
+    """One batch from which compaction has removed all but these offsets."""
+    builder = new_builder(Codec.NONE, 1 << 20)
+    for offset in offsets:
+        builder.append(offset - base_offset, 1_000 + offset, b"k%d" % offset, b"v", [])
+    header = read_header(whole := bytes(builder.build()))
+    placed = header._replace(base_offset=base_offset, last_offset_delta=last_offset - base_offset, leader_epoch=1)
+    return sealed(placed, whole[HEADER_BYTES:])
+
+
+def test_gaps_that_compaction_has_left_are_none_in_the_log():
+    chunk = b"".join(
+        (
+            compacted([1, 4], 5),
+            *fillers(6, 9, 1),
+            compacted([9, 10], 10, 9),
+            *fillers(11, 20, 2),
+            compacted([22], 24, 20),
+        )
+    )
+    rows = as_arrays(chunk)
+    assert [row[0] for row in rows] == [1, 4, 9, 10, 22]
+    assert rows == one_by_one(chunk)
+
+
+@pytest.mark.parametrize(
+    "offsets, last_offset", [([1, 5], 4), ([2, 2], 4), ([3, 1], 4)], ids=["beyond", "twice", "back"]
+)
+def test_offsets_of_a_compacted_batch_grow_within_its_range(offsets, last_offset):
+    for reader in (as_arrays, one_by_one):
+        with pytest.raises(BadBatchError, match="bad batch at offset 0"):
+            reader(compacted(offsets, last_offset))
 
 
 def test_a_count_that_cannot_be_there_costs_nothing():

@@ -23,7 +23,8 @@ from tidelog.runtime.metrics import (
 )
 from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionCollector, PartitionSnapshot
 
-# ecosystem 2.5, but for reassignment, which there is not. Groups, the probe and chaos have tests of their own.
+# ecosystem 2.5; partitions that are being moved are told by the controller, which knows them all. Groups, the probe and chaos
+# have tests of their own.
 DOCUMENTED = {
     "broker": """
         tidelog_zk_session_state tidelog_zk_session_expirations tidelog_zk_request_duration_seconds
@@ -36,6 +37,7 @@ DOCUMENTED = {
         tidelog_partition_under_replicated
         tidelog_replica_lag_records tidelog_replica_lag_seconds tidelog_replica_fetcher_max_lag_records
         tidelog_replica_truncations tidelog_replica_truncated_records tidelog_replication_bytes
+        tidelog_reassignment_bytes
         tidelog_replica_failover_step_seconds
         tidelog_requests tidelog_request_duration_seconds tidelog_purgatory_size tidelog_purgatory_expirations
         tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
@@ -46,6 +48,7 @@ DOCUMENTED = {
     "controller": """
         tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers tidelog_controller_broker_state
         tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
+        tidelog_controller_reassigning_partitions
         tidelog_controller_leader_elections tidelog_controller_unclean_leader_elections
         tidelog_controller_leader_election_duration_seconds tidelog_controller_failovers
         tidelog_controller_broker_failover_step_seconds tidelog_controller_failover_step_seconds
@@ -80,6 +83,10 @@ def snapshot(partition: int = 0, *, broker: int = 1, leader: int = 1, isr: int =
 
 def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
     return registry.get_sample_value(name, labels)
+
+
+def bucket(registry: CollectorRegistry, le: str, **labels: str) -> float | None:
+    return value(registry, "tidelog_request_duration_seconds_bucket", le=le, **labels)
 
 
 @pytest.mark.parametrize("process", sorted(DOCUMENTED))
@@ -177,10 +184,14 @@ def test_requests_are_counted_by_code_and_timed_by_phase() -> None:
     requests.answered("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.001)
     requests.spent("Produce", Phase.REMOTE, 0.002)
     requests.parked_expired("produce")
+    for took_s in (0.0, 0.0002, 11.0):  # a bound belongs to its own bucket
+        requests.spent("Fetch", Phase.LOCAL, took_s)
     assert value(registry, "tidelog_requests_total", api="Produce", code="NONE") == 2
     assert value(registry, "tidelog_requests_total", api="Produce", code="NOT_LEADER_OR_FOLLOWER") == 1
     assert value(registry, "tidelog_request_duration_seconds_count", api="Produce", phase="total") == 3
     assert value(registry, "tidelog_request_duration_seconds_sum", api="Produce", phase="remote") == 0.002
+    fetch = {le: bucket(registry, le, api="Fetch", phase="local") for le in ("0.0002", "0.0005", "10.0", "+Inf")}
+    assert fetch == {"0.0002": 2, "0.0005": 2, "10.0": 2, "+Inf": 3}
     assert value(registry, "tidelog_purgatory_size", op="produce") == 2
     assert value(registry, "tidelog_purgatory_expirations_total", op="produce") == 1
 
@@ -212,13 +223,17 @@ def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
     registry = CollectorRegistry()
     controller = ControllerMetrics(registry)
     controller.became_active(4, took_s=0.2)
-    controller.cluster(alive=3, suspected=0, shutting_down=0, topics=1, partitions=12, offline=2, not_preferred=1)
+    controller.cluster(
+        alive=3, suspected=0, shutting_down=0, topics=1, partitions=12, reassigning=5, offline=2, not_preferred=1
+    )
     controller.elected("suspected", leaders=4, took_s=0.05, unclean=0)
     assert value(registry, "tidelog_controller_brokers", state="alive") == 3
+    assert value(registry, "tidelog_controller_reassigning_partitions") == 5
     assert value(registry, "tidelog_controller_leader_elections_total", reason="suspected") == 4
     controller.standing_by()
     assert value(registry, "tidelog_controller_active") == 0
     assert value(registry, "tidelog_controller_offline_partitions") == 0
+    assert value(registry, "tidelog_controller_reassigning_partitions") == 0
     assert value(registry, "tidelog_controller_failovers_total") == 1, "counters go on"
 
 
@@ -268,6 +283,9 @@ def test_counters_by_reason_begin_at_zero_so_that_the_first_event_is_an_increase
     assert value(controllers, "tidelog_controller_leader_elections_total", reason="suspected") == 0
     assert value(controllers, "tidelog_controller_broker_failover_step_seconds_count", step="notify") == 0
     assert value(controllers, "tidelog_controller_failover_step_seconds_count", step="read") == 0
+    assert value(controllers, "tidelog_controller_leader_elections_total", reason="reassigned") == 0
+    for direction in ("in", "out"):
+        assert value(brokers, "tidelog_reassignment_bytes_total", direction=direction) == 0
     for family in ("rebalances", "rebalance_attempts_failed"):
         assert value(brokers, f"tidelog_coordinator_{family}_total", reason="failure") == 0
     assert value(brokers, "tidelog_coordinator_watcher_expirations_total", request="ping") == 0

@@ -6,8 +6,9 @@ from helpers.batches import batch, offsets, patched, placed
 from helpers.logs import ROOT, TP, contents, follow, lead, open_store
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.storage.dump import dump_segment
+from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
-from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Opening, valid_batch_after, why_damaged
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
 

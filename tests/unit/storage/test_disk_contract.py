@@ -2,9 +2,10 @@
 
 import asyncio
 import errno
+import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ def test_more_buffers_than_one_call_takes(place: tuple[Disk, str]) -> None:
     parts = [bytes([i % 251]) * (i % 7) for i in range(5_000)]
     file.append(parts)
     assert file.pread(1 << 20, 0) == b"".join(parts)
+    file.close()
+
+
+def test_a_write_that_is_short_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, sizes = os.writev, [1, 4, 5, 0, 2]
+
+    def short(fd: int, buffers: Sequence[bytes]) -> int:
+        return real(fd, [b"".join(buffers)[: sizes.pop(0)]])
+
+    monkeypatch.setattr(os, "writev", short)
+    file = os_disk().open(f"{tmp_path}/a", create=True)
+    file.append([b"", b"abc", memoryview(b"de"), b"", b"fghij"])
+    assert file.pread(100, 0) == b"abcdefghij"
+    with pytest.raises(OSError, match="wrote nothing"):
+        file.append([b"more"])
+    file.append([b"kl"])
+    assert (file.pread(100, 0), sizes) == (b"abcdefghijkl", [])
     file.close()
 
 

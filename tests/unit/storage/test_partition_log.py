@@ -7,7 +7,9 @@ import pytest
 from helpers.batches import BATCH_BYTES_MAX, batch, headers, offsets, patched, placed, sized_batch
 from helpers.logs import SMALL, TP, contents, follow, lead, new_log, open_store, rebuilt_epochs
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.log_context import LogConfig
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.recovery import RottenError
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.wire.batch import validate_produce
 
@@ -400,8 +402,11 @@ def test_rot_is_never_served() -> None:
     disk.flip_bit(f"{log.folder}/{0:020d}.log", len(A) + 70)
     assert contents_up_to(log, 1) == placed(A, 0, 0)
     error = refused(log.read, 1, 1, END)
-    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error.code is ErrorCode.CORRUPT_MESSAGE and isinstance(error, RottenError)
     assert f"damaged at byte {len(A)}" in error.message and "offset 1" in error.message and "crc" in error.message
+    assert contents_up_to(log, 1) == placed(A, 0, 0) and log.read(2, 1, END) == placed(A, 2, 0), "the rest is readable"
+    assert log.condemn(error.damage).code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(log.read, 0, 1, END).code is ErrorCode.KAFKA_STORAGE_ERROR
     assert store.intact_since is None
     assert log.discard_damage() == 1
     follow(log, C, 0)

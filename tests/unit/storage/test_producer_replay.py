@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, new_log, open_store, rebuilt_producers
-from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.log_context import LogConfig
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import _facts
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.wire.batch import numbered

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from helpers.batches import batch, offsets, placed
 from helpers.logs import contents, lead, new_log
-from tidelog.storage.partition_log import LogConfig, PartitionLog
+from tidelog.storage.log_context import LogConfig
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.tail import Tail, TailBudget
 
 A = batch(b"a" * 20)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from helpers.batches import batch, patched, placed
 from helpers.logs import SMALL, TOPIC_ID, TP, follow, lead, new_log, open_store
-from tidelog.storage.partition_log import PartitionLog, TimestampOffset
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.testing.disk import Crash, SimDisk
 
 MAX_TIMESTAMP_AT, BASE_TIMESTAMP_AT = 35, 27

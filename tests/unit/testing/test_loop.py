@@ -1,9 +1,12 @@
 """The simulator's loop and clocks: virtual time, seeded order, deadlocks, and processes that stop and die."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,71 @@ def test_work_without_end_at_one_instant_is_an_error_that_says_when() -> None:
 
     with pytest.raises(Livelock, match=r"at 7\.000 s"):
         sim.run(story(), 1)
+
+
+async def sleeps_on() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.001)
+
+
+async def goes_on_at_once() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+
+async def has_an_heir() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        Supervisor().start("heir", has_an_heir())
+
+
+@pytest.mark.filterwarnings("ignore")  # what does not end is left as it is
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("endless", [sleeps_on, goes_on_at_once, has_an_heir])
+def test_what_has_ended_a_run_is_told_although_a_task_heeds_no_cancellation(
+    endless: Callable[[], Coroutine[None, None, None]],
+) -> None:
+    async def story() -> None:
+        Supervisor().start("endless", endless())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        sim.run(story(), 1)
+    gc.collect()  # what is left ends here, and not in another test
+
+
+def test_who_was_ready_when_a_run_was_ended_ends_too() -> None:
+    ended: list[int] = []
+
+    async def waits(number: int, until: asyncio.Event) -> None:
+        try:
+            await until.wait()
+        finally:
+            ended.append(number)
+
+    async def story() -> None:
+        loop, group, go = asyncio.get_running_loop(), Supervisor(), asyncio.Event()
+        assert isinstance(loop, SimLoop)
+        for number in range(5):
+            group.start("waits", waits(number, go))
+        await asyncio.sleep(1)
+
+        def found() -> None:
+            if ended:
+                raise ZeroDivisionError
+
+        go.set()  # all five are about to run
+        loop.after_step = found
+        await asyncio.sleep(1)
+
+    with pytest.raises(ZeroDivisionError):
+        sim.run(story(), 1)
+    assert sorted(ended) == list(range(5))
 
 
 def test_timeouts_and_threads_work_in_virtual_time() -> None:

@@ -108,6 +108,8 @@ def state(partition: int, replicas: int = 3) -> m.PartitionState:
 
 def told(*states: m.PartitionState) -> m.LeaderAndIsrRequest:
     return m.LeaderAndIsrRequest(
+        leader_throttle=0,
+        follower_throttle=0,
         controller_id=1,
         controller_epoch=300,
         broker_epoch=2**40,
@@ -121,7 +123,13 @@ def told(*states: m.PartitionState) -> m.LeaderAndIsrRequest:
 def test_a_state_in_several_requests_is_decoded_once() -> None:
     first = decode(m.LeaderAndIsrRequest, encode(told(state(0), state(1))))
     news = m.UpdateMetadataRequest(
-        controller_id=1, controller_epoch=1, broker_epoch=5, sequence=8, partition_states=(state(1), state(2))
+        leader_throttle=0,
+        follower_throttle=0,
+        controller_id=1,
+        controller_epoch=1,
+        broker_epoch=5,
+        sequence=8,
+        partition_states=(state(1), state(2)),
     )
     again = decode(m.UpdateMetadataRequest, encode(news))
     assert again == news and again.partition_states[0] is first.partition_states[1]
@@ -162,7 +170,7 @@ def test_large_records_take_another_way_to_the_same_bytes(sizes: list[int], offs
     parts = [
         m.ReplicaChunk(
             topic=topic, partition=i, leader_epoch=-1, high_watermark=offset, log_start_offset=0, diverging_epoch=-1,
-            diverging_end_offset=-1, offset=offset, error_code=ErrorCode.FENCED_LEADER_EPOCH, records=b"r" * size,
+            diverging_end_offset=-1, offset=offset, dropped_to=0, error_code=ErrorCode.FENCED_LEADER_EPOCH, records=b"r" * size,
         )
         for i, size in enumerate(sizes)
     ]  # fmt: skip

@@ -1,12 +1,14 @@
 """Znode codecs: what is written is read back, unknown fields are ignored, garbage is named."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.ids import BrokerId
+from tidelog.release import Release
 from tidelog.wire import znodes
 from tidelog.wire.messages import IsrMember, Listener
 
@@ -44,13 +46,13 @@ def test_a_registration_comes_back() -> None:
         rack="r1",
         intact_since=znodes.INTACT_SINCE_NOW,
         attempt="abc",
-        software="0.1.0",
+        release=Release("0.3.0", 3, 2),
     )
     assert znodes.decode_broker(3, znodes.encode_broker(registration)) == registration
 
 
 def test_a_controller_registration_comes_back_and_names_its_address() -> None:
-    registration = znodes.ControllerRegistration(controller_id=1, host="c1", port=9090, attempt="x")
+    registration = znodes.ControllerRegistration(1, "c1", 9090, "x", Release("0.3.0", 3, 2))
     back = znodes.decode_controller(znodes.encode_controller(registration))
     assert back == registration
     assert str(back.address) == "c1:9090"
@@ -60,6 +62,16 @@ def test_a_topic_comes_back_in_partition_order() -> None:
     replicas = tuple((BrokerId(p % 3), BrokerId((p + 1) % 3)) for p in range(12))
     assignment = znodes.TopicAssignment(topic_id=b"0123456789abcdef", partitions=replicas)
     assert znodes.decode_topic("t", znodes.encode_topic(assignment)) == assignment
+
+
+def test_moves_come_back_and_an_older_reader_takes_all_copies_for_replicas() -> None:
+    one, two, three = BrokerId(1), BrokerId(2), BrokerId(3)
+    moves = {1: znodes.Move((one, two), (three, one)), 0: znodes.Move((one,), (one,))}
+    assignment = znodes.TopicAssignment(b"0123456789abcdef", ((one, two), (three, one, two)), moves)
+    data = znodes.encode_topic(assignment)
+    assert znodes.decode_topic("t", data) == assignment
+    assert json.loads(data)["partitions"] == {"0": [1, 2], "1": [3, 1, 2]}
+    assert b"moves" not in znodes.encode_topic(replace(assignment, moves={}))
 
 
 def test_small_ones_come_back() -> None:
@@ -102,11 +114,35 @@ def test_garbage_is_named_with_its_path(data: bytes, problem: str) -> None:
         b'{"topic_id":"00","partitions":{"0":[]}}',
         b'{"topic_id":"00","partitions":{"1":[1]}}',
         b'{"topic_id":"00","partitions":[1]}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":[]}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":{"0":[[1]]}}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":{"0":[[1],[2]]}}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":{"0":[[],[1]]}}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":{"1":[[1],[1]]}}',
+        b'{"topic_id":"00","partitions":{"0":[1]},"moves":{"-1":[[1],[1]]}}',
+        b'{"topic_id":"00","partitions":{"0":[1,2]},"moves":{"0":[[1,1],[2]]}}',
     ],
 )
 def test_a_damaged_topic_is_named(data: bytes) -> None:
     with pytest.raises(znodes.BadZnode, match="/brokers/topics/t"):
         znodes.decode_topic("t", data)
+
+
+@pytest.mark.parametrize("throttles", [(0, 0), (5, 0), (0, 2**63 - 1)])
+def test_a_placement_is_read_as_it_was_written(throttles: tuple[int, int]) -> None:
+    placement = znodes.StoredPlacement((BrokerId(3),), *throttles)
+    assert znodes.decode_placement(znodes.encode_placement(placement)) == placement
+
+
+def test_a_placement_of_whoever_knows_no_throttle_has_none() -> None:
+    assert znodes.decode_placement(b'{"version":1,"draining":[2]}') == znodes.StoredPlacement((BrokerId(2),), 0, 0)
+
+
+@pytest.mark.parametrize("key", ["leader_throttle", "follower_throttle"])
+@pytest.mark.parametrize("value", ["-1", "9223372036854775808", '"1"', "true"])
+def test_a_damaged_throttle_is_named(key: str, value: str) -> None:
+    with pytest.raises(znodes.BadZnode, match=f"/admin/placement: '{key}' is"):
+        znodes.decode_placement(b'{"version":1,"draining":[],"%b":%b}' % (key.encode(), value.encode()))
 
 
 def test_a_damaged_epoch_is_named() -> None:

@@ -16,16 +16,16 @@ from tidelog.ids import NO_OFFSET
 NOWHERE: Final = -1
 
 
-def excused(tables: Tables) -> bytearray:
-    """X3, by value: acknowledged by one replica alone, read by nobody, and the leader changed before the heal was over.
+def alone(tables: Tables) -> bytearray:
+    """X3, by value: acknowledged by one replica alone, and the leader changed before the heal was over.
 
-    Such a record may be gone, and its offset may carry another one: the acknowledgement is no part of the log.
+    Its offset may carry another record: the acknowledgement is no part of the log, and where a reader found the value, in this
+    place or, of several attempts, in another, the poll says so.
     """
-    marks = bytearray(len(tables.values))
-    for v, one_copy in enumerate(tables.one_copy):
-        if one_copy and tables.outcome[v] == ACKED and tables.read_by[v] < 0 and tables.leader_changed_after(v):
-            marks[v] = True
-    return marks
+    return bytearray(
+        one_copy and tables.outcome[v] == ACKED and tables.leader_changed_after(v)
+        for v, one_copy in enumerate(tables.one_copy)
+    )
 
 
 def must_have_committed(tables: Tables) -> bytearray:
@@ -42,7 +42,9 @@ class VersionOrder:
     """Takes over `tables.log`, which the acknowledgements complete."""
 
     def __init__(self, tables: Tables) -> None:
-        self.excused: Final = excused(tables)
+        self._alone: Final = alone(tables)
+        self.excused: Final = bytearray(a and reader < 0 for a, reader in zip(self._alone, tables.read_by, strict=True))
+        """X3, by value: nobody has read it either, so that it may be gone."""
         self.committed: Final = must_have_committed(tables)
         self._conflicts = tables.conflicts
         self._add_acknowledged(tables)
@@ -60,7 +62,7 @@ class VersionOrder:
 
     def _add_acknowledged(self, tables: Tables) -> None:
         for v, offset in enumerate(tables.acked_at):
-            if offset == NO_OFFSET or not self.committed[v] or self.excused[v]:
+            if offset == NO_OFFSET or not self.committed[v] or self._alone[v]:
                 continue
             key = tables.key[v]
             found = tables.log[key].setdefault(offset, v)

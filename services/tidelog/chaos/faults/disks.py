@@ -6,9 +6,10 @@ from functools import partial
 from typing import ClassVar, Final
 
 from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, one_of, parameter, to_the_end, undo_each
-from tidelog.chaos.faults.processes import killed, start_stopped
+from tidelog.chaos.faults.processes import killed, start_stopped, state_of
+from tidelog.chaos.faults.transactions import write_until
 from tidelog.chaos.quantities import count, size
-from tidelog.cluster.api import BROKER, ZOOKEEPER, ClusterError
+from tidelog.cluster.api import BROKER, ZOOKEEPER, Cluster, ClusterError, State, kind_of
 from tidelog.cluster.files import DataFiles
 from tidelog.storage import epoch_journal
 from tidelog.storage.data_dir import CLEAN_FILE
@@ -18,6 +19,7 @@ from tidelog.storage.segment import INDEX_SUFFIX, LOG_SUFFIX
 BROKERS: Final = frozenset({BROKER})
 WITH_DATA: Final = frozenset({BROKER, ZOOKEEPER})
 OF_THE_BROKER: Final = {"checkpoint": HIGH_WATERMARKS_FILE, "epochs": epoch_journal.FILE_NAME}
+ZOOKEEPER_FAILS_WITHIN_S: Final = 15.0
 OF_A_PARTITION: Final = {"segment": LOG_SUFFIX, "index": INDEX_SUFFIX}
 
 
@@ -117,13 +119,37 @@ class FullDisk(Fault):
     hits: ClassVar[frozenset[str]] = WITH_DATA
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
-        def free() -> None:
-            undo_each(partial(bed.cluster.free_disk, target) for target in targets)
-
+        servers = [target for target in targets if kind_of(target) == ZOOKEEPER]
+        free = partial(_give_room, bed.cluster, targets, servers)
         async with bed.injecting(self, targets, free) as injected:
             seen = [await to_the_end(bed.cluster.fill_disk, target, LOG_SUFFIX) for target in targets]
+            if servers:
+                serve_nobody = partial(_serve_nobody, bed.cluster, servers)
+                what = f"{' and '.join(servers)} finding it out"
+                await write_until(bed, serve_nobody, what, ZOOKEEPER_FAILS_WITHIN_S)
+                seen.append(f"{' and '.join(servers)} serve{'s' * (len(servers) == 1)} nobody")
             injected.effect = ", ".join(seen)
         return injected
+
+
+def _serve_nobody(cluster: Cluster, servers: Sequence[str]) -> bool:
+    return not any(cluster.zookeeper_mode(server) for server in servers)
+
+
+def _give_room(cluster: Cluster, targets: Sequence[str], servers: Sequence[str]) -> None:
+    """A ZooKeeper server that could not log either has ended or tries for ever to follow: with room it begins anew."""
+
+    def end(server: str) -> None:
+        if state_of(cluster, server) is not State.STOPPED:
+            cluster.kill(server)
+
+    undo_each(
+        [
+            *(partial(end, server) for server in servers),
+            *(partial(cluster.free_disk, target) for target in targets),
+            partial(start_stopped, cluster, servers),
+        ]
+    )
 
 
 def segments(sizes: Mapping[str, int], folder: str, suffix: str, target: str) -> list[str]:

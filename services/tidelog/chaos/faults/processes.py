@@ -3,15 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from tidelog.chaos.faults.base import Bed, Fault, FaultMissed, Injected, On, one_of, parameter, to_the_end, undo_each
 from tidelog.chaos.quantities import duration
-from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, Pause, State, kind_of
+from tidelog.cluster.api import BROKER, KINDS, ZOOKEEPER, Cluster, Pause, State, broker_id_of, kind_of
 from tidelog.storage.data_dir import CLEAN_FILE
+from tidelog.wire.znodes import broker_path
 
 PROCESSES: Final = frozenset(KINDS)
 NO_QUORUM_WITHIN_S: Final = 15.0
+REGISTERS_WITHIN_S: Final = 60.0
+"""Longer than any session lasts: whoever waits for a registration that does not come sees the end of the session first."""
 
 
 def state_of(cluster: Cluster, name: str) -> State:
@@ -86,26 +89,61 @@ class PauseProcess(Fault):
 
 @dataclass(frozen=True)
 class Bounce(Fault):
-    """Its session of before is still alive when it comes back."""
+    """A broker's session of before outlives its return: ZooKeeper says so, since no time that is measured here could."""
 
     name: ClassVar[str] = "bounce"
     about: ClassVar[str] = "SIGKILL and a start at once, before the session is over"
     hits: ClassVar[frozenset[str]] = PROCESSES
-    within: float = parameter(3.0, duration, "what took longer was no fast bounce")
+    within: float = parameter(3.0, duration, "who registers nowhere was down for longer: no fast bounce")
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         async with bed.injecting(self, targets, partial(start_stopped, bed.cluster, targets)) as injected:
             before = _lives(bed.cluster)
             for target in targets:
-                began_at = bed.clock.now()
-                await to_the_end(bed.cluster.kill, target)
-                await to_the_end(bed.cluster.start, target)
-                injected.observed[target] = down_s = bed.clock.now() - began_at
-                if down_s > self.within:
+                former = await to_the_end(_FormerSession.of, bed.cluster, target) if kind_of(target) == BROKER else None
+                injected.observed[target] = down_s = await to_the_end(bed.cluster.bounce, target)
+                _check_new(before, _lives(bed.cluster), [target])
+                if former is not None:
+                    former.down_s = down_s
+                    await bed.until(former.has_outlived_the_return, f"{target} registering again", REGISTERS_WITHIN_S)
+                elif down_s > self.within:
                     raise FaultMissed(f"{target} was down for {down_s:.1f} s, a fast bounce lasts {self.within:g} s")
-            _check_new(before, _lives(bed.cluster), targets)
-            injected.effect = f"{', '.join(targets)} killed and back"
+            told = [f"{target} after {down_s:.1f} s" for target, down_s in injected.observed.items()]
+            injected.effect = f"killed and back: {', '.join(told)}"
         return injected
+
+
+@dataclass(slots=True)
+class _FormerSession:
+    """Of a broker that is killed. While it lives, and the znode with it, nobody can tell from ZooKeeper that the broker died."""
+
+    cluster: Cluster
+    name: str
+    id: int
+    down_s: float = 0.0
+    registered: bool = False
+    """The broker is, with another session."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, name: str) -> Self:
+        """FaultMissed when it has none."""
+        holder = cluster.sessions().holders.get(broker_path(broker_id_of(name)))
+        if holder is None:
+            raise FaultMissed(f"{name} is not registered, so that it has no session to outlive")
+        return cls(cluster, name, holder)
+
+    def has_outlived_the_return(self) -> bool:
+        """As a look shows that was asked for after the new registration was seen. FaultMissed when it is over."""
+        seen = self.cluster.sessions()
+        if self.id not in seen.alive:
+            when = "before it was seen registered" if self.registered else "before it registered again"
+            raise FaultMissed(
+                f"{self.name} was down for {self.down_s:.1f} s and its session of before ended {when}: no fast bounce"
+            )
+        if self.registered:
+            return True
+        self.registered = seen.holders.get(broker_path(broker_id_of(self.name))) not in (None, self.id)
+        return False
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The Spark session of a job: its own noise goes to a file, its errors become one line."""
 
+import asyncio
 import logging
 import os
 import sys
@@ -15,6 +16,7 @@ from pyspark.logger import PySparkLogger
 
 from tidelog.pipeline.jobs.causes import cause_of
 from tidelog.pipeline.jobs.plans import Run
+from tidelog.pipeline.jobs.waiting import master_listens
 from tidelog.pipeline.session import spark_session, submitted
 
 CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -37,6 +39,7 @@ def plain_errors() -> Iterator[None]:
 def spark_of(run: Run, app: str, settings: Mapping[str, str]) -> Iterator[Any]:
     """A session for one job, stopped at the end. `settings` are Spark's own; those of `run` win. JobError when Spark fails."""
     _silence()
+    _find_master(run.master)
     if submitted():
         # The JVM is not ours, and writes where spark-submit was called.
         with plain_errors(), _session(run, app, {"spark.log.level": "ERROR", **settings}, None) as spark:
@@ -75,6 +78,14 @@ def _log_of(run: Run) -> Iterator[Path]:
     finally:
         if run.spark_log is None and not failed:
             log.unlink(missing_ok=True)
+
+
+def _find_master(master: str | None) -> None:
+    """JobError at once, for which Spark takes a minute and has no clear words."""
+    try:
+        asyncio.run(master_listens(master))
+    except ConnectionError as error:
+        raise JobError(str(error)) from None
 
 
 def _silence() -> None:

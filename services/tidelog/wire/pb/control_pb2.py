@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.wire.pb import common_pb2 as tidelog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/control.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\xaf\x02\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x34\n\x10partition_states\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12,\n\x0clive_brokers\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.LiveBroker\x12,\n\x0ctopic_states\x18\x07 \x03(\x0b\x32\x16.tidelog.v1.TopicState\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcontinued\x18\t \x01(\x08\x12\x0c\n\x04more\x18\n \x01(\x08\"W\n\nTopicState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12(\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"\xc5\x02\n\x0ePartitionState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\"\n\x03isr\x18\x07 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x0e\n\x06is_new\x18\n \x01(\x08\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\x12\x12\n\nrecovering\x18\r \x01(\x08\x12\x18\n\x10offline_replicas\x18\x0e \x03(\x05\"r\n\x14LeaderAndIsrResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\npartitions\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult\"p\n\x0fPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\"\xa3\x01\n\x12StopReplicaRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .tidelog.v1.StopReplicaPartition\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"z\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x18\n\x10\x64\x65lete_partition\x18\x05 \x01(\x08\"q\n\x13StopReplicaResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\npartitions\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult\"\x9b\x02\n\x15UpdateMetadataRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x34\n\x10partition_states\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12,\n\x0clive_brokers\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.LiveBroker\x12\x16\n\x0e\x64\x65leted_topics\x18\x07 \x03(\t\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcontinued\x18\t \x01(\x08\x12\x0c\n\x04more\x18\n \x01(\x08\"C\n\x16UpdateMetadataResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\"?\n\x0cLivenessPing\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\"d\n\x0cLivenessPong\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12+\n\x06\x66\x61iled\x18\x03 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult2\xcf\x02\n\rBrokerControl\x12Q\n\x0cLeaderAndIsr\x12\x1f.tidelog.v1.LeaderAndIsrRequest\x1a .tidelog.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.tidelog.v1.StopReplicaRequest\x1a\x1f.tidelog.v1.StopReplicaResponse\x12W\n\x0eUpdateMetadata\x12!.tidelog.v1.UpdateMetadataRequest\x1a\".tidelog.v1.UpdateMetadataResponse\x12\x42\n\x08Liveness\x12\x18.tidelog.v1.LivenessPing\x1a\x18.tidelog.v1.LivenessPong(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/control.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\"\xe3\x02\n\x13LeaderAndIsrRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x34\n\x10partition_states\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12,\n\x0clive_brokers\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.LiveBroker\x12,\n\x0ctopic_states\x18\x07 \x03(\x0b\x32\x16.tidelog.v1.TopicState\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcontinued\x18\t \x01(\x08\x12\x0c\n\x04more\x18\n \x01(\x08\x12\x17\n\x0fleader_throttle\x18\x0b \x01(\x03\x12\x19\n\x11\x66ollower_throttle\x18\x0c \x01(\x03\"W\n\nTopicState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12(\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32\x17.tidelog.v1.ConfigEntry\"\xc5\x02\n\x0ePartitionState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\"\n\x03isr\x18\x07 \x03(\x0b\x32\x15.tidelog.v1.IsrMember\x12\x17\n\x0fpartition_epoch\x18\x08 \x01(\x05\x12\x10\n\x08replicas\x18\t \x03(\x05\x12\x0e\n\x06is_new\x18\n \x01(\x08\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\x12\x12\n\nrecovering\x18\r \x01(\x08\x12\x18\n\x10offline_replicas\x18\x0e \x03(\x05\"r\n\x14LeaderAndIsrResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\npartitions\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult\"p\n\x0fPartitionResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\nerror_code\x18\x03 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\"\xa3\x01\n\x12StopReplicaRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x34\n\npartitions\x18\x04 \x03(\x0b\x32 .tidelog.v1.StopReplicaPartition\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"z\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x18\n\x10\x64\x65lete_partition\x18\x05 \x01(\x08\"q\n\x13StopReplicaResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\x12/\n\npartitions\x18\x02 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult\"\xcf\x02\n\x15UpdateMetadataRequest\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04\x66ull\x18\x04 \x01(\x08\x12\x34\n\x10partition_states\x18\x05 \x03(\x0b\x32\x1a.tidelog.v1.PartitionState\x12,\n\x0clive_brokers\x18\x06 \x03(\x0b\x32\x16.tidelog.v1.LiveBroker\x12\x16\n\x0e\x64\x65leted_topics\x18\x07 \x03(\t\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcontinued\x18\t \x01(\x08\x12\x0c\n\x04more\x18\n \x01(\x08\x12\x17\n\x0fleader_throttle\x18\x0b \x01(\x03\x12\x19\n\x11\x66ollower_throttle\x18\x0c \x01(\x03\"C\n\x16UpdateMetadataResponse\x12)\n\nerror_code\x18\x01 \x01(\x0e\x32\x15.tidelog.v1.ErrorCode\"?\n\x0cLivenessPing\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x05\"d\n\x0cLivenessPong\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12+\n\x06\x66\x61iled\x18\x03 \x03(\x0b\x32\x1b.tidelog.v1.PartitionResult2\xcf\x02\n\rBrokerControl\x12Q\n\x0cLeaderAndIsr\x12\x1f.tidelog.v1.LeaderAndIsrRequest\x1a .tidelog.v1.LeaderAndIsrResponse\x12N\n\x0bStopReplica\x12\x1e.tidelog.v1.StopReplicaRequest\x1a\x1f.tidelog.v1.StopReplicaResponse\x12W\n\x0eUpdateMetadata\x12!.tidelog.v1.UpdateMetadataRequest\x1a\".tidelog.v1.UpdateMetadataResponse\x12\x42\n\x08Liveness\x12\x18.tidelog.v1.LivenessPing\x1a\x18.tidelog.v1.LivenessPong(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,29 +33,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.control_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LEADERANDISRREQUEST']._serialized_start=66
-  _globals['_LEADERANDISRREQUEST']._serialized_end=369
-  _globals['_TOPICSTATE']._serialized_start=371
-  _globals['_TOPICSTATE']._serialized_end=458
-  _globals['_PARTITIONSTATE']._serialized_start=461
-  _globals['_PARTITIONSTATE']._serialized_end=786
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=788
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=902
-  _globals['_PARTITIONRESULT']._serialized_start=904
-  _globals['_PARTITIONRESULT']._serialized_end=1016
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1019
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1182
-  _globals['_STOPREPLICAPARTITION']._serialized_start=1184
-  _globals['_STOPREPLICAPARTITION']._serialized_end=1306
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1308
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1421
-  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1424
-  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1707
-  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1709
-  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1776
-  _globals['_LIVENESSPING']._serialized_start=1778
-  _globals['_LIVENESSPING']._serialized_end=1841
-  _globals['_LIVENESSPONG']._serialized_start=1843
-  _globals['_LIVENESSPONG']._serialized_end=1943
-  _globals['_BROKERCONTROL']._serialized_start=1946
-  _globals['_BROKERCONTROL']._serialized_end=2281
+  _globals['_LEADERANDISRREQUEST']._serialized_end=421
+  _globals['_TOPICSTATE']._serialized_start=423
+  _globals['_TOPICSTATE']._serialized_end=510
+  _globals['_PARTITIONSTATE']._serialized_start=513
+  _globals['_PARTITIONSTATE']._serialized_end=838
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=840
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=954
+  _globals['_PARTITIONRESULT']._serialized_start=956
+  _globals['_PARTITIONRESULT']._serialized_end=1068
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1071
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1234
+  _globals['_STOPREPLICAPARTITION']._serialized_start=1236
+  _globals['_STOPREPLICAPARTITION']._serialized_end=1358
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1360
+  _globals['_STOPREPLICARESPONSE']._serialized_end=1473
+  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1476
+  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1811
+  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1813
+  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1880
+  _globals['_LIVENESSPING']._serialized_start=1882
+  _globals['_LIVENESSPING']._serialized_end=1945
+  _globals['_LIVENESSPONG']._serialized_start=1947
+  _globals['_LIVENESSPONG']._serialized_end=2047
+  _globals['_BROKERCONTROL']._serialized_start=2050
+  _globals['_BROKERCONTROL']._serialized_end=2385
 # @@protoc_insertion_point(module_scope)

@@ -295,6 +295,22 @@ def test_x3_any_other_loss_of_it_is_none_that_is_allowed(story: Story) -> None:
     assert "allowed-loss" not in found(verdict) and found(verdict)["lost-acked"] == 1 and not verdict.sound
 
 
+@pytest.mark.parametrize("where", [1, 3], ids=["elsewhere", "there"])
+def test_x3_what_one_replica_acknowledged_is_in_its_place_only_if_a_reader_found_it_there(where: int) -> None:
+    """Its first attempt is in the log; the acknowledgement was of a later one, which is gone with its leader."""
+    story = Story().sent("a", 0, epoch=4).sent("b", 3, acks="1", epoch=4).poll((0, "a"), (where, "b"))
+    left = [(0, "a"), (1, "b"), (3, "c")]
+    verdict = story.sent("c", 3, epoch=5, isr=3).end(left).check(Promise(lost="one-copy"))
+    assert ("inconsistent-offsets" in found(verdict)) is (where == 3)
+    assert verdict.sound is (where == 1)
+
+
+def test_x3_a_record_that_was_read_somewhere_is_lost_when_no_place_has_it_any_more() -> None:
+    story = Story().sent("a", 0, epoch=4).sent("b", 3, acks="1", epoch=4).poll((0, "a"), (1, "b"))
+    verdict = story.sent("c", 3, epoch=5, isr=3).end([(0, "a"), (3, "c")]).check(Promise(lost="one-copy"))
+    assert found(verdict)["lost-acked"] == 1 and not verdict.sound
+
+
 def test_x3_a_leader_that_is_cut_off_goes_on_acknowledging_after_its_successor_has_begun() -> None:
     story = Story().sent("a", 0, epoch=4).watermark(1, epoch=5).sent("b", 1, acks="1", epoch=4).sent("c", 1, epoch=5)
     verdict = story.end([(0, "a"), (1, "c")]).check(Promise(lost="one-copy"))

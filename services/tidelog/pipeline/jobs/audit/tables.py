@@ -235,7 +235,7 @@ def values_of(sends: DataFrame, seen: DataFrame, epochs: DataFrame, runs: DataFr
     is_read, sent = F.col("read_at").isNotNull(), F.col("seq").isNotNull()
     own = F.coalesce("epoch", epoch_at(F.col("done_seq")))
     one_copy = holds((F.col("isr") == 1) | (F.col("acks") == "1"))
-    alone = holds(F.col("acked")) & one_copy & ~is_read
+    alone = holds(F.col("acked")) & one_copy & (own != NO_EPOCH) & (epoch_at(F.col("heal_seq")) > own)
     base = joined.select(
         *VALUE,
         F.least(place(), "read_at").alias("place"),
@@ -245,7 +245,8 @@ def values_of(sends: DataFrame, seen: DataFrame, epochs: DataFrame, runs: DataFr
         holds(F.col("acked")).alias("acked"),
         holds(F.col("refused")).alias("refused"),
         holds(F.col("present")).alias("present"),
-        (alone & (own != NO_EPOCH) & (epoch_at(F.col("heal_seq")) > own)).alias("excused"),
+        alone.alias("alone"),
+        (alone & ~is_read).alias("excused"),
     )
     operations = base.filter("sent and read_at is not null and op is not null").select("run", "op").distinct()
     in_doubt = F.col("sent") & ~F.col("refused") & (F.col("read_at").isNotNull() | holds(F.col("op_read")))
@@ -269,7 +270,7 @@ def longest_readers(reads: DataFrame, readers: DataFrame) -> DataFrame:
 
 def log_of(values: DataFrame, seen: DataFrame) -> DataFrame:
     """Polls feed it, and sends that must have committed; where several values are at an offset, the first found is picked."""
-    acknowledged = values.filter("acked_at is not null and committed and not excused").select(
+    acknowledged = values.filter("acked_at is not null and committed and not alone").select(
         *KEY, F.col("acked_at").alias("offset"), "value", (F.col("place") + LATER).alias("at")
     )
     found = (

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Grows and shrinks the Compose cluster while it works.
+#
+#   scripts/resize.sh grow [BROKER...]      starts these brokers, gives them their share of everything by the least moves, and
+#                                           has Prometheus scrape them
+#   scripts/resize.sh shrink [BROKER...]    moves everything off them, then stops and removes them; their volumes stay
+#
+# BROKER is 4, 5 or both, which is the default. Each returns when all has moved, and goes on where an interrupted one stopped.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=lib/docker.sh
+. "$here/lib/docker.sh"
+cd "$here/.."
+
+# The command line in a container of its own, which knows where the brokers are, whoever of them is down.
+tidelog() { docker compose run --rm -T --no-deps traffic tidelog "$@"; }
+
+# Its targets are files beside its data: a broker that is down stays one.
+in_prometheus() {
+    docker compose exec -T prometheus sh -c "$1" || say "Prometheus does not run: its targets stay as they are"
+}
+
+scrape() {
+    local service=$1
+    in_prometheus "mkdir -p targets && echo '[{\"targets\": [\"$service:9101\"]}]' >targets/$service.new &&
+        mv targets/$service.new targets/$service.json"
+}
+
+grow() {
+    docker compose up -d --wait "${@/#/broker-}" || fail "they do not serve; 'make logs SERVICE=broker-$1' shows why"
+    local id
+    for id in "$@"; do scrape "broker-$id"; done
+    tidelog cluster add-brokers "$@" --wait
+}
+
+shrink() {
+    tidelog brokers drain "$@" --wait
+    docker compose rm --stop --force "${@/#/broker-}"
+    tidelog brokers drain "$@" --undo # they are gone, and may come back
+    local id
+    for id in "$@"; do in_prometheus "rm -f targets/broker-$id.json"; done
+}
+
+main() {
+    local action=${1:-} id
+    case $action in
+    grow | shrink) shift ;;
+    --help)
+        usage
+        return
+        ;;
+    *) fail "'$action' is neither grow nor shrink; see $0 --help" ;;
+    esac
+    (($#)) || set -- 4 5
+    for id in "$@"; do
+        [[ $id == [45] ]] || fail "BROKER '$id' is neither 4 nor 5, which are all that docker-compose.yml has beside the first three"
+    done
+    need_engine
+    "$action" "$@"
+}
+
+main "$@"

@@ -1,0 +1,96 @@
+"""`tidelog brokers`: who is there, and what an operator does to one."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog.cli import common, completion, moves
+from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+
+if TYPE_CHECKING:
+    from tidelog.wire.messages import ClusterBroker, DescribeClusterResponse
+
+app = typer.Typer(help="List brokers, drain them, and release what only an operator may release.", no_args_is_help=True)
+
+_LISTENER: Final = "EXTERNAL"
+"""The one that clients use."""
+
+
+@app.command("list")
+def list_(
+    ids: Annotated[
+        list[int] | None,
+        typer.Argument(metavar="BROKER...", help="Only these; default: all.", autocompletion=completion.brokers),
+    ] = None,
+    output: FormatOption = Format.TEXT,
+    bootstrap: BootstrapOption = None,
+    config_file: ConfigFileOption = None,
+    properties: PropertyOption = None,
+) -> None:
+    """List the live brokers: address, rack, state, partitions that each leads and holds, release, and who is being drained.
+
+    Example: tidelog brokers list
+    """
+
+    async def main() -> "DescribeClusterResponse":
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
+            return await admin.describe_cluster()
+
+    found = common.run(main())
+    if ids:
+        known = {b.broker.broker_id for b in found.brokers} | {each.broker_id for each in found.draining}
+        missing = sorted(set(ids) - known)
+        if missing:
+            raise CommandError(f"no broker {', '.join(map(str, missing))} is registered")
+        found = replace(
+            found,
+            brokers=tuple(b for b in found.brokers if b.broker.broker_id in ids),
+            draining=tuple(each for each in found.draining if each.broker_id in ids),
+        )
+    if output is Format.JSON:
+        common.print_json(as_json(found))
+    else:
+        print_brokers(found)
+
+
+def print_brokers(cluster: "DescribeClusterResponse") -> None:
+    rows = [
+        (
+            *(b.broker.broker_id, *_door(b), b.broker.rack or "-", b.state, b.leaders, b.replicas),
+            *(b.software or "-", b.feature_level or "-"),
+        )
+        for b in _sorted(cluster)
+    ]
+    common.print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"), rows)
+    for sentence in moves.draining(cluster):
+        print(sentence)
+
+
+def as_json(cluster: "DescribeClusterResponse") -> list[dict[str, Any]]:
+    draining = {each.broker_id for each in cluster.draining}
+    return [
+        {
+            "id": b.broker.broker_id,
+            "epoch": b.broker.broker_epoch,
+            "rack": b.broker.rack,
+            "state": b.state,
+            "draining": b.broker.broker_id in draining,
+            "leaders": b.leaders,
+            "replicas": b.replicas,
+            "release": b.software,
+            "featureLevel": b.feature_level,
+            "listeners": {door.name: f"{door.host}:{door.port}" for door in b.broker.listeners},
+        }
+        for b in _sorted(cluster)
+    ]
+
+
+def _sorted(cluster: "DescribeClusterResponse") -> list["ClusterBroker"]:
+    return sorted(cluster.brokers, key=lambda b: b.broker.broker_id)
+
+
+def _door(broker: "ClusterBroker") -> tuple[str, int]:
+    for listener in sorted(broker.broker.listeners, key=lambda door: door.name != _LISTENER):
+        return listener.host, listener.port
+    return "-", 0

@@ -1,0 +1,75 @@
+"""How far partitions have moved: one line that stays until all have."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from tidelog.client.admin import AdminClient
+from tidelog.client.move_progress import CopyMeter, holders
+from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import TopicPartition
+from tidelog.wire import messages as m
+
+if TYPE_CHECKING:
+    from tidelog.client.connections import ClientPorts
+    from tidelog.config import ClientSettings
+
+POLL_S: Final = 0.5
+
+
+async def follow(
+    settings: "ClientSettings",
+    ports: "ClientPorts",
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout_ms: int | None,
+    quiet: bool,
+) -> bool:
+    """Until none of these is being moved any more; False: not within the time. `quiet`: shows nothing, for programs."""
+    waited_for = set(partitions)
+    columns = (
+        TextColumn("[bold]moving"),
+        BarColumn(bar_width=12),  # all of it fits into 80 columns
+        TextColumn("{task.fields[moved]}/{task.fields[wanted]} partitions,"),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    clock, meter = ports.clock, CopyMeter()
+    deadline = None if timeout_ms is None else clock.now() + timeout_ms / 1000
+    progress = Progress(*columns, console=Console(stderr=True, quiet=quiet))
+    task = progress.add_task("", total=None, moved=0, wanted=len(waited_for))
+    admin = AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=ports)
+    try:
+        with progress:
+            while True:
+                moving = await _moving(admin, waited_for)
+                if moving is not None:
+                    sizes = {} if quiet or not moving else await admin.logs.sizes(holders(moving), POLL_S)
+                    have, need = meter.look(moving, sizes)
+                    progress.update(task, completed=have, total=need, moved=len(waited_for) - len(moving))
+                    if not moving:
+                        return True
+                if deadline is not None and clock.now() >= deadline:
+                    return False
+                await clock.sleep(POLL_S)
+    finally:
+        await admin.stop()
+
+
+async def _moving(admin: AdminClient, waited_for: set[TopicPartition]) -> list[m.OngoingReassignment] | None:
+    """None: nobody says so at the moment, which a failover of the controller explains."""
+    try:
+        return [each for tp, each in (await admin.reassignments.list()).items() if tp in waited_for]
+    except (TidelogError, TransportError):
+        return None

@@ -1,0 +1,35 @@
+"""One checkpoint of all logs of a broker, from its files beside the old ones until they take their place."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.ports.disk import Disk
+from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, write_beside
+from tidelog.storage.epoch_journal import EpochJournal
+
+NEXT_SUFFIX: Final = ".next"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint on its way: `begin_checkpoint`, `run` (any thread), `end_checkpoint`."""
+
+    disk: Disk
+    root: str
+    journal: EpochJournal
+    files: Sequence[tuple[OffsetCheckpoint, bytes]]
+    lowerings: int
+    deleted: Sequence[str]
+    log_starts: Mapping[LogKey, int]
+    """Of the last checkpoint: durable with this one."""
+
+    def run(self) -> None:
+        """The slow part: epoch lines first, since recovery trusts them below the recovery points.
+
+        The names of the last checkpoint become durable with this one.
+        """
+        self.journal.sync()
+        self.disk.sync_dir(self.root)
+        for marks, data in self.files:
+            write_beside(self.disk, marks.path + NEXT_SUFFIX, data)

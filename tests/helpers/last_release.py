@@ -1,0 +1,49 @@
+"""The release before this one, as a tree of its sources: what a rolling upgrade begins with.
+
+There are no tags: the commit stands here. It changes with the release that `tidelog.release` names.
+"""
+
+import os
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from helpers.scripts import ROOT
+
+VERSION = "0.1.0"
+COMMIT = "79f142ac5f5f652e1393358f8e046dffee6fb8b9"
+CACHE = ROOT / "build" / "releases"
+
+
+def services() -> Path:
+    """Its source root, made once from the repository; skips the test where the commit is not in the clone."""
+    tree = CACHE / f"{VERSION}-{COMMIT}"
+    if not tree.exists():
+        _unpack(tree)
+    return tree / "services"
+
+
+def _unpack(tree: Path) -> None:
+    # Whoever owns the clone: a job of continuous integration is often somebody else.
+    command = ["git", "-c", "safe.directory=*", "archive", "--format=tar", COMMIT, "services"]
+    try:
+        archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    except FileNotFoundError:
+        pytest.skip("git is not installed, from which the last release would come")
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines()
+        pytest.skip(f"release {VERSION} (commit {COMMIT}) is not in this clone: {said[-1] if said else 'git archive'}")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+        packed = Path(directory, "services.tar")
+        packed.write_bytes(archive)
+        with tarfile.open(packed) as tar:
+            tar.extractall(Path(directory, "tree"), filter="data")
+        try:
+            os.rename(Path(directory, "tree"), tree)
+        except OSError:
+            if not tree.exists():  # another test process was faster
+                raise

@@ -1,0 +1,88 @@
+"""Row 25 on real processes: a bounce is one that the session of before outlives, as ZooKeeper says and no clock of the test."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from helpers.aio import run
+from helpers.cluster import running_cluster
+from helpers.scene import WITHIN_S, Scene, left_as_found, under_load
+from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
+from tidelog.chaos.faults.processes import Bounce
+from tidelog.client.admin import AdminClient
+from tidelog.cluster.api import BROKER, State
+from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.wait import until
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.tasks import Supervisor
+from tidelog.wire.znodes import broker_path
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+
+LIMIT_S = 200.0
+SETTINGS = {BROKER: {"zookeeper_session_timeout_ms": "15000"}}
+"""A machine under load starts no broker in six seconds."""
+
+
+@pytest.fixture(scope="module")
+def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("bounce") / "cluster", zookeepers=3, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    with left_as_found(module_cluster) as found:
+        yield found
+
+
+@asynccontextmanager
+async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple[Scene, Bed]]:
+    async with under_load(cluster, directory) as scene, AdminClient(scene.servers) as admin:
+        with InForce() as in_force:
+            bed = Bed(cluster, On.LOCAL, admin, scene.topic, SystemClock(), Random(1), Supervisor("faults"), in_force)
+            yield scene, bed
+            await scene.mended()
+            await scene.full()
+
+
+def test_row_25_a_broker_that_is_back_before_its_session_is_over_has_bounced(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with playing(cluster, tmp_path) as (scene, bed):
+            former, life = cluster.sessions(), scene.stored.broker_epoch(1)
+            assert {broker_path(number) for number in range(3)} <= former.holders.keys()
+            assert set(former.holders.values()) <= former.alive
+            bounced = await Bounce().inject(bed, ["broker-1"])
+            assert bounced.effect.startswith("killed and back: broker-1 after ")
+            assert scene.stored.broker_epoch(1) > life
+            now = cluster.sessions()
+            assert now.holders[broker_path(1)] != former.holders[broker_path(1)]
+            assert [now.holders[broker_path(n)] for n in (0, 2)] == [former.holders[broker_path(n)] for n in (0, 2)]
+
+    run(story(), timeout_s=LIMIT_S)
+
+
+def test_row_25_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bounce_slowly(name: str) -> float:
+        former = cluster.sessions().holders[broker_path(1)]
+        cluster.kill(name)
+        until(lambda: former not in cluster.sessions().alive, "the end of the session", timeout_s=WITHIN_S)
+        cluster.start(name)
+        return 0.0  # whatever a clock says
+
+    async def story() -> None:
+        async with playing(cluster, tmp_path) as (_, bed):
+            monkeypatch.setattr(cluster, "bounce", bounce_slowly)
+            with pytest.raises(FaultMissed, match=r"broker-1 .* session of before ended before it registered again"):
+                await Bounce().inject(bed, ["broker-1"])
+            assert bed.in_force.left == []
+            assert next(row.state for row in cluster.status() if row.name == "broker-1") is State.RUNNING
+
+    run(story(), timeout_s=LIMIT_S)

@@ -1,0 +1,183 @@
+"""Compaction drops tombstones: who has not come to one, and may hold what it deletes, begins anew (simulator, seeds 653, 2063).
+
+Every log knows up to where it lacks tombstones, and that is on disk before they are gone.
+"""
+
+import errno
+import random
+
+import pytest
+
+from helpers.batches import batch
+from helpers.broker import TOPIC_ID
+from helpers.replica import leader, life, members
+from helpers.replication import EVENTS, FakeLeader, Node, World, play, until
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.replica import effects as fx
+from tidelog.replica import events as ev
+from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.testing.disk import Crash, SimDisk
+from tidelog.wire.batch import validate_produce
+
+OTHER = TopicPartition("other", 0)
+
+
+# --- the leader's rule ------------------------------------------------------------------------------------------------
+
+
+def position(offset: int, dropped_to: int, own_start: int = 0, leader_epoch: int = 5) -> ev.FollowerPosition:
+    """Of broker 3, with a history like the leader's."""
+    return ev.FollowerPosition(
+        *(3, life(3), leader_epoch, offset, 4, 4, 1_000, 1.0),
+        own_start=own_start,
+        dropped_to=dropped_to,
+    )
+
+
+def test_who_has_not_come_to_a_dropped_tombstone_is_sent_to_the_start_and_not_counted() -> None:
+    harness = leader(leo=10, hw=10, isr=members(1, 2))
+    assert harness.step(position(7, dropped_to=8)) == [fx.SendLogStart(3, 7)]
+    assert harness.replica.leading is not None and 3 not in harness.replica.leading.progress
+    assert harness.step(position(8, dropped_to=8))[-1] == fx.SendRecords(3, 8), "it has come to all of them"
+
+
+def test_a_copy_that_was_begun_from_this_log_goes_on_until_the_log_lacks_more() -> None:
+    harness = leader(leo=10, hw=10, isr=members(1, 2))
+    assert harness.step(position(0, dropped_to=8))[-1] == fx.SendRecords(3, 0), "it is empty"
+    assert harness.step(position(5, dropped_to=8))[-1] == fx.SendRecords(3, 5)
+    assert harness.step(position(6, dropped_to=9)) == [fx.SendLogStart(3, 6)]
+
+
+def test_a_copy_that_was_begun_from_another_leaders_log_begins_anew() -> None:
+    harness = leader(leo=10, hw=10, isr=members(1, 2))
+    harness.step(position(0, dropped_to=8))
+    harness.told(1, leader_epoch=6, partition_epoch=60, isr=members(1, 2))
+    assert harness.step(position(5, dropped_to=8, leader_epoch=6)) == [fx.SendLogStart(3, 5)]
+
+
+def test_an_empty_copy_that_begins_at_the_start_is_not_sent_there_again() -> None:
+    harness = leader(leo=10, hw=10, isr=members(1, 2))
+    assert harness.step(position(4, dropped_to=8, own_start=4))[-1] == fx.SendRecords(3, 4)
+
+
+def test_i1_nobody_drops_what_commits_count_on() -> None:
+    """An ISR member is never behind a dropped tombstone; one that seemed to be, after an unclean election, keeps what it has."""
+    harness = leader(leo=10, hw=10)
+    assert harness.step(position(7, dropped_to=8))[-1] == fx.SendRecords(3, 7)
+    other_life = ev.FollowerPosition(*(3, life(3, 2), 5, 7, 4, 4, 1_000, 1.0), dropped_to=8)
+    assert harness.step(other_life) == [fx.SendLogStart(3, 7)], "a loss of power may lie in between"
+
+
+# --- both sides -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dropped_to", "anew"), [(5, True), (4, True), (3, False), (0, False)])
+def test_a_follower_that_is_behind_a_dropped_tombstone_fetches_everything_again(dropped_to: int, anew: bool) -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        one.lay((1, 6))
+        two.lay((1, 3), by=1)
+        one.logs.logs[EVENTS].record_dropped_to(dropped_to)
+        before = two.logs.logs[EVENTS].cuts
+        world.told(1, 3, isr=(1,))
+        await until(lambda: two.end == 6, "the whole log")
+        assert two.everything() == one.everything()
+        assert (two.host.log.cuts > before) == anew
+        assert two.host.log.dropped_to == (dropped_to if anew else 0), "it would serve others as incompletely"
+
+    play(story)
+
+
+def test_what_a_leader_lacks_is_durable_before_the_first_of_its_records_is() -> None:
+    async def story(world: World, two: Node) -> None:
+        fake = FakeLeader(world)
+        await fake.start()
+        two.disk.fail("rename", errno.EIO, path="dropped-tombstone")
+        world.told(1, 3, isr=(1,), only=(2,))
+        await until(lambda: fake.streams, "a stream")
+        one = Node(world, 1)
+        one.lay((1, 2))
+        records = one.logs.logs[EVENTS].read(0, 1 << 20, 2)
+        await fake.send(records=records, dropped_to=9)
+        assert (two.end, two.host.log.dropped_to) == (0, 0)
+        await fake.send(records=records, dropped_to=9)
+        assert (two.end, two.host.log.dropped_to) == (2, 9)
+
+    play(story, 2)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def opened(disk: SimDisk) -> tuple[LogStore, PartitionLog]:
+    logs = LogStore.open(disk, "/data", cluster_id="c", broker_id=1, rand=random.Random(1))
+    logs.load()
+    return logs, logs.create(EVENTS, TOPIC_ID)
+
+
+@pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+def test_the_mark_outlives_its_process_and_a_loss_of_power(crash: Crash) -> None:
+    disk = SimDisk()
+    logs, log = opened(disk)
+    log.append_as_leader(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), 1)
+    log.flush()
+    logs.create(OTHER, TOPIC_ID).record_dropped_to(1)
+    logs.checkpoint({})
+    logs.delete(OTHER)
+    checkpoint = logs.begin_checkpoint({})
+    log.record_dropped_to(7)
+    checkpoint.run()
+    logs.end_checkpoint(checkpoint)  # which had begun before, and does not bring the old mark back
+    disk.crash(crash, random.Random(1))
+    assert opened(disk)[1].dropped_to == 7
+
+
+def test_a_mark_that_cannot_be_written_changes_nothing() -> None:
+    disk = SimDisk()
+    _, log = opened(disk)
+    disk.fail("rename", errno.EIO, path="dropped-tombstone")
+    with pytest.raises(TidelogError, match="which tombstones are dropped") as refused:
+        log.record_dropped_to(7)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR and log.dropped_to == 0
+    log.record_dropped_to(7)
+    assert log.dropped_to == 7
+
+
+def test_hole_10_a_topic_of_the_same_name_begins_without_a_mark() -> None:
+    disk = SimDisk()
+    logs, log = opened(disk)
+    log.record_dropped_to(7)
+    logs.delete(EVENTS)
+    assert logs.create(EVENTS, b"\xbb" * 16).dropped_to == 0
+
+
+def test_a_cut_takes_the_mark_with_it_and_a_log_that_begins_anew_has_none() -> None:
+    disk = SimDisk()
+    _, log = opened(disk)
+    for _ in range(4):
+        log.append_as_leader(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), 1)
+    log.record_dropped_to(4)
+    log.truncate_to(3)
+    assert log.dropped_to == 3
+    disk.crash(Crash.PROCESS)
+    _, log = opened(disk)
+    assert log.dropped_to == 3
+    log.reset_to(1)
+    assert log.dropped_to == 0
+    disk.crash(Crash.PROCESS)
+    assert opened(disk)[1].dropped_to == 0
+
+
+def test_whoever_leads_lacks_nothing_beyond_its_own_end() -> None:
+    """It was elected uncleanly in the middle of its copy: the offsets beyond will name other records."""
+
+    async def story(world: World, one: Node) -> None:
+        one.lay((1, 2))
+        one.logs.logs[EVENTS].record_dropped_to(9)
+        world.told(1, 3, isr=(1,))
+        assert one.host.log.dropped_to == 2
+        one.disk.crash(Crash.PROCESS)
+        assert opened(one.disk)[1].dropped_to == 2
+
+    play(story, 1)

@@ -1,0 +1,363 @@
+"""Retention and deletion of records over several replicas: the leader decides where a log starts, the others follow."""
+
+import asyncio
+
+from helpers.batches import batch, placed
+from helpers.replication import FakeLeader, Node, World, play, until
+from tidelog.broker.delete_records import DeleteRecordsHandler
+from tidelog.broker.retention import Retention
+from tidelog.errors import ErrorCode
+from tidelog.ids import TopicPartition
+from tidelog.topic_config import TopicConfig
+from tidelog.wire import messages as m
+
+WALL_MS = 1_600_000_000_000
+"""Where the simulated calendar begins."""
+TWO_A_SEGMENT = 200
+ALONE = TopicConfig(min_insync_replicas=1)
+EVENTS = TopicPartition("events", 0)
+
+
+def start(node: Node) -> int:
+    return node.part().log.log_start_offset
+
+
+def bases(node: Node) -> list[int]:
+    return [segment.base_offset for segment in node.part().log.segments]
+
+
+def retention(node: Node) -> Retention:
+    return Retention(node.clock, node.disk, node.manager, 1.0)
+
+
+async def led(world: World, config: TopicConfig, records: int, at_ms: int = WALL_MS) -> Node:
+    """Broker 1 leads, and every broker holds and has committed so many records."""
+    world.told(1, 3, config=config)
+    one = world.nodes[1]
+    for _ in range(records):
+        one.append(batch(b"r" * 20, timestamp=at_ms))
+    await until(lambda: all(node.high_watermark == records for node in world.nodes.values()), "the high watermark")
+    return one
+
+
+def test_retention_by_size_moves_the_start_of_every_replica() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        keep = 300
+        await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_bytes=keep), 10)
+        assert len(bases(one)) == 5
+        await retention(one).check_all()
+        await retention(two).check_all()
+        assert start(one) == 6, "four records of 88 bytes are the least that is not below 300 bytes"
+        await until(lambda: start(two) == 6, "the start to travel")
+        assert one.everything() == two.everything()
+
+    play(story)
+
+
+def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        config = TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=60_000)
+        await led(world, config, 4)
+        one.append(batch(b"r" * 20, timestamp=WALL_MS + 30_000))
+        await until(lambda: two.high_watermark == 5)
+        keeper = retention(one)
+        await asyncio.sleep(61)
+        await keeper.check_all()
+        assert (start(one), bases(one)) == (4, [0, 2, 4])
+        await asyncio.sleep(30)
+        await keeper.check_all()
+        assert (start(one), one.end, bases(one)[-1]) == (5, 5, 5)
+        one.append()
+        await until(lambda: two.high_watermark == 6)
+        assert start(two) == 5 and two.everything() == one.everything()
+
+    play(story)
+
+
+def test_row_34_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
+    async def story(world: World, one: Node) -> None:
+        await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=60_000), 4)
+        keeper = retention(one)
+        await asyncio.sleep(10)
+        one.sim_clock.wall_offset_ms = 3_600_000
+        await keeper.check_all()
+        assert start(one) == 0
+        await asyncio.sleep(60)
+        await keeper.check_all()
+        assert start(one) == 4, "it is old by any clock now"
+
+    play(story, 1)
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    async def story(world: World, one: Node) -> None:
+        world.told(1, 3, isr=(1, 2), config=TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_bytes=0, retention_ms=0))
+        for _ in range(4):
+            one.append(batch(b"r" * 20, timestamp=1))
+        await retention(one).check_all()
+        assert (start(one), one.high_watermark) == (0, 0)
+
+    play(story, 1)
+
+
+def test_a_topic_that_keeps_for_ever_keeps() -> None:
+    async def story(world: World, one: Node) -> None:
+        await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT), 6, at_ms=1)
+        await retention(one).check_all()
+        assert start(one) == 0
+
+    play(story, 1)
+
+
+def test_an_old_segment_is_closed_however_small_it_is() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(segment_ms=60_000), 3)
+        keepers = [retention(node) for node in (one, two)]
+        for seconds, expected in ((0, [0]), (59, [0]), (2, [0, 3]), (120, [0, 3])):
+            await asyncio.sleep(seconds)
+            for keeper in keepers:
+                await keeper.check_all()
+            assert bases(one) == bases(two) == expected, "an empty segment is not closed again"
+
+    play(story)
+
+
+def test_records_of_long_ago_do_not_close_a_segment_at_every_look() -> None:
+    async def story(world: World, one: Node) -> None:
+        await led(world, TopicConfig(segment_ms=60_000), 1, at_ms=1)
+        keeper = retention(one)
+        for _ in range(5):
+            await keeper.check_all()
+            one.append(batch(b"old", timestamp=1))
+        assert bases(one) == [0, 1], "once, since nobody knows when this process was not there"
+
+    play(story, 1)
+
+
+def test_a_lost_index_is_read_beside_the_event_loop() -> None:
+    async def story(world: World, one: Node) -> None:
+        one.lay((1, 6))
+        world.told(1, 3, config=TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=1_000))
+        log = one.part().log
+        log.roll()
+        one.append(batch(b"new", timestamp=WALL_MS))
+        log.segments[0]._index = None
+        await retention(one).check_all()
+        assert start(one) == 6 and log.segments[0].knows_index
+
+    play(story, 1)
+
+
+def test_a_changed_limit_counts_at_the_next_look_without_a_restart() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT), 10)
+        keeper = retention(one)
+        await keeper.check_all()
+        assert start(one) == 0
+        world.told(1, 3, config=TopicConfig(segment_bytes=10_000, retention_bytes=300))
+        await keeper.check_all()
+        assert start(one) == 6
+        for _ in range(10):
+            one.append(batch(b"r" * 20, timestamp=WALL_MS))
+        assert bases(one)[-1] == 8, "segments are larger, too"
+
+    play(story)
+
+
+# -- followers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_that_is_below_the_start_begins_anew_there() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        two.lay((1, 2), by=1)
+        one.lay((1, 2), by=1)
+        world.told(1, 3, isr=(1,), only=[1], config=ALONE)
+        for _ in range(8):
+            one.append()
+        assert one.part().move_log_start(5)
+        world.told(1, 3, isr=(1,), only=[2])
+        await until(lambda: two.end == 10 and two.high_watermark == 10, "the records after the start")
+        assert start(two) == 5 and two.everything() == one.everything()
+        await until(lambda: one.proposals.proposals, "the request to admit it to the ISR")
+
+    play(story)
+
+
+def test_a_start_that_moves_while_a_follower_catches_up_sends_it_there() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        world.told(1, 3, isr=(1,), only=[1], config=ALONE)
+        for _ in range(6):
+            one.append()
+        world.told(1, 3, isr=(1,), only=[2])
+        await until(lambda: one.part().sinks, "the follower's position")
+        assert one.part().move_log_start(6)
+        one.append()
+        await until(lambda: two.end == 7 and start(two) == 6)
+        assert two.everything()[-10:] == one.everything()[-10:]
+
+    play(story)
+
+
+def test_a_start_that_is_told_ahead_of_the_records_is_taken_over_as_far_as_they_go() -> None:
+    async def story(world: World, two: Node) -> None:
+        leader = FakeLeader(world)
+        await leader.start()
+        world.told(1, 3, only=[2])
+        await until(leader.positions, "the follower's position")
+        await leader.send(records=placed(batch(b"one", b"two"), 0, 3), high_watermark=2)
+        (position,) = (await leader.send(offset=2, high_watermark=5, log_start_offset=5)).partitions
+        assert (start(two), position.log_start_offset, two.high_watermark) == (2, 2, 2)
+
+    play(story, 2)
+
+
+def test_the_start_stays_after_a_change_of_leader() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(), 8)
+        one.part().move_log_start(5)
+        await until(lambda: start(two) == 5)
+        world.told(2, 4)
+        two.append()
+        await until(lambda: one.high_watermark == 9)
+        assert (start(one), start(two)) == (5, 5)
+
+    play(story)
+
+
+def test_a_new_leader_that_had_not_heard_of_the_start_serves_an_empty_follower_from_there() -> None:
+    """What lies before was committed and deleted: to count it as held is no loss."""
+
+    async def story(world: World, one: Node, two: Node) -> None:
+        two.lay((1, 8), by=1)
+        world.told(2, 3, only=[2], isr=(2,))
+        log = one.logs.create(EVENTS, two.host.topic_id)
+        log.reset_to(5)
+        world.told(2, 3, only=[1], isr=(2,))
+        await until(lambda: one.end == 8)
+        assert (start(one), start(two)) == (5, 0)
+
+    play(story)
+
+
+def test_hole_25_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        one.lay((1, 8))
+        two.lay((1, 3), by=1)
+        one.logs.logs[EVENTS].move_log_start(6)
+        world.told(2, 4, isr=(2,))
+        two.append()
+        await until(lambda: one.end == 4)
+        assert one.everything()[-10:] == two.everything()[-10:] and start(one) == 3
+
+    play(story)
+
+
+# -- DeleteRecords ---------------------------------------------------------------------------------------------------
+
+
+async def delete(node: Node, *parts: tuple[str, int, int], timeout_ms: int = 1_000) -> list[m.DeleteRecordsResult]:
+    request = m.DeleteRecordsRequest(
+        partitions=tuple(m.DeleteRecordsPartition(topic=t, partition=p, offset=o) for t, p, o in parts),
+        timeout_ms=timeout_ms,
+    )
+    return list((await DeleteRecordsHandler(node.manager, 1_000)(request)).partitions)
+
+
+def test_deletion_answers_when_every_live_replica_has_followed() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(), 8)
+        (result,) = await delete(one, ("events", 0, 5))
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 5)
+        assert (start(one), start(two)) == (5, 5)
+        (result,) = await delete(one, ("events", 0, 2))
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 5), "it was done before"
+        (result,) = await delete(one, ("events", 0, -1))
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 8)
+
+    play(story)
+
+
+def test_deletion_waits_for_who_lives_and_for_nobody_else() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(), 8)
+        world.network.isolate("broker-2")
+        asked = asyncio.ensure_future(delete(one, ("events", 0, 5), timeout_ms=2_000))
+        await asyncio.sleep(0.5)
+        assert not asked.done() and start(one) == 5
+        one.manager.live_changed({1: 101})
+        (result,) = await asked
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 5)
+        one.manager.live_changed({1: 101, 2: 201})
+        (result,) = await delete(one, ("events", 0, 6), timeout_ms=500)
+        assert result.error_code is ErrorCode.REQUEST_TIMED_OUT and start(one) == 6
+        assert "not every live replica has followed" in result.error_message
+
+    play(story)
+
+
+def test_bad_deletions_delete_nothing() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(), 8)
+        for parts, expected in (
+            ([("events", 0, 9)], [(ErrorCode.OFFSET_OUT_OF_RANGE, "offset: 9")]),
+            ([("events", 0, -2)], [(ErrorCode.OFFSET_OUT_OF_RANGE, "offset: -2")]),
+            ([("nothing", 0, 1)], [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing-0")]),
+            ([("a/b", 0, 1)], [(ErrorCode.INVALID_TOPIC_EXCEPTION, "a/b")]),
+            (
+                [("events", 0, 3), ("events", 7, 1)],
+                [
+                    (ErrorCode.OPERATION_NOT_ATTEMPTED, "nothing was deleted"),
+                    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "7"),
+                ],
+            ),
+            ([("events", 0, 3), ("events", 0, 4)], [(ErrorCode.INVALID_REQUEST, "twice")] * 2),
+        ):
+            results = await delete(one, *parts)
+            assert [r.error_code for r in results] == [code for code, _ in expected], parts
+            assert all(words in r.error_message for r, (_, words) in zip(results, expected, strict=True)), results
+        (result,) = await delete(one, ("events", 0, 3), timeout_ms=-1)
+        assert result.error_code is ErrorCode.INVALID_REQUEST and "timeout_ms" in result.error_message
+        (result,) = await delete(two, ("events", 0, 3))
+        assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (start(one), start(two)) == (0, 0)
+
+    play(story)
+
+
+def test_who_loses_the_lead_says_so_to_who_waits() -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        await led(world, TopicConfig(), 8)
+        world.network.isolate("broker-2")
+        asked = asyncio.ensure_future(delete(one, ("events", 0, 5)))
+        await asyncio.sleep(0.1)
+        world.told(2, 4, only=[1])
+        (result,) = await asked
+        assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(story)
+
+
+# -- settings that change while produces wait ------------------------------------------------------------------------
+
+
+def test_a_raised_min_isr_ends_what_waits_and_refuses_what_comes() -> None:
+    async def story(world: World, one: Node, _two: Node, _three: Node) -> None:
+        world.told(1, 3, isr=(1, 2), only=[1], config=TopicConfig(min_insync_replicas=2))
+        asked = asyncio.ensure_future(one.send(batch(b"waits for broker 2")))
+        await asyncio.sleep(0.1)
+        world.told(1, 3, isr=(1, 2), only=[1], config=TopicConfig(min_insync_replicas=3))
+        assert (await asked).error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert (await one.send(batch(b"late"))).error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+    play(story, 1, 2, 3)
+
+
+def test_flush_none_lets_go_what_waited_for_a_sync() -> None:
+    async def story(world: World, one: Node) -> None:
+        world.told(1, 3, config=TopicConfig(flush="sync", min_insync_replicas=1))
+        one.append()
+        assert one.high_watermark == 0
+        world.told(1, 3, config=TopicConfig(min_insync_replicas=1))
+        assert one.high_watermark == 1
+
+    play(story, 1)
