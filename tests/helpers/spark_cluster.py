@@ -67,11 +67,14 @@ class SparkCluster:
         return sum(int(worker["coresused"]) for worker in self.alive())
 
     def alive(self) -> list[dict[str, Any]]:
-        """Workers, as the master sees them; none while it does not answer."""
+        """Workers, as the master sees them; none while it does not answer, or not yet as itself.
+
+        Its web server runs before its pages are attached one by one: until /json/ is, the page of / answers for it.
+        """
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self.web_port}/json/", timeout=10) as page:
                 return [worker for worker in json.load(page)["workers"] if worker["state"] == "ALIVE"]
-        except OSError:
+        except (OSError, json.JSONDecodeError):
             return []
 
     def end(self) -> None:
