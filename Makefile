@@ -29,7 +29,7 @@ model: setup ## search the abstract protocol breadth first, and find its mutants
 sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 	@$(PY) -m tidelog.testing.sim --seeds $(SEEDS) $(if $(SEED),--first $(SEED))
 
-chaos: setup ## the twelve first rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10, COLUMN=all/1)
+chaos: setup ## twelve rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10, COLUMN=all/1)
 	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON) --column $(COLUMN)
 
 mutants: setup ## planted mistakes: each must be noticed (SEARCH=1 forgets the kept seeds, ONLY=MUT-4)

@@ -123,7 +123,8 @@ def campaign(
     column: ColumnOption = "all/2",
     project: ProjectOption = "tidelog",
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Default: the twelve first rows of the matrix.")
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Default: rows 1, 2, 8, 10, 12, 13, 17, 20, 22, 24, 25 and 37."),
     ] = None,
 ) -> None:
     """Play scenarios again and again, and print one table. What was interrupted goes on where it stood.

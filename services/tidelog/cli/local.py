@@ -28,11 +28,24 @@ def _cluster(base: Path) -> "LocalCluster":
 
 @app.command()
 def up(
-    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID,...", help="One broker for each id.")] = "0,1,2",
-    controllers: Annotated[int, typer.Option("--controllers", min=1, help="One is active, the others stand by.")] = 2,
+    brokers: Annotated[
+        str | None,
+        typer.Option("--brokers", metavar="ID,ID,...", help="One broker for each id. Default: 0,1,2, or those it has."),
+    ] = None,
+    controllers: Annotated[
+        int | None,
+        typer.Option(
+            "--controllers", min=1, help="One is active, the others stand by. Default: 2, or as many as it has."
+        ),
+    ] = None,
     agents: Annotated[
-        int, typer.Option("--agents", min=0, help="Members of group agents, which count the records of topic events.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            "--agents",
+            min=0,
+            help="Members of group agents, which count the records of topic events. Default: none, or as many as it has.",
+        ),
+    ] = None,
     base: DirOption = LOCAL_DIR,
     timeout_ms: Annotated[int, typer.Option("--timeout-ms", min=1, help="How long it may take to serve.")] = 60_000,
     output: FormatOption = Format.TEXT,
@@ -44,9 +57,10 @@ def up(
     """
     from tidelog.cluster.api import ClusterError
 
-    ids, cluster = _parse_ids(brokers), _cluster(base)
+    ids = None if brokers is None else _parse_ids(brokers)
+    cluster = _cluster(base)
     if output is Format.TEXT:
-        common.note(f"starting ZooKeeper, {controllers} controllers and brokers {brokers} in {base} ...")
+        common.note(f"starting {'the' if cluster.names() else 'a new'} cluster in {base} ...")
     try:
         cluster.up(brokers=ids, controllers=controllers, agents=agents, outlive=True, timeout_s=timeout_ms / 1000)
     except ClusterError as error:

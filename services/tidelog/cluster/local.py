@@ -42,6 +42,7 @@ from tidelog.cluster.zookeeper import ServerFiles, ZooKeeperUnavailable, four_le
 from tidelog.ids import Address
 
 DEFAULT_BROKERS: Final = (0, 1, 2)
+DEFAULT_CONTROLLERS: Final = 2
 ANSWERS_WITHIN_S: Final = 1.0
 SMALLEST_FULL_BYTES: Final = 64 << 10
 """A process's own output and its checkpoints stay below this for hours."""
@@ -87,25 +88,27 @@ class LocalCluster:
 
     def up(
         self,
-        brokers: Collection[int] = DEFAULT_BROKERS,
-        controllers: int = 2,
-        zookeepers: int = 1,
+        brokers: Collection[int] | None = None,
+        controllers: int | None = None,
+        zookeepers: int | None = None,
         links_through_proxy: bool = False,
         settings: Mapping[str, Mapping[str, str]] | None = None,
         *,
-        agents: int = 0,
+        agents: int | None = None,
         outlive: bool = False,
         timeout_s: float = 60.0,
     ) -> None:
         """Starts what does not run yet and returns when every process serves.
 
         A directory that already holds a cluster keeps its processes, ports and settings. It grows by the brokers that
-        are asked for and are not there yet, also while it runs; any other difference is a ClusterError.
+        are asked for and are not there yet, also while it runs; any other difference is a ClusterError. What is not asked
+        for is as it is; a new cluster then has three brokers, two controllers, one ZooKeeper server and no agents.
         """
         if self._plan is None:
-            self._create(brokers, controllers, zookeepers, agents, links_through_proxy, settings)
-        self._check_same(brokers, controllers, zookeepers, agents)
-        self._grow(brokers, settings)
+            shape = (brokers or DEFAULT_BROKERS, controllers or DEFAULT_CONTROLLERS, zookeepers or 1, agents or 0)
+            self._create(*shape, links_through_proxy, settings)
+        self._check_same(brokers, {CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents})
+        self._grow(brokers or (), settings)
         if self.plan.links and outlive:
             raise ClusterError(
                 "the proxy lives in the program that starts the cluster; so the cluster cannot outlive it"
@@ -370,13 +373,15 @@ class LocalCluster:
         ensemble = planning.ensemble(self.plan)
         return ServerFiles(self.home(process.name), process.for_clients, number=process.number, ensemble=ensemble)
 
-    def _check_same(self, brokers: Collection[int], controllers: int, zookeepers: int, agents: int) -> None:
-        wanted = {CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents}
-        missing = {process.number for process in self.plan.of_kind(BROKER)} - set(brokers)
-        if missing or any(len(self.names(kind)) != count for kind, count in wanted.items()):
+    def _check_same(self, brokers: Collection[int] | None, counts: Mapping[str, int | None]) -> None:
+        """ClusterError unless this cluster has at least these brokers and so many of each other kind; None: any."""
+        missing = {process.number for process in self.plan.of_kind(BROKER)} - set(brokers or ())
+        if (brokers is not None and missing) or any(
+            count is not None and len(self.names(kind)) != count for kind, count in counts.items()
+        ):
             raise ClusterError(
-                f"{self.base} holds another cluster ({', '.join(self.names())}); "
-                "name all its brokers, and further ones if it is to grow; or choose another directory"
+                f"{self.base} holds another cluster ({', '.join(self.names())}): it can only get further brokers, and "
+                "then all are named; or choose another directory"
             )
 
     def _start_proxy(self) -> None:

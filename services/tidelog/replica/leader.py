@@ -167,12 +167,13 @@ class LeaderState:
         """
         if offset >= dropped_to or self._begun_anew.get(member.broker_id) == dropped_to:
             return False
-        if member in self._counted:
-            return False  # commits count on what it holds
-        if offset > own_start:
-            return True
-        self._begun_anew[member.broker_id] = dropped_to  # it will hold what this log holds, even if it is interrupted
-        return False
+        return offset > own_start and member not in self._counted  # commits count on what a counted one holds
+
+    def copies_from(self, member: Member, offset: int, own_start: int, dropped_to: int) -> None:
+        """This follower copies from `offset` on; with nothing yet it will hold what this log holds, even if it is interrupted."""
+        self.progress[member.broker_id] = Progress(member, offset)
+        if offset == own_start < dropped_to:
+            self._begun_anew[member.broker_id] = dropped_to
 
     def committed_end(self, log_end: int, own_end: int, high_watermark: int, at: float) -> int:
         """End of what every counted replica holds, `own_end` being this one's; never below `high_watermark`.

@@ -285,7 +285,7 @@ class PartitionReplica:
         if leading.must_begin_anew(member, event.offset, event.own_start, event.dropped_to):
             leading.progress.pop(event.replica, None)
             return [fx.SendLogStart(event.replica, event.offset)]
-        leading.progress[event.replica] = Progress(member, event.offset)
+        leading.copies_from(member, event.offset, event.own_start, event.dropped_to)
         out = self._reconsider(event.at)
         out.append(fx.SendRecords(event.replica, event.offset))
         return out

@@ -204,6 +204,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 _, stuck = self.run_until_complete(asyncio.wait(left, timeout=_FINISH_S))
                 if stuck:
                     break
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio would say was done on purpose
         self.close()
 
     # What BaseEventLoop asks of a concrete loop.

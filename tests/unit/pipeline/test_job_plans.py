@@ -85,7 +85,6 @@ def test_an_aggregate_that_says_little_counts_in_windows_that_do_not_overlap() -
     plan = aggregate_plan(WINDOWS)
     assert (plan.window_ms, plan.slide_ms, plan.watermark_ms) == (60_000, 60_000, 10_000)
     assert (plan.event_time, plan.group_by, plan.measures) == (None, None, (Measure("count"),))
-    assert plan.output_mode == "append"
 
 
 def test_fields_are_named_by_the_way_to_them() -> None:
@@ -114,7 +113,7 @@ def test_fields_are_named_by_the_way_to_them() -> None:
         ({"sum": ["sise"]}, "--sum 'sise' is neither size nor a field"),
         ({"sum": [".a.b", ".a_b"]}, "two fields of the name sum_a_b"),
         ({"group_by": ".count"}, "two fields of the name count"),
-        ({"output_mode": "complete"}, "--output-mode 'complete' is none of append, update"),
+        ({"delivery": "once"}, "--delivery 'once' is none of exactly-once, at-least-once"),
     ],
 )
 def test_a_mistake_in_an_aggregate_is_refused_by_name(given: dict[str, Any], complaint: str) -> None:
@@ -147,7 +146,6 @@ def test_how_a_job_runs_is_no_part_of_what_its_checkpoint_belongs_to() -> None:
         {"slide": "30s"},
         {"group_by": "key"},
         {"sum": ["size"]},
-        {"output_mode": "update"},
     ):
         assert aggregate_plan(WINDOWS).identity() != aggregate_plan({**WINDOWS, **change}).identity()
 

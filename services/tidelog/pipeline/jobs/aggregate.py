@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import functions as F
 
 from tidelog.pipeline.jobs.flags import AGGREGATE
-from tidelog.pipeline.jobs.plans import AggregatePlan, Field, Measure, aggregate_plan
+from tidelog.pipeline.jobs.plans import OUTPUT_MODE, AggregatePlan, Field, Measure, aggregate_plan
 from tidelog.pipeline.jobs.program import run_program
 from tidelog.pipeline.jobs.progress import OBSERVED
 from tidelog.pipeline.jobs.values import TIMES, number_of, text_of, time_of, whole_json
@@ -56,7 +56,7 @@ class Aggregate:
             .option("kafka.bootstrap.servers", servers)
             .option("topic", self.plan.to)
             .option("delivery", self.plan.delivery)
-            .outputMode(self.plan.output_mode)
+            .outputMode(OUTPUT_MODE)
         )
 
 

@@ -79,6 +79,5 @@ AGGREGATE: Final = (
     Flag("min", "size|.FIELD", "The least of it.", Takes.MANY),
     Flag("max", "size|.FIELD", "The greatest of it.", Takes.MANY),
     Flag("delivery", "exactly-once|at-least-once", "Of results, when a batch is repeated. Default: exactly-once."),
-    Flag("output-mode", "append|update", "Each window once, when it is over, or whenever it changes. Default: append."),
     *RUN,
 )

@@ -13,7 +13,8 @@ DEFAULT_TRIGGER_MS: Final = 10_000
 DEFAULT_WATERMARK_MS: Final = 10_000
 PARTITION_COLUMNS: Final = ("topic", "partition", "date", "hour")
 VALUE_FORMATS: Final = ("binary", "string", "json")
-OUTPUT_MODES: Final = ("append", "update")
+OUTPUT_MODE: Final = "append"
+"""Each window once, when it is over: Spark offers Python sinks no Update."""
 DELIVERIES: Final = ("exactly-once", "at-least-once")
 GROUP_COLUMNS: Final = ("key", "topic", "partition")
 CHECKPOINT: Final = "_checkpoint"
@@ -148,7 +149,6 @@ class AggregatePlan:
     group_by: str | Field | None
     """One of GROUP_COLUMNS, or a field."""
     measures: tuple[Measure, ...]
-    output_mode: str
     delivery: str
     run: Run
 
@@ -163,7 +163,7 @@ class AggregatePlan:
             "event-time": str(self.event_time or "timestamp"),
             "group-by": str(self.group_by or ""),
             "measures": ",".join(measure.name for measure in self.measures),
-            "output-mode": self.output_mode,
+            "output-mode": OUTPUT_MODE,
             "delivery": self.delivery,
         }
 
@@ -218,7 +218,6 @@ def aggregate_plan(given: Given) -> AggregatePlan:
         event_time=None if event_time == "timestamp" else _field("event-time", event_time, "timestamp"),
         group_by=_group(_text(given, "group-by")),
         measures=_measures(given),
-        output_mode=_choice(given, "output-mode", OUTPUT_MODES, "append"),
         delivery=_choice(given, "delivery", DELIVERIES, "exactly-once"),
         run=run_of(given),
     )
