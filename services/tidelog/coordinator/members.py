@@ -234,6 +234,8 @@ class Members:
         """What is stored as its own, at once: nobody else is stopped or started."""
         if not member.may_start(self._desk.now):
             return
+        if self._rebalancer.is_storing(group) and self._rebalancer.concerns(group, member):
+            return  # what is stored may be somebody else's when the write is done: who comes next tells it (N11)
         # A generation that it has heard of would be a repeat to it; what is stored names one that it may have heard of only
         # from an earlier coordinator, whose epoch was lower.
         generation = group.generation if member.told < group.generation else group.next_generation()

@@ -301,6 +301,10 @@ class Rebalancer:
 
     # -- the end of an attempt ------------------------------------------------------------------------------------------------
 
+    def is_storing(self, group: Group) -> bool:
+        """New owners are on their way to the store."""
+        return group.attempt is not None and group.attempt.step is Step.STORING
+
     def concerns(self, group: Group, member: Member) -> bool:
         """The attempt that runs wants something of it."""
         attempt, name = group.attempt, member.consumer_id

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 from unit.coordinator.scene import LIMITS, Consumer, Scene, tps
 
@@ -119,3 +120,25 @@ def test_n11_hole_42_whatever_happens_no_two_may_fetch_a_partition_and_in_the_en
         for each in members:
             each.come_back()
     assert Counter(tp for each in members for tp in each.consumer.owned) == Counter(EVERYTHING)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_n11_who_returns_while_new_owners_are_being_stored_is_not_given_what_it_loses(anew: bool) -> None:
+    scene = Scene()
+    _, b = scene.join("a", "b", static_member=True)
+    assert b.owned == tps("t", 2, 3)
+    scene.holds_writes = True
+    c = scene.consumer("c").register()
+    scene.run(1.0)
+    assert b.owned == tps("t", 2) and not c.owned, "the owners are on their way to the store"
+    b.lose_connection()
+    if anew:
+        b = scene.consumer("b", static_member=True).register()
+        scene.run(0.1)
+    else:
+        b.reconnect()
+    assert TopicPartition("t", 3) not in b.owned
+    scene.holds_writes = False
+    scene.carry_out()
+    scene.run(30.0)
+    assert (b.owned, c.owned) == (tps("t", 2), tps("t", 3))
