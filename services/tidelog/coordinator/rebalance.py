@@ -136,9 +136,13 @@ class Rebalancer:
         return topics
 
     def is_outdated(self, group: Group) -> bool:
-        """After a failover without a rebalance: topics have grown or gone while nobody coordinated the group, so that no news of
-        it comes any more."""
-        if group.seen or not group.generation:
+        """Topics have grown or gone while nobody coordinated the group, or gone while who owned some of them was away and kept
+        it: no news of it comes any more."""
+        if not group.generation:
+            return False
+        if any(not self._desk.exists(tp) for tp in group.owners):
+            return True
+        if group.seen:
             return False
         interest = self.interest(group)
         everything = {TopicPartition(topic, p) for topic, count in interest.items() for p in range(count)}

@@ -240,6 +240,20 @@ def test_conflict_26_a_deleted_topic_has_no_owners_and_no_offsets_and_a_new_one_
     assert a.owned == tps("t", 0) and a.positions[TopicPartition("t", 0)] == 0
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_conflict_26_who_was_away_when_a_topic_went_or_lost_partitions_does_not_keep_them(left: int) -> None:
+    scene = Scene(topics={"t": 4, "u": 2})
+    _, b = scene.join("a", "b", topic_count=topic_count("t", "u"))
+    assert b.owned == {*tps("t", 2, 3), *tps("u", 1)}
+    b.lose_connection()
+    scene.change_topics(ids={"t": b"another"} if left else None, t=left)
+    scene.run(1.0)
+    b.reconnect()
+    scene.run(5.0)
+    assert b.owned == tps("u", 1) and not scene.owners["g"].keys() & tps("t", 1, 2, 3)
+    assert scene.state() == "Stable"
+
+
 def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once() -> None:
     scene = Scene()
     (a,) = scene.join("a")
