@@ -4,7 +4,7 @@ An offset counts from the owner of its partition, in the generation that this ow
 its messages has said something of that partition (FIND-10, COORD-1, COORD-11). None is stored that lies beyond its log's end.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -43,9 +43,20 @@ class _Active:
 
 @dataclass(slots=True)
 class _Writing:
-    group_id: str
+    group: Group
+    """Another one of its name may have come since."""
     offsets: Offsets
     commits: list[_Active]
+
+
+@dataclass(slots=True)
+class _Question:
+    """Offsets that wait for the ends of their logs."""
+
+    offsets: Offsets
+    then: Verified
+    group: Group | None
+    """Whose reports they are; None: of a commit, which is fenced again."""
 
 
 @dataclass(slots=True)
@@ -63,10 +74,10 @@ class Commits:
         """Groups with reported offsets to be stored."""
         self._books: dict[str, _Book] = {}
         self._writes: dict[WriteId, _Writing] = {}
-        self._asked: list[tuple[Offsets, Verified]] | None = None
+        self._asked: list[_Question] | None = None
         """Who waits for the log ends that are being asked for; None: nobody asks."""
         self._asked_for: frozenset[TopicPartition] = frozenset()
-        self._to_ask: list[tuple[Offsets, Verified]] = []
+        self._to_ask: list[_Question] = []
 
     # -- what members report --------------------------------------------------------------------------------------------------
 
@@ -112,9 +123,9 @@ class Commits:
         for commit in self._book(group).next:
             commit.offsets.pop(tp, None)
         committed = Committed(each.offset, each.leader_epoch, each.metadata)
-        if group.offsets.get(tp) == committed:
+        if group.offsets.get(tp) == committed and not self._book(group).writing and group.attempt is None:
             group.reported.pop(tp, None)
-            return
+            return  # and no other one is on its way to the store
         group.reported[tp] = committed
         self._dirty[group.group_id] = None
         if COMMIT not in self._desk.deadlines:
@@ -125,12 +136,16 @@ class Commits:
 
     # -- log ends -------------------------------------------------------------------------------------------------------------
 
-    def verify(self, offsets: Offsets, then: Verified) -> None:
+    def verify_reported(self, group: Group, offsets: Offsets, then: Verified) -> None:
+        """Of what members of `group` have reported: `then` gets no offset that a commit has replaced meanwhile."""
+        self._verify(_Question(offsets, then, group))
+
+    def _verify(self, question: _Question) -> None:
         """Calls `then` now, or when the leaders of the partitions have been asked; one question at a time, for everybody."""
-        if not self._beyond(offsets):
-            then(offsets, {})
+        if not self._beyond(question.offsets):
+            question.then(question.offsets, {})
             return
-        self._to_ask.append((offsets, then))
+        self._to_ask.append(question)
         if self._asked is None:
             self._ask()
 
@@ -140,7 +155,7 @@ class Commits:
 
     def _ask(self) -> None:
         self._asked, self._to_ask = self._to_ask, []
-        partitions = dict.fromkeys(tp for offsets, _ in self._asked for tp in self._beyond(offsets))
+        partitions = dict.fromkeys(tp for each in self._asked for tp in self._beyond(each.offsets))
         self._asked_for = frozenset(partitions)
         self._desk.out.append(FindEnds(tuple(partitions)))
 
@@ -151,9 +166,9 @@ class Commits:
         # A leader that cannot be asked hinders nobody: a consumer has read no further than the leader let it.
         unknown = frozenset(tp for tp, end in event.ends.items() if end is None)
         asked, self._asked = self._asked, None
-        for offsets, then in asked:
-            beyond = self._beyond(offsets, unknown)
-            then({tp: each for tp, each in offsets.items() if tp not in beyond}, beyond)
+        for question in asked:
+            beyond = self._beyond(question.offsets, unknown)
+            question.then({tp: each for tp, each in question.offsets.items() if tp not in beyond}, beyond)
         if self._to_ask and self._asked is None:
             self._ask()
 
@@ -165,11 +180,13 @@ class Commits:
             if group is None or not group.reported:
                 del self._dirty[group_id]
             elif not self._book(group).writing:
-                self.verify(dict(group.reported), partial(self._store, group))
+                self.verify_reported(group, dict(group.reported), partial(self._store, group))
         if self._dirty:
             self._desk.deadlines.set(COMMIT, self._desk.now + self._desk.limits.commit_interval_s)
 
     def _store(self, group: Group, ok: Offsets, beyond: Offsets) -> None:
+        if self._desk.groups.get(group.group_id) is not group:
+            return
         self.drop(group, beyond)
         self.flush(group, self.still_wanted(group, ok))
 
@@ -196,7 +213,7 @@ class Commits:
             head = group.head(0, Phase.STABLE)  # nobody has joined it yet; when it may be forgotten counts from now
         write_id = self._desk.next_write()
         book.writing += 1
-        self._writes[write_id] = _Writing(group.group_id, offsets, commits)
+        self._writes[write_id] = _Writing(group, dict(offsets), commits)
         self._desk.out.append(Write(write_id, group.group_id, offsets, {}, head))
 
     def newest(self, group: Group) -> Offsets:
@@ -204,7 +221,7 @@ class Commits:
         said itself before its lease ended would else be stored behind its back, and its offsets would fall (N12)."""
         found = dict(group.offsets)
         for writing in self._writes.values():
-            if writing.group_id == group.group_id:
+            if writing.group is group:
                 found.update(writing.offsets)
         found.update(group.reported)
         for commit in self._book(group).next:
@@ -231,8 +248,8 @@ class Commits:
             return False
         for commit in writing.commits:
             self._desk.out.append(Reply(commit.token, m.CommitOffsetsResponse(results=commit.results)))
-        group = self._desk.groups.get(writing.group_id)
-        if group is not None:
+        group = writing.group
+        if self._desk.groups.get(group.group_id) is group:
             book = self._book(group)
             book.writing -= 1
             self.take_stored(group, writing.offsets)
@@ -240,9 +257,21 @@ class Commits:
                 self.flush(group, {})
         return True
 
-    def forget(self, group_id: str) -> None:
-        self._dirty.pop(group_id, None)
-        self._books.pop(group_id, None)
+    def pending(self, group: Group) -> Iterator[Offsets]:
+        """Those that are on their way to the store, or wait for it, or for the ends of their logs."""
+        yield from (writing.offsets for writing in self._writes.values() if writing.group is group)
+        yield from (commit.offsets for commit in self._book(group).next)
+        yield from self._questioned(group)
+
+    def _questioned(self, group: Group) -> Iterator[Offsets]:
+        return (each.offsets for each in (*(self._asked or ()), *self._to_ask) if each.group is group)
+
+    def forget(self, group: Group) -> None:
+        """It is being deleted, and what waits for its next write with it."""
+        self._dirty.pop(group.group_id, None)
+        book = self._books.pop(group.group_id, _Book())
+        for commit in book.next:
+            self._refuse(commit.token, ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.group_id!r} has been deleted")
 
     # -- active commits -------------------------------------------------------------------------------------------------------
 
@@ -254,7 +283,7 @@ class Commits:
             return
         accepted, results = self._each(request, {})
         if accepted:
-            self.verify(accepted, lambda _, beyond: self._commit(token, request, beyond))
+            self._verify(_Question(accepted, lambda _, beyond: self._commit(token, request, beyond), None))
         else:
             self._answer(token, results)
 
@@ -331,6 +360,9 @@ class Commits:
             group.empty_since_ms = self._desk.wall_ms
         else:
             accepted = self._newest(group, member, request.number, accepted)
+        for older in (group.reported, *self._questioned(group), *(each.offsets for each in self._book(group).next)):
+            for tp in accepted:
+                older.pop(tp, None)  # what was reported before it must not be stored behind it (N12)
         book = self._book(group)
         book.next.append(_Active(token, accepted, results))
         if not book.writing:
@@ -340,11 +372,7 @@ class Commits:
     def _newest(self, group: Group, member: Member, number: int, accepted: Offsets) -> Offsets:
         """Without those of which the same consumer has said something newer."""
         newest = {tp: each for tp, each in accepted.items() if number > member.numbers.get(tp, 0)}
-        for tp in newest:
-            member.numbers[tp] = number
-            group.reported.pop(tp, None)
-            for commit in self._book(group).next:
-                commit.offsets.pop(tp, None)
+        member.numbers.update(dict.fromkeys(newest, number))
         return newest
 
     def _answer(self, token: Token, results: tuple[m.CommittedResult, ...]) -> None:

@@ -177,14 +177,17 @@ class CoordinatorMachine:
         for tp in [tp for tp in desk.ends if tp.topic in names]:
             del desk.ends[tp]
         for group in desk.groups.values():
-            lost = [tp for tp in {**group.offsets, **group.reported} if tp.topic in names]
-            for tp in lost:
-                group.offsets.pop(tp, None)
-                group.reported.pop(tp, None)
-            if lost:
+            known = [group.offsets, group.reported, *self._commits.pending(group), *self._members.leaving(group)]
+            if group.attempt is not None:
+                known.append(group.attempt.offsets)
+            lost = {tp for offsets in known for tp in offsets if tp.topic in names}
+            for offsets in known:
+                for tp in lost:
+                    offsets.pop(tp, None)
+            if lost:  # behind what is on its way to the store
                 write_id = desk.next_write()
                 self._deleting[write_id] = None
-                desk.out.append(Write(write_id, group.group_id, dict.fromkeys(lost), {}, None))
+                desk.out.append(Write(write_id, group.group_id, dict.fromkeys(sorted(lost)), {}, None))
 
     # -- writes ---------------------------------------------------------------------------------------------------------------
 
@@ -226,7 +229,7 @@ class CoordinatorMachine:
 
     def _remove(self, group: Group, token: Token | None) -> None:
         self._rebalancer.forget(group)
-        self._commits.forget(group.group_id)
+        self._commits.forget(group)
         group.parsed.clear()
         self._interests.note(group)
         del self._desk.groups[group.group_id]

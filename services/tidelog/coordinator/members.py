@@ -1,6 +1,6 @@
 """Members: registration (A14), pings and their failure (A4, A9), stop and start answers, leaving, failure (A15)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -45,7 +45,7 @@ class Members:
         self._connected: dict[ConnectionId, MemberKey] = {}
         self._departed: set[ConnectionId] = set()
         """Streams of those who have left: what comes after the leave, an answer to a ping that crossed it, means nothing."""
-        self._leaving: dict[WriteId, tuple[str, ConnectionId, int, Offsets]] = {}
+        self._leaving: dict[WriteId, tuple[Group, ConnectionId, int, Offsets]] = {}
         """Group, stream, number of the request and last offsets of those who leave."""
 
     # -- what arrives ---------------------------------------------------------------------------------------------------------
@@ -415,9 +415,11 @@ class Members:
         """What it has processed is stored with the time from which its retention counts. Owners stay: they are nobody."""
         group.empty_since_ms = self._desk.wall_ms
         group.parsed.clear()
-        self._commits.verify(dict(group.reported), partial(self._store_empty, group))
+        self._commits.verify_reported(group, dict(group.reported), partial(self._store_empty, group))
 
     def _store_empty(self, group: Group, ok: Offsets, beyond: Offsets) -> None:
+        if self._desk.groups.get(group.group_id) is not group:
+            return
         self._commits.drop(group, beyond)
         head = group.head(group.last_generation, Phase.STABLE)
         self._commits.flush(group, self._commits.still_wanted(group, ok), head)
@@ -433,7 +435,7 @@ class Members:
             self._commits.report(group, member, "leave", number, request.offset_info)
         owned = group.owned_by(member.consumer_id)
         last = {tp: each for tp, each in group.reported.items() if tp in owned}
-        self._commits.verify(last, partial(self._store_last, group, connection, number))
+        self._commits.verify_reported(group, last, partial(self._store_last, group, connection, number))
         if member.static:
             member.released = True  # it comes back: only its lease is given up
             self.lost(connection)
@@ -442,23 +444,33 @@ class Members:
         self._departed.add(connection)
 
     def _store_last(self, group: Group, connection: ConnectionId, number: int, ok: Offsets, beyond: Offsets) -> None:
+        if self._desk.groups.get(group.group_id) is not group:
+            self._left(connection, number)  # deleted meanwhile, and its offsets with it
+            return
         self._commits.drop(group, beyond)
         offsets = self._commits.still_wanted(group, ok)
         write_id = self._desk.next_write()
-        self._leaving[write_id] = (group.group_id, connection, number, offsets)
+        self._leaving[write_id] = (group, connection, number, dict(offsets))
         self._desk.out.append(Write(write_id, group.group_id, offsets, {}, None))
+
+    def leaving(self, group: Group) -> Iterator[Offsets]:
+        """Last offsets of those who leave it, on their way to the store."""
+        return (offsets for of, _, _, offsets in self._leaving.values() if of is group)
 
     def written(self, write_id: WriteId) -> bool:
         """False: it was none of these writes."""
         left = self._leaving.pop(write_id, None)
         if left is None:
             return False
-        group_id, connection, number, offsets = left
-        if (group := self._desk.groups.get(group_id)) is not None:
+        group, connection, number, offsets = left
+        if self._desk.groups.get(group.group_id) is group:
             self._commits.take_stored(group, offsets)
+        self._left(connection, number)
+        return True
+
+    def _left(self, connection: ConnectionId, number: int) -> None:
         message = m.CoordinatorMessage(last_number=number, left=m.LeaveGroupResponse())
         self._desk.out += [Send(connection, message), Close(connection)]
-        return True
 
     # -- this process itself --------------------------------------------------------------------------------------------------
 

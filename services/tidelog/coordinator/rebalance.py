@@ -91,16 +91,16 @@ class Rebalancer:
             self._next_handler = (self._next_handler + 1) % len(self.handlers)
         group.rebalance_initiated = True
         group.awaits_lease = False
-        handler = self.handlers[group.current_rebalancer]
-        handler.queue.append(group.group_id)
-        self._run(group.current_rebalancer)
+        self.handlers[group.current_rebalancer].queue.append(group.group_id)
+        for number in (group.current_rebalancer, *range(len(self.handlers))):
+            self._run(number)
 
     def _run(self, number: int) -> None:
         handler = self.handlers[number]
         if handler.taking:
             return
         handler.taking = True
-        while handler.current is None and handler.queue:
+        while handler.current is None and (handler.queue or self._relieve(handler)):
             group = self._desk.groups.get(handler.queue.popleft())
             if group is None:
                 continue
@@ -109,6 +109,17 @@ class Rebalancer:
             group.rebalance_initiated = False
             self._begin(group)
         handler.taking = False
+
+    def _relieve(self, idle: Handler) -> bool:
+        """Takes a group over that waits behind another one, which an application may hold up for minutes, but none whose own
+        attempt runs there: one handler works on a group at a time (N13)."""
+        for other in self.handlers:
+            for group_id in other.queue:
+                if group_id != other.current:
+                    other.queue.remove(group_id)
+                    idle.queue.append(group_id)
+                    return True
+        return False
 
     # -- an attempt: stop -----------------------------------------------------------------------------------------------------
 
@@ -214,7 +225,7 @@ class Rebalancer:
             return
         if attempt.step is Step.STOPPING:
             attempt.step = Step.CHECKING
-            self._commits.verify(dict(group.reported), partial(self._store, group, attempt))
+            self._commits.verify_reported(group, dict(group.reported), partial(self._store, group, attempt))
         elif attempt.step is Step.STARTING:
             attempt.step = Step.CONFIRMING
             attempt.write_id = self._write(group, {}, {}, attempt.generation, Phase.STABLE)
@@ -235,7 +246,7 @@ class Rebalancer:
         attempt.step = Step.STORING
         offsets = self._commits.still_wanted(group, ok)
         attempt.write_id = self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)
-        attempt.offsets = offsets
+        attempt.offsets = dict(offsets)
 
     def _is_free(self, group: Group, owner: Owner) -> bool:
         attempt = group.attempt
@@ -380,8 +391,14 @@ class Rebalancer:
         self._desk.out.append(Rebalanced(group.group_id, attempt.reason, seconds, failed, len(attempt.revoked)))
 
     def forget(self, group: Group) -> None:
-        """The group is being deleted; it has no members."""
+        """The group is being deleted; it has no members. What an attempt has on its way to the store goes before that."""
         self._desk.deadlines.clear((REBALANCE, group.group_id))
+        group.attempt = None
+        for number, handler in enumerate(self.handlers):
+            if group.group_id in handler.queue:
+                handler.queue.remove(group.group_id)
+            if handler.current == group.group_id:
+                self._release(number)
 
 
 def _is_untold(member: Member, wanted: Iterable[TopicPartition]) -> bool:

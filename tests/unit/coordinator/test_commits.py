@@ -310,6 +310,58 @@ def test_n12_a_commit_wins_over_an_older_report_that_waits_for_a_log_end() -> No
     assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(20), Committed(1500))
 
 
+def test_n12_nor_is_that_report_stored_behind_the_commit_when_another_one_has_followed() -> None:
+    scene = Slow()
+    (a,) = scene.join("a")
+    a.commit(30, T0)
+    scene.tell(100)
+    a.positions = {T0: 40, T1: 150, **dict.fromkeys(tps("t", 2, 3), 0)}
+    a.answer_ping()
+    a.answers.clear()
+    scene.run(1.1)
+    assert scene.questions, "nobody knows yet whether the log of T1 reaches so far"
+    a.commit(50, T0)
+    a.positions[T0] = 60
+    a.answer_ping()
+    before = len(scene.writes)
+    scene.tell(200)
+    assert [each.offsets.get(T0, Committed(60)) for each in scene.writes[before:]] == [Committed(60)]
+    scene.run(1.1)
+    assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(60), Committed(150))
+
+
+def test_n12_what_is_set_by_hand_is_not_overwritten_by_the_last_words_of_who_was_there() -> None:
+    scene = Slow()
+    (a,) = scene.join("a")
+    a.commit(5, T0)
+    scene.tell(100)
+    a.positions = {T0: 9, T1: 150, **dict.fromkeys(tps("t", 2, 3), 0)}
+    a.answer_ping()
+    a.answers.clear()
+    a.lose_connection()
+    scene.run(1.1)
+    assert scene.questions
+    scene.run(20.0)
+    assert scene.state() == "Empty"
+    token = by_nobody(scene, at(T0, 2))
+    scene.tell(200)
+    assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(2)
+
+
+def test_n12_who_goes_back_to_what_is_stored_while_more_is_being_stored_is_heard() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    a.commit(10, T0)
+    scene.holds_writes = True
+    a.commit(15, T0)
+    a.positions = {T0: 10, **dict.fromkeys(tps("t", 1, 2, 3), 0)}
+    a.answer_ping()
+    scene.holds_writes = False
+    scene.carry_out()
+    scene.run(1.1)
+    assert scene.offsets["g"][T0] == Committed(10)
+
+
 def test_log_ends_are_asked_for_by_one_question_at_a_time_for_everybody_who_waits() -> None:
     scene = Slow()
     (a,) = scene.join("a")
@@ -409,3 +461,17 @@ def test_n12_a_member_that_returns_is_given_what_it_said_last_although_that_is_n
     a.reconnect()
     (start,) = a.bodies(m.StartFetcherRequest)[-1:]
     assert {part.offset for each in start.ownership_info for part in each.assigned_parts} == {9}
+
+
+def test_commits_for_a_group_that_is_deleted_and_made_anew_are_answered() -> None:
+    scene = Scene(holds_writes=True)
+    first = by_nobody(scene, at(T0, 1))
+    waiting = by_nobody(scene, at(T0, 2))
+    scene.delete("g")
+    assert codes(scene, waiting) == [E.GROUP_ID_NOT_FOUND]
+    anew = by_nobody(scene, at(T0, 3))
+    scene.carry_out()
+    assert codes(scene, first) == codes(scene, anew) == [E.NONE, E.NONE]
+    assert scene.machine.groups["g"].offsets == scene.offsets["g"] == {T0: Committed(3)}
+    scene.holds_writes = False
+    assert codes(scene, by_nobody(scene, at(T0, 4))) == [E.NONE, E.NONE]

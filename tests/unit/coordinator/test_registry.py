@@ -223,6 +223,55 @@ def test_a7_05_a5_01_a20_02_as_many_groups_are_rebalanced_at_a_time_as_there_are
     assert handlers[0].current == "g3" and not handlers[0].queue, "the next of its own queue (A16.01)"
 
 
+def test_n13_a_group_that_is_deleted_while_its_owners_are_being_stored_gives_its_handler_back() -> None:
+    scene = Scene(limits=replace(LIMITS, handlers=1), holds_writes=True)
+    a = scene.consumer("a").register()
+    scene.run(1.0)
+    assert scene.machine.groups["g"].attempt is not None
+    a.leave()
+    scene.delete("g")
+    assert scene.machine.handlers[0].current is None
+    scene.holds_writes = False
+    scene.carry_out()
+    assert "g" not in scene.owners
+    (again,) = scene.join("a", group="g")
+    assert again.owned == tps("t", 0, 1, 2, 3)
+
+
+def test_n13_what_a_deleted_group_has_asked_for_is_not_done_for_the_next_one_of_its_name() -> None:
+    scene = Scene(limits=replace(LIMITS, handlers=2))
+    slow = [scene.consumer("a", group=name) for name in ("g0", "g1")]
+    for each in slow:
+        each.answers.discard("start")
+        each.register()
+    scene.run(1.0)
+    waits = scene.consumer("a").register()
+    scene.run(1.0)
+    assert scene.machine.groups["g"].rebalance_initiated
+    waits.leave()
+    scene.delete("g")
+    assert not any(each.queue for each in scene.machine.handlers)
+    slow[1].answer_start(slow[1].bodies(m.StartFetcherRequest)[0])
+    (again,) = scene.join("a", group="g")
+    slow[0].answer_start(slow[0].bodies(m.StartFetcherRequest)[0])
+    scene.run(5.0)
+    assert again.owned == tps("t", 0, 1, 2, 3)
+    assert [each.current for each in scene.machine.handlers] == [None, None]
+
+
+def test_a_rebalance_goes_to_a_handler_that_does_nothing_as_long_as_there_is_one() -> None:
+    """An application may take minutes to finish what it has in hand: that is no reason for other groups to wait."""
+    scene = Scene(limits=replace(LIMITS, handlers=3))
+    slow = scene.consumer("a", group="slow")
+    slow.answers.discard("start")
+    slow.register()
+    scene.run(1.0)
+    assert scene.machine.handlers[0].current == "slow"
+    for name in ("g1", "g2", "g3", "g4"):
+        (member,) = scene.join("a", group=name)
+        assert member.owned, f"{name} waits behind it"
+
+
 def test_a5_02_and_a5_05_limits_are_the_ones_that_were_set() -> None:
     scene = Scene(limits=replace(LIMITS, session_min_s=6.0, rebalance_retries_max=0))
     refused = scene.consumer("a").register(session_timeout_ms=6000)
