@@ -1,6 +1,6 @@
 """Write groups as operations of the metadata store, and what a doubtful one is to be compared with."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from tidelog.controller.effects import (
     ConfigsWrite,
@@ -16,8 +16,16 @@ from tidelog.controller.effects import (
     TopicWrite,
     WriteGroup,
 )
-from tidelog.ports.meta import Create, Delete, Op, SetData
+from tidelog.ports.meta import MULTI_LIMIT_BYTES, Create, Delete, Op, SetData, size_bytes
 from tidelog.wire import znodes
+
+END_BYTES: Final = 2048
+"""More than the end of one move takes beyond what the move itself does: the path and the state of its partition."""
+
+
+def can_be_ended(group: ReassignmentWrite) -> bool:
+    """Whether each of the moves that it begins has room at its end, beside the same topic, in one multi."""
+    return size_bytes(operations(group)) + END_BYTES <= MULTI_LIMIT_BYTES
 
 
 def operations(group: WriteGroup) -> list[Op]:

@@ -23,7 +23,7 @@ from tidelog.controller.effects import (
 from tidelog.controller.events import ReassignmentRequested
 from tidelog.controller.growth import ForeignAssignment
 from tidelog.controller.model import ClusterState, Partition, PartitionState, Topic
-from tidelog.controller.operations import examined_path
+from tidelog.controller.operations import can_be_ended, examined_path
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
@@ -37,7 +37,9 @@ REASSIGNED: Final = "reassigned"
 """The cause of what is written to end a move."""
 
 ENDS_MAX: Final = 100
-"""Partitions of one topic whose moves end in one multi: their states are small beside the topic's znode."""
+"""Partitions of one topic whose moves end in one multi, as long as their states have room in it beside the topic's znode."""
+
+TOO_LARGE: Final = "the plan is too large for one write: make several of it"
 
 NO_THROTTLE: Final = -1
 
@@ -107,6 +109,10 @@ class ReassignmentDesk:
         """The plans that are being written, by the znode that tells what became of them."""
         self._candidates: dict[Partition, None] = {}
         """Moves that may have come to their end."""
+        self._ends_max: dict[str, int] = {}
+        """Of topics for which ENDS_MAX was too large."""
+        self._next_tick: set[str] = set()
+        """Topics whose ends are tried again then."""
 
     # the plan
 
@@ -129,12 +135,14 @@ class ReassignmentDesk:
         if event.request.validate_only or not (plan or placement):
             self._answer(event, ErrorCode.NONE, "")
             return
-        writes = []
-        for name, assigned in plan.items():
-            topic = self._state.topics[name]
+        topics = {name: self._state.topics[name] for name in plan}
+        writes = tuple(_assignment(topic, plan[name]) for name, topic in topics.items())
+        if not can_be_ended(ReassignmentWrite(writes)):
+            self._answer(event, ErrorCode.INVALID_REQUEST, TOO_LARGE)
+            return
+        for topic in topics.values():
             topic.being_written = True
-            writes.append(_assignment(topic, assigned))
-        write = ReassignmentWrite(tuple(writes), placement=None if placement is None else self._written(placement))
+        write = ReassignmentWrite(writes, placement=None if placement is None else self._written(placement))
         self._asked[examined_path(write)] = event
         self._out.write(write)
 
@@ -240,6 +248,7 @@ class ReassignmentDesk:
 
     def tick(self) -> None:
         """What no event tells: a setting has changed that a move waited for, or a throttle has nothing left to hold up."""
+        self._next_tick.clear()
         for partition in self._state.moving.values():
             self.consider(partition)
         now = self._state.placement
@@ -255,10 +264,10 @@ class ReassignmentDesk:
             topic = partition.topic
             # Whether it is deleted is not known before the mark is stored.
             marked = self._is_deleting(topic.name) and not topic.deleting
-            if topic.being_written or partition.writing is not None or marked:
+            if topic.being_written or partition.writing is not None or marked or topic.name in self._next_tick:
                 continue  # asked again when that is over
             chosen = due.setdefault(topic.name, {})
-            if len(chosen) >= ENDS_MAX:
+            if len(chosen) >= self._ends_max.get(topic.name, ENDS_MAX):
                 continue
             del self._candidates[partition]
             if partition.move is None or topic.deleting:
@@ -373,17 +382,22 @@ class ReassignmentDesk:
             raise ForeignAssignment(f"somebody else has changed {znodes.PLACEMENT}")
 
     def refused(self, write: ReassignmentWrite, outcome: Outcome) -> None:
-        """Not applied: the plan is too large for one multi, or one of its topics has just been deleted. ForeignAssignment: there
-        is no such reason, so what is stored is not what this controller believes."""
+        """Not applied: it is too large for one multi, or one of its topics has just been deleted. ForeignAssignment: there is no
+        such reason, so what is stored is not what this controller believes."""
         gone = [each.name for each in write.topics if self._is_gone(each)]
-        if write.states or (outcome is Outcome.CONFLICT and not gone):
+        if write.states and outcome is Outcome.REFUSED:
+            (topic,) = write.topics
+            self._ends_max[topic.name] = max(1, len(write.states) // 2)
+            self._next_tick.add(topic.name)
+            self.not_stored(write, ErrorCode.INVALID_REQUEST, "")
+        elif write.states or (outcome is Outcome.CONFLICT and not gone):
             raise ForeignAssignment(
                 f"somebody else has changed {examined_path(write)} or what was to be written with it"
             )
-        if gone:
+        elif gone:
             self.not_stored(write, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {gone[0]!r} is being deleted")
         else:
-            self.not_stored(write, ErrorCode.INVALID_REQUEST, "the plan is too large for one write: make several of it")
+            self.not_stored(write, ErrorCode.INVALID_REQUEST, TOO_LARGE)
 
     def _is_gone(self, write: PartitionsWrite) -> bool:
         topic = self._topic_of(write)

@@ -3,6 +3,7 @@
 import pytest
 
 from tidelog.controller import describe
+from tidelog.controller import operations as controller_operations
 from tidelog.controller.effects import (
     Effect,
     Outcome,
@@ -16,6 +17,7 @@ from tidelog.controller.effects import (
 from tidelog.controller.events import ControlledShutdownRequested, Tick, Token, WritesDone
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
+from tidelog.ports.meta import size_bytes
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from tidelog.wire.znodes import Move
@@ -508,6 +510,51 @@ def test_a_plan_that_is_too_large_is_refused_whole(c: Harness) -> None:
     c.step(WritesDone(((group, Outcome.REFUSED),)))
     assert refusal(c, token) == (ErrorCode.INVALID_REQUEST, "the plan is too large for one write: make several of it")
     assert stored(c).moves == {} and not c.machine.state.topics["t"].being_written
+
+
+def test_a_plan_whose_ends_would_have_no_room_is_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = Harness()
+    rows, states = [(1, 2)] * 40, [state(1, 5, OLD, 20)] * 40
+    c.elected(stored_topic("t", rows, states), brokers=(B1, B2, B3, B4, B5))
+    plan = dict.fromkeys(range(40), (3, 4))
+    _, effects = c.move(plan)
+    (write,) = writes(effects)
+    monkeypatch.setattr(
+        controller_operations, "MULTI_LIMIT_BYTES", size_bytes(controller_operations.operations(write)) + 2000
+    )
+    c.in_flight.clear()
+    c.step(WritesDone(((write, Outcome.REFUSED),)))
+    token, effects = c.move(plan)
+    assert writes(effects) == [] and refusal(c, token)[0] is ErrorCode.INVALID_REQUEST
+    token, effects = c.move(dict.fromkeys(range(20), (3, 4)))
+    assert len(writes(effects)) == 1
+
+
+def test_ends_that_have_no_room_in_one_write_are_written_by_fewer_and_fewer() -> None:
+    c = Harness()
+    c.elected(
+        stored_topic("t", [(1, 2)] * 4, [state(1, 5, OLD, 20)] * 4),
+        brokers=(B1, B2, B3, B4, B5),
+    )
+    c.move(dict.fromkeys(range(4), (3, 4)))
+    c.write()
+    members = isr(b1=11, b2=12, b3=13, b4=14)
+    proposed = [want(1, 5, members, c.partition(index=index)[3], index=index) for index in range(4)]
+    c.proposed(1, *proposed)
+    sizes, at = [], 0.0
+    c.write()
+    while stored(c).moves:
+        (end,) = c.in_flight
+        sizes.append(len(end.states))
+        if sizes in ([4], [4, 2]):
+            c.in_flight.clear()
+            assert c.step(WritesDone(((end, Outcome.REFUSED),))) == [], "not before the next tick"
+            at += 1.0
+            c.step(Tick(at))
+        else:
+            c.write()
+    assert sizes == [4, 2, 1, 1, 1, 1]
+    assert all(c.partition(index=index)[0] == 3 for index in range(4))
 
 
 def test_a_plan_over_a_topic_that_goes_is_refused_whole() -> None:

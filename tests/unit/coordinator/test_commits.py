@@ -475,3 +475,19 @@ def test_commits_for_a_group_that_is_deleted_and_made_anew_are_answered() -> Non
     assert scene.machine.groups["g"].offsets == scene.offsets["g"] == {T0: Committed(3)}
     scene.holds_writes = False
     assert codes(scene, by_nobody(scene, at(T0, 4))) == [E.NONE, E.NONE]
+
+
+def test_hole_10_offsets_of_a_topic_that_is_gone_do_not_come_back_with_the_writes_that_were_under_way() -> None:
+    scene = Scene()
+    (a,) = scene.join("a")
+    scene.holds_writes = True
+    a.commit(1000, T0)
+    a.commit(1005, T0)
+    scene.change_topics(t=0)
+    while scene.held:
+        scene.carry_out()
+    assert not scene.offsets["g"] and not scene.machine.groups["g"].offsets
+    scene.holds_writes = False
+    scene.change_topics(ids={"t": b"another"}, t=1)
+    scene.run(1.0)
+    assert a.owned == {T0} and a.positions[T0] == 0

@@ -264,23 +264,6 @@ def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once()
     assert not scene.offsets["g"]
 
 
-def test_hole_10_offsets_of_a_topic_that_is_gone_do_not_come_back_with_the_writes_that_were_under_way() -> None:
-    scene = Scene()
-    (a,) = scene.join("a")
-    tp = TopicPartition("t", 0)
-    scene.holds_writes = True
-    a.commit(1000, tp)
-    a.commit(1005, tp)
-    scene.change_topics(t=0)
-    while scene.held:
-        scene.carry_out()
-    assert not scene.offsets["g"] and not scene.machine.groups["g"].offsets
-    scene.holds_writes = False
-    scene.change_topics(ids={"t": b"another"}, t=1)
-    scene.run(1.0)
-    assert a.owned == {tp} and a.positions[tp] == 0
-
-
 def test_coord_17_topics_that_change_during_a_rebalance_are_looked_at_again_when_it_is_over() -> None:
     scene = Scene(topics={"t": 4, "u": 2})
     a, b = scene.join("a", "b", topic_count=topic_count("t", "u"))
