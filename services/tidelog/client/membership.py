@@ -450,6 +450,8 @@ class Membership:
             self.counters.starts += 1
             if self.started is not None and self.started[0] != key[0]:
                 self.progress.term_began()
+            # Reports that had not arrived when it was sent are refused, as of the generation before: they are made again.
+            self.progress.stream_ended()
             self._take(request, key)
             self.started, self._rejoin = key, False
         started = m.StartFetcherResponse(

@@ -324,6 +324,19 @@ def test_what_was_reported_on_a_stream_that_broke_is_reported_again() -> None:
     assert offsets_in(answers(scene.ping(1))[0]) == {0: 11}
 
 
+def test_what_a_start_has_crossed_is_reported_again_in_the_generation_that_it_began() -> None:
+    """The coordinator refuses offsets of the generation before; that the message has arrived says nothing of them."""
+    scene = joined()
+    scene.process(0, 10)
+    scene.ping(1)
+    heard = scene.sent[-1].number
+    scene.process(1, 20)
+    assert offsets_in(answers(scene.ping(1))[0]) == {1: 21}
+    scene.start(2, (0, 10), (1, 20), last_number=heard)
+    assert offsets_in(answers(scene.ping(2))[0]) == {1: 21}, "and not what had arrived before the Start was sent"
+    assert offsets_in(answers(scene.ping(2))[0]) == {}
+
+
 def test_the_next_coordinator_hears_again_what_the_one_before_may_not_have_stored() -> None:
     """It stores reports once in its interval, and what it had heard until it died is gone with it."""
     scene = joined()
