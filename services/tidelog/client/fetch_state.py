@@ -34,11 +34,10 @@ class Ask(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Asks by leader, and whether some partition has no known leader, or is of a topic that is another one now."""
+    """Asks by leader, and whether some partition has no known leader."""
 
     asks: dict[BrokerId, list[Ask]]
     leaderless: bool
-    recreated: bool
 
 
 class _Partition:
@@ -71,7 +70,7 @@ class _Partition:
         self.high_watermark = NO_OFFSET
         self.log_start = NO_OFFSET
         self.topic_id = b""
-        """Of the topic that the position is one of; empty before the first ask."""
+        """Of the topic that the position is one of; empty until a leader has answered for it. Metadata alone may be old."""
         self.place(NO_OFFSET)
 
     def place(self, offset: int, epochs: Iterable[_EpochStart] = ()) -> None:
@@ -91,6 +90,10 @@ class _Partition:
         """Of the batch that they are from; compaction may have removed its last records."""
         self.not_before = 0.0
         self.failures = 0
+
+    def last_epoch_in(self, topic_id: bytes) -> int:
+        """Another topic of the name counts its epochs from zero again."""
+        return self.last_epoch if self.topic_id in (b"", topic_id) else NO_EPOCH
 
     @property
     def stalled(self) -> bool:
@@ -138,7 +141,9 @@ class FetchState:
     def left_log(self, ask: Ask) -> bool:
         """Of an ask that was out of range: the position was in the log once, and the log has moved away from it."""
         p = self._partitions.get(ask.tp)
-        return p is not None and (p.tenure, p.seeks) == (ask.tenure, ask.seeks) and p.proven
+        if p is None or (p.tenure, p.seeks) != (ask.tenure, ask.seeks):
+            return False
+        return p.proven and p.topic_id == ask.topic_id
 
     def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
         """`last_epoch` is that of the record before `offset`, if the caller knows it."""
@@ -153,9 +158,9 @@ class FetchState:
         """Of the next record to hand out; NO_OFFSET while it is being looked up."""
         return self._partitions[tp].position
 
-    def last_epoch(self, tp: TopicPartition) -> int:
-        """Of the record before the one to fetch next; NO_EPOCH: not known."""
-        return self._partitions[tp].last_epoch
+    def last_epoch(self, tp: TopicPartition, topic_id: bytes) -> int:
+        """Of the record before the one to fetch next; NO_EPOCH: not known, or not one of this topic."""
+        return self._partitions[tp].last_epoch_in(topic_id)
 
     def high_watermark(self, tp: TopicPartition) -> int:
         """As of the last answer; NO_OFFSET before the first."""
@@ -174,35 +179,38 @@ class FetchState:
     ) -> Wanted:
         """What to ask each leader for now, in flight from here on."""
         asks: dict[BrokerId, list[Ask]] = {}
-        leaderless = recreated = False
+        leaderless = False
         for tp, p in self._partitions.items():
             if p.in_flight or p.paused or p.position == NO_OFFSET or p.stalled or now < p.not_before:
                 continue
             if p.buffered_bytes >= self._partition_bytes:
                 continue
-            if topic_id := topic_id_of(tp.topic):
-                if p.topic_id and p.topic_id != topic_id:
-                    recreated = True
-                    self._recreated(p, tp)
-                p.topic_id = topic_id
-                if p.position == NO_OFFSET or p.stalled:
-                    continue
             leader = leader_of(tp)
             if leader is None:
                 leaderless = True
             elif has_room(leader):
                 p.in_flight = True
-                asks.setdefault(leader, []).append(Ask(tp, p.fetch_offset, p.last_epoch, p.seeks, p.tenure, p.topic_id))
-        return Wanted(asks, leaderless, recreated)
+                topic_id = topic_id_of(tp.topic)
+                ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id)
+                asks.setdefault(leader, []).append(ask)
+        return Wanted(asks, leaderless)
 
-    def _recreated(self, p: _Partition, tp: TopicPartition) -> None:
-        """The position was one of a topic that is gone: in the one that has its name now it means nothing (HOLE-10)."""
+    def _recreated(self, p: _Partition, ask: Ask) -> bool:
+        """A leader has answered for the topic of `ask`. True: the position was one of a topic that is gone, and means nothing
+        in the one that has its name now (HOLE-10)."""
+        before, p.topic_id = p.topic_id, ask.topic_id
+        if before in (b"", ask.topic_id):
+            return False
         if self._reset == "error":
             p.place(p.position)
-            message = f"{tp}: topic {tp.topic!r} was deleted and created again; seek to where the new one is to be read"
+            topic = ask.tp.topic
+            message = (
+                f"{ask.tp}: topic {topic!r} was deleted and created again; seek to where the new one is to be read"
+            )
             p.buffer.append(TidelogError(message, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             p.place(NO_OFFSET)
+        return True
 
     def next_at(self, now: float) -> float | None:
         """When a pause ends; None if only an event can help."""
@@ -221,10 +229,12 @@ class FetchState:
         p = self._current(ask)
         if p is None:
             return
-        p.failures = 0
-        p.proven = True
         p.high_watermark = result.high_watermark
         p.log_start = result.log_start_offset
+        if self._recreated(p, ask):
+            return
+        p.failures = 0
+        p.proven = True
         # An answer without records and with an epoch end says that the history before `offset` is not this log's.
         if result.diverging_end_offset >= 0 and result.diverging_epoch >= 0:
             self._truncated(p, ask.tp, result.diverging_epoch, result.diverging_end_offset)
@@ -262,7 +272,7 @@ class FetchState:
 
     def out_of_range(self, ask: Ask, result: m.FetchResult) -> None:
         p = self._current(ask)
-        if p is None:
+        if p is None or self._recreated(p, ask):
             return
         if self._reset == "error":
             p.buffer.append(OffsetOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark))

@@ -95,8 +95,6 @@ class Fetcher:
                 await self._wake.wait()
                 continue
             wanted = self._state.wanted(now, self._leader_of, self._has_room, self._topic_id_of)
-            if wanted.recreated:
-                self._arrived.set()
             unplaced = self._state.unplaced()
             if unplaced and (placing is None or placing.done()):
                 placing = self._supervisor.start("consumer-offsets", self._place_or_fail(unplaced))
@@ -118,7 +116,8 @@ class Fetcher:
         """None as well while only a leader is known that others have followed: it knows less than the position, and would call
         it out of range (KIP-320: metadata is no older than the epoch of the offset)."""
         led = self._metadata.leadership(tp)
-        return None if led is None or led.leader_epoch < self._state.last_epoch(tp) else led.leader
+        newest = self._state.last_epoch(tp, self._topic_id_of(tp.topic))
+        return None if led is None or led.leader_epoch < newest else led.leader
 
     def _topic_id_of(self, topic: str) -> bytes:
         info = self._metadata.snapshot.topics.get(topic)

@@ -216,12 +216,17 @@ def fill(cluster: FakeCluster, count: int, word: bytes) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
-def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(reset: str) -> None:
-    """The new topic has more records than were read of the old one, in the same leader epoch: only its id differs."""
+@pytest.mark.parametrize(("epoch", "count"), [(0, 8), (5, 8), (0, 3)])
+def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
+    reset: str, epoch: int, count: int
+) -> None:
+    """Whether the new topic has more records than were read of the old one, so that only its id differs, or fewer; and its
+    leader epochs count from zero again."""
 
     async def story() -> None:
         cluster = FakeCluster()
         cluster.create("t")
+        cluster.partition("t").leader_epoch = epoch
         fill(cluster, 5, b"old")
         async with consumer(cluster, auto_offset_reset=reset) as c:
             await c.assign([T0])
@@ -230,7 +235,7 @@ def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_on
             assert got == [b"old"] * 5
             del cluster.topics["t"]
             cluster.create("t")
-            fill(cluster, 8, b"new")
+            fill(cluster, count, b"new")
             if reset == "error":
                 for _ in range(2):
                     with pytest.raises(TidelogError, match="deleted and created again") as caught:
@@ -241,9 +246,46 @@ def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_on
                 await cluster.clock.sleep(3)
                 fill(cluster, 1, b"newest")
             got = [r.value for _ in range(20) for r in await c.poll(timeout_s=0.1)]
-            assert got == ([b"newest"] if reset == "latest" else [b"new"] * 8)
+            assert got == ([b"newest"] if reset == "latest" else [b"new"] * count)
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_hole_10_a_position_is_not_thrown_away_because_its_reader_knew_an_older_topic_of_the_name(reset: str) -> None:
+    """Nothing has made it ask for metadata since: its first fetch names the topic that is gone."""
+
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t")
+        async with consumer(cluster, auto_offset_reset=reset) as c:
+            await c.assign([T0])
+            await c.assign([])
+            del cluster.topics["t"]
+            cluster.create("t")
+            fill(cluster, 9, b"new")
+            await c.assign([T0])
+            c.seek(T0, 7)
+            assert [r.offset for _ in range(20) for r in await c.poll(timeout_s=0.1)] == [7, 8]
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
+def test_hole_10_metadata_of_a_broker_that_still_knows_the_topic_before_resets_no_reader(reset: str) -> None:
+    reader = Reader(reset)
+    reader.state.seek(T0, 0)
+    log = written((0, 5))
+    reader.fetch(log)
+    assert len(reader.read(10)) == 5
+    now, reader.topic_id = reader.topic_id, b"before"
+    refused = reader.ask()
+    assert refused.topic_id == b"before"
+    reader.state.later(refused, lambda _: 0.0, 0.0)
+    reader.topic_id = now
+    log.append(encode_batch([Record(None, b"0/5", (), 1005)]), 10**6)
+    reader.fetch(log)
+    assert reader.read(10) == [b"0/5"]
 
 
 def test_hole_10_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
