@@ -185,7 +185,11 @@ class GroupMember:
             error, self._callback_error = self._callback_error, None
             raise error
         self._finish()
-        if not membership.wants_stream and not self._stopping:
+        if not membership.wants_stream:
+            self._join()
+
+    def _join(self) -> None:
+        if not self._stopping:
             self._left.clear()
             self._session.feed(Join())
 
@@ -377,6 +381,8 @@ class GroupMember:
                 pass  # each poll raises it
             case Left():
                 self._left.set()
+                if self.membership.working_since is None:
+                    self._join()  # the application has asked for more since it began to leave, and may not do so again for long
         self._changed(False)
 
     def _assign(self, assign: Assign) -> None:

@@ -15,7 +15,7 @@ from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
-from unit.client.group_bed import Bed, every, offsets_of
+from unit.client.group_bed import SESSION_S, Bed, every, offsets_of
 
 T = [TopicPartition("t", p) for p in range(4)]
 
@@ -259,5 +259,29 @@ def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_membershi
             assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
             await bed.clock.sleep(1.0)
             assert (a.assignment, a.group_metadata, bed.calls) == (kept, before, [])
+
+    run_virtual(story())
+
+
+# -- leaving -------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_application_that_polls_again_while_it_is_leaving_joins_within_that_poll() -> None:
+    """It may be one that waits for an hour, as iteration does."""
+
+    async def story() -> None:
+        bed = Bed()
+        bed.fill()
+        async with bed.consumer("a", max_processing_ms=8000) as a:
+            await bed.until(lambda: a.stats.handed_out == 40, a)
+            await bed.clock.sleep(7.9)
+            bed.coordinator.cut_up.add("a")
+            await bed.clock.sleep(0.2)
+            assert a.stats.state == "leaving"
+            bed.coordinator.cut_up.clear()
+            began = bed.clock.now()
+            assert await a.poll(timeout_s=3600)
+            assert bed.clock.now() - began < 3 * SESSION_S
+        assert bed.coordinator.members() == []
 
     run_virtual(story())
