@@ -178,12 +178,13 @@ class GroupMember:
     def begin_poll(self) -> None:
         """The application asks for more: what it had is processed. Raises what ends the membership."""
         membership = self.membership
-        membership.working_since = None
+        membership.working_since = self._ports.clock.now()  # on what is raised here
         if membership.failure is not None:
             raise membership.failure
         if self._callback_error is not None:
             error, self._callback_error = self._callback_error, None
             raise error
+        membership.working_since = None
         self._finish()
         if not membership.wants_stream:
             self._join()

@@ -285,3 +285,21 @@ def test_an_application_that_polls_again_while_it_is_leaving_joins_within_that_p
         assert bed.coordinator.members() == []
 
     run_virtual(story())
+
+
+def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> None:
+    """What a poll raised is what it works on."""
+
+    async def story() -> None:
+        bed = Bed()
+
+        def assigned(_: object) -> None:
+            raise ZeroDivisionError("of the application")
+
+        async with bed.consumer("a", on_assigned=assigned, max_processing_ms=5000) as a:
+            with pytest.raises(ZeroDivisionError):
+                await bed.until(lambda: False, a)
+            await bed.clock.sleep(5.5)
+            assert bed.coordinator.members() == []
+
+    run_virtual(story())
