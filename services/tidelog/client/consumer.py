@@ -158,14 +158,17 @@ class Consumer:
     async def stop(self) -> None:
         """A member leaves its group first, which another then takes over from at once: within a session timeout at most.
 
-        What `poll` handed out last counts as not processed, unless a commit or another `poll` has followed.
+        What `poll` handed out last counts as not processed, unless a commit or another `poll` has followed. Raises what
+        `on_revoked` raises, at the end.
         """
         running, self._running = self._running, False
         self._arrived.set()
-        if self._group is not None and running:
-            await self._group.stop()
-        await self._supervisor.stop()
-        await self._connections.close()
+        try:
+            if self._group is not None and running:
+                await self._group.stop()
+        finally:
+            await self._supervisor.stop()
+            await self._connections.close()
 
     async def abandon(self) -> None:
         """Ends without a word, as a process that dies: its group learns of it from its silence."""

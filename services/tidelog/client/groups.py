@@ -163,15 +163,18 @@ class GroupMember:
         supervisor.start("group-callbacks", self._run_calls())
 
     async def stop(self) -> None:
-        """Leaves the group; within a session timeout, whatever becomes of the coordinator (A18.01, HOLE-49)."""
+        """Leaves the group; within a session timeout, whatever becomes of the coordinator (A18.01, HOLE-49), and also when
+        `on_revoked` raises."""
         self._stopping = True
         held = [*self.membership.held]
         self._state.drop(held)
-        if held:
-            await _call(self._listeners.on_revoked, held)
-        if self.membership.wants_stream:
-            self._session.feed(Leave("the consumer stops"))
-            await self._left.wait()
+        try:
+            if held:
+                await _call(self._listeners.on_revoked, held)
+        finally:
+            if self.membership.wants_stream:
+                self._session.feed(Leave("the consumer stops"))
+                await self._left.wait()
 
     # -- the application ---------------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from helpers.fake_broker import no_tasks_left
 from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.member_events import Lose, Revoke
 from tidelog.client.records import ConsumerRecord
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
 from unit.client.group_bed import SESSION_S, Bed, every, offsets_of
@@ -300,6 +301,26 @@ def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> None:
             with pytest.raises(ZeroDivisionError):
                 await bed.until(lambda: False, a)
             await bed.clock.sleep(5.5)
+            assert bed.coordinator.members() == []
+
+    run_virtual(story())
+
+
+def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises() -> None:
+    """A commit in `on_revoked` that finds no coordinator does. Pings would go on being answered, and nobody would read."""
+
+    async def story() -> None:
+        bed = Bed()
+
+        async def revoked(_: object) -> None:
+            raise TransportError("UNAVAILABLE", "as a commit does")
+
+        async with no_tasks_left():
+            a = bed.consumer("a", on_revoked=revoked)
+            await a.start()
+            await bed.until(lambda: len(a.assignment) == 4, a)
+            with pytest.raises(TransportError, match="as a commit does"):
+                await a.stop()
             assert bed.coordinator.members() == []
 
     run_virtual(story())
