@@ -187,7 +187,7 @@ class Membership:
             times.append(self._release.since + _FINISHING_SHARE * self.session_s)
         if self._leaving is not None:
             times.append(self._leaving.until)
-        elif self._wanted:
+        elif self.wants_stream:
             # Of an application that is asking now, as if it went to work at once: it does so without telling.
             times.append((now if self.working_since is None else self.working_since) + self._processing_s)
         return min(times, default=None)

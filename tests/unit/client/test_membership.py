@@ -446,6 +446,15 @@ def test_an_application_that_does_not_poll_leaves() -> None:
     assert isinstance(lose, Lose) and isinstance(send, Send) and send.message.leave is not None
 
 
+def test_a_member_that_has_failed_waits_for_no_time_that_has_passed() -> None:
+    """Whoever keeps its time would ask it again and again without a pause."""
+    scene = Scene(max_processing_ms=5000)
+    scene.membership.working_since = scene.now
+    scene.register(code=ErrorCode.DUPLICATE_CONSUMER_ID)
+    assert scene.give(Tick(), 6.0) == []
+    assert scene.membership.next_at(scene.now) is None
+
+
 # -- errors --------------------------------------------------------------------------------------------------------------------
 
 
