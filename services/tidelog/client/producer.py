@@ -261,14 +261,12 @@ class Producer:
 
     async def _breathe(self, size: int) -> None:
         """Back-pressure, and a turn for the sender after each batch's worth: a loop of sends would starve it."""
-        if self._fatal is not None:
-            raise self._fatal
-        if not self._running:
-            raise RuntimeError("the producer is not running: call start() first, and send nothing after stop()")
+        self._refuse_ended()
         self._bytes_since_yield += size
         if self._bytes_since_yield >= self._batch_bytes:
             self._bytes_since_yield = 0
             await self._ports.clock.sleep(0)
+            self._refuse_ended()
         if not self._accumulator.full:
             return
         try:
@@ -283,8 +281,14 @@ class Producer:
                 f"{self._max_block_s * 1000:.0f}; the brokers take records more slowly than they are sent",
                 ErrorCode.REQUEST_TIMED_OUT,
             ) from None
+        self._refuse_ended()
+
+    def _refuse_ended(self) -> None:
+        """Before a record is taken, after each wait: nobody would send it, and its future would never end."""
+        if self._fatal is not None:
+            raise self._fatal
         if not self._running:
-            raise RuntimeError("the producer was stopped while a send waited for room")
+            raise RuntimeError("the producer is not running: call start() first, and send nothing after stop()")
 
     @property
     def _free(self) -> bool:
@@ -293,7 +297,9 @@ class Producer:
 
     async def _added(self, topic: str, partition: int) -> TopicPartition:
         """A partition that the metadata at hand does not know."""
-        return self._tps(topic, await self._metadata.topic_with(TopicPartition(topic, partition)))[partition]
+        info = await self._metadata.topic_with(TopicPartition(topic, partition))
+        self._refuse_ended()
+        return self._tps(topic, info)[partition]
 
     def _place(
         self, topic: str, info: TopicInfo, key: bytes | None, partition: int | None, size: int

@@ -1,5 +1,7 @@
 """Partitions that are added to a topic: producers and consumers find them when their picture of the cluster is renewed."""
 
+import asyncio
+
 import pytest
 
 from helpers.fake_broker import FakeCluster, no_tasks_left
@@ -7,6 +9,7 @@ from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.producer import Producer
+from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
@@ -40,6 +43,35 @@ def test_a_producer_that_is_told_a_new_partition_asks_at_once() -> None:
             await (await producer.send("t", b"v"))
             cluster.grow("t", 2)
             assert (await (await producer.send("t", b"v", partition=1))).partition == 1
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@pytest.mark.parametrize(("stopped", "said"), [(True, "not running"), (False, "another producer")])
+def test_a_producer_that_ends_while_it_asks_for_a_new_partition_takes_no_record_for_it(
+    encoded: bool, stopped: bool, said: str
+) -> None:
+    """Nobody would send it, and its future would never end."""
+
+    async def story() -> None:
+        cluster = FakeCluster()
+        cluster.create("t", partitions=1)
+        producer = Producer(cluster.bootstrap, ports=cluster.ports)
+        await producer.start()
+        await (await producer.send("t", b"v"))
+        batch = encode_batch([Record(None, b"v", (), 1000)])
+        sent = producer.produce_encoded("t", 1, batch) if encoded else producer.send("t", b"v", partition=1)
+        waits = asyncio.create_task(sent)
+        await cluster.clock.sleep(0.05)
+        if stopped:
+            await producer.stop()
+        else:
+            producer._end(TidelogError("another producer has taken over", ErrorCode.INVALID_PRODUCER_EPOCH))
+        cluster.grow("t", 2)
+        with pytest.raises((RuntimeError, TidelogError), match=said):
+            await waits
+        await producer.stop()
 
     run_virtual(story())
 
