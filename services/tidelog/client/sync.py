@@ -21,7 +21,6 @@ from tidelog.client.groups import CommittedOffset, ConsumerStats, GroupMetadata
 from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Ack, Producer, RecordMetadata
 from tidelog.client.records import ConsumerRecord, Header
-from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -278,8 +277,10 @@ class SyncProducer(_Blocking):
         self._thread.call(self._feed_and_flush())
 
     def close(self) -> None:
-        self.flush()
-        super().close()
+        try:
+            self.flush()
+        finally:
+            super().close()
 
     def _start_feeding(self) -> None:
         self._supervisor.start("feed", self._feed())
@@ -297,12 +298,28 @@ class SyncProducer(_Blocking):
                     return
                 args, acked = self._unsent.popleft()
             self._room.release()
-            try:
+            with _Told(acked):
                 ack = await self._inner.send(*args)
-            except (TidelogError, TypeError, ValueError, RuntimeError) as error:
-                acked.set_exception(error)
-            else:
                 ack.add_done_callback(partial(_pass_on, acked))
+
+
+class _Told:
+    """Whatever error ends the block is the future's, and goes no further: it is of one record, and others wait behind it."""
+
+    __slots__ = ("_acked",)
+
+    def __init__(self, acked: Acked) -> None:
+        self._acked = acked
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._acked.set_exception(error)
+        return True
 
 
 def _pass_on(acked: Acked, done: Ack) -> None:

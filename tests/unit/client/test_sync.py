@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,20 @@ def test_what_send_raises_is_in_its_future(cluster: FakeCluster) -> None:
         cluster.partition("t").leader = -1
         with pytest.raises(DeliveryError):
             producer.send("t", b"v").result(5)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [({"headers": [(None, b"v")]}, AttributeError), ({"timestamp_ms": 2**70}, OverflowError)],
+)
+def test_a_record_that_cannot_be_encoded_fails_and_those_behind_it_are_sent(
+    cluster: FakeCluster, options: dict[str, Any], kind: type[Exception]
+) -> None:
+    cluster.create("t")
+    with SyncProducer(cluster.bootstrap) as producer:
+        with pytest.raises(kind):
+            producer.send("t", b"bad", **options).result(5)
+        assert producer.send("t", b"good").result(5).offset == 0
 
 
 def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
