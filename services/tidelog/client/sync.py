@@ -261,7 +261,10 @@ class SyncProducer(_Blocking):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Acked:
-        """The future of the acknowledgement; it also carries what `Producer.send` raises. Blocks while too many wait."""
+        """The future of the acknowledgement; it also carries what `Producer.send` raises. Blocks while too many wait.
+
+        A record whose future is cancelled before it is handed over is not sent; afterwards it cannot be cancelled.
+        """
         self._thread.check_process()
         acked: Acked = concurrent.futures.Future()
         self._room.acquire()
@@ -298,6 +301,8 @@ class SyncProducer(_Blocking):
                     return
                 args, acked = self._unsent.popleft()
             self._room.release()
+            if not acked.set_running_or_notify_cancel():
+                continue
             with _Told(acked):
                 ack = await self._inner.send(*args)
                 ack.add_done_callback(partial(_pass_on, acked))

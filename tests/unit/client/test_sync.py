@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_a_record_that_cannot_be_encoded_fails_and_those_behind_it_are_sent(
         assert producer.send("t", b"good").result(5).offset == 0
 
 
+def test_a_future_that_was_cancelled_holds_up_none_of_those_behind_it(cluster: FakeCluster) -> None:
+    """As `asyncio.wait_for` does with one that it wraps."""
+    cluster.create("t")
+    with SyncProducer(cluster.bootstrap) as producer:
+        may_go_on = threading.Event()
+        producer._thread.loop.call_soon_threadsafe(may_go_on.wait)
+        cancelled = producer.send("t", b"x" * 2_000_000)
+        assert cancelled.cancel()
+        may_go_on.set()
+        assert producer.send("t", b"good").result(5).offset == 0
+
+
 def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
     # No real fork: that of a process with threads is itself what must not be done.
     with SyncAdmin(cluster.bootstrap) as admin:
@@ -89,8 +102,6 @@ def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
 
 
 def test_a_cluster_that_does_not_answer_leaves_no_thread(cluster: FakeCluster) -> None:
-    import threading
-
     before = threading.active_count()
     with pytest.raises(TidelogError, match=r"nothing answers at 127\.0\.0\.1:1"):
         SyncAdmin("127.0.0.1:1", request_timeout_ms=300)
