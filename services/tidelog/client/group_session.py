@@ -78,9 +78,10 @@ class GroupSession:
         self.unreachable = False
         """No broker answers (OPEN-06): it asks on for as long as it lives."""
 
-    def start(self, supervisor: Supervisor) -> None:
+    def start(self, supervisor: Supervisor) -> asyncio.Task[None]:
+        """Returns the task that keeps the membership's time: without it nothing ends by itself any more."""
         supervisor.start("group-session", self._connect())
-        supervisor.start("group-time", self._keep_time())
+        return supervisor.start("group-time", self._keep_time())
 
     def feed(self, event: Event) -> None:
         """Steps the membership; what an effect feeds in turn comes after the other effects."""

@@ -159,7 +159,7 @@ class GroupMember:
 
     def start(self, supervisor: Supervisor) -> None:
         self.membership.working_since = self._ports.clock.now()
-        self._session.start(supervisor)
+        self._session.start(supervisor).add_done_callback(lambda _: self._left.set())
         supervisor.start("group-callbacks", self._run_calls())
 
     async def stop(self) -> None:

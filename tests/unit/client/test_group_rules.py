@@ -324,3 +324,21 @@ def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises() -> N
             assert bed.coordinator.members() == []
 
     run_virtual(story())
+
+
+def test_who_stops_ends_although_its_own_tasks_are_gone() -> None:
+    """`asyncio.run` cancels everything that is left: what waits for an answer to its leave would wait for ever."""
+
+    async def story() -> None:
+        bed = Bed()
+        a = bed.consumer("a")
+        await a.start()
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        async with asyncio.timeout(10 * SESSION_S):
+            await a.stop()
+
+    run_virtual(story())
