@@ -170,6 +170,7 @@ class FollowerSession:
                 log_start=host.log.log_start_offset,
                 own_start=position.log_start_offset,
                 dropped_to=host.log.dropped_to,
+                drops=host.log.drops,
             )
         )
         for effect in effects:

@@ -76,6 +76,8 @@ class FollowerPosition:
     """Of the follower's."""
     dropped_to: int = 0
     """Below it tombstones may be missing in this log."""
+    drops: int = 0
+    """How often tombstones have gone from this log: later ones may lie below earlier ones, and not move `dropped_to`."""
 
 
 @value()

@@ -102,7 +102,7 @@ class LeaderState:
         self.hands_over = False
         self.recovering = False
         self._begun_anew: dict[int, int] = {}
-        """Replicas whose copies were begun from this very log, with its `dropped_to` of then."""
+        """Replicas whose copies were begun from this very log, with its `drops` of then."""
         self._isr: IsrState = Committed(frozenset())
         self._replicas: tuple[int, ...] = ()
         self._factor = 0
@@ -159,21 +159,24 @@ class LeaderState:
         """Judged on the committed ISR; the minimum is capped at the replication factor (HOLE-23)."""
         return self._committed < self.min_isr and self._committed < self._factor
 
-    def must_begin_anew(self, member: Member, offset: int, own_start: int, dropped_to: int) -> bool:
+    def must_begin_anew(self, member: Member, offset: int, own_start: int, dropped_to: int, drops: int) -> bool:
         """Whether this follower may hold what a tombstone deletes that it has not come to, and that this log has dropped.
 
         Kafka takes delete.retention.ms for long enough that nobody is so far behind. Here nothing depends on time: after a loss
         of power a copy may lack what every other one has had, and a leader may have compacted while it followed.
         """
-        if offset >= dropped_to or self._begun_anew.get(member.broker_id) == dropped_to:
+        before = self.progress.get(member.broker_id)
+        # What it has fetched since its last position may be read when the tombstone was gone, and reach beyond the mark.
+        behind = offset if before is None else min(offset, before.offset)
+        if behind >= dropped_to or self._begun_anew.get(member.broker_id) == drops:
             return False
         return offset > own_start and member not in self._counted  # commits count on what a counted one holds
 
-    def copies_from(self, member: Member, offset: int, own_start: int, dropped_to: int) -> None:
+    def copies_from(self, member: Member, offset: int, own_start: int, dropped_to: int, drops: int) -> None:
         """This follower copies from `offset` on; with nothing yet it will hold what this log holds, even if it is interrupted."""
         self.progress[member.broker_id] = Progress(member, offset)
         if offset == own_start < dropped_to:
-            self._begun_anew[member.broker_id] = dropped_to
+            self._begun_anew[member.broker_id] = drops
 
     def committed_end(self, log_end: int, own_end: int, high_watermark: int, at: float) -> int:
         """End of what every counted replica holds, `own_end` being this one's; never below `high_watermark`.

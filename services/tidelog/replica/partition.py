@@ -282,10 +282,10 @@ class PartitionReplica:
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
         same_life = known is not None and event.broker_epoch == known.member.broker_epoch
         member = known.member if known and same_life else Member(event.replica, event.broker_epoch)
-        if leading.must_begin_anew(member, event.offset, event.own_start, event.dropped_to):
+        if leading.must_begin_anew(member, event.offset, event.own_start, event.dropped_to, event.drops):
             leading.progress.pop(event.replica, None)
             return [fx.SendLogStart(event.replica, event.offset)]
-        leading.copies_from(member, event.offset, event.own_start, event.dropped_to)
+        leading.copies_from(member, event.offset, event.own_start, event.dropped_to, event.drops)
         out = self._reconsider(event.at)
         out.append(fx.SendRecords(event.replica, event.offset))
         return out

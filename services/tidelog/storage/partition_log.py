@@ -65,6 +65,8 @@ class PartitionLog:
         """As of the last checkpoint, never above the log's end (HOLE-35)."""
         self.dropped_to = 0
         """Below it compaction may have dropped tombstones, here or where this copy was fetched from."""
+        self.drops = 0
+        """How often compaction has dropped some here since this log was opened."""
         self.cut_bytes = 0
         """How much recovery cut off the end."""
         self.epochs_rebuilt = False
@@ -340,10 +342,7 @@ class PartitionLog:
         """Closes the active segment, unless nothing is in it: only a closed one can go or be compacted."""
         self._check()
         if self._segments and self._segments[-1].size_bytes:
-            try:
-                self._next_segment()
-            except OSError as error:
-                raise self._fenced("roll", error) from error
+            self.guarded("roll", self._next_segment)
 
     # --- reading ------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Log(Protocol):
     folder: str
     recovery_point: int
     cuts: int
+    drops: int
     swap: "SegmentSwap | None"
 
     @property
@@ -71,10 +72,12 @@ class SegmentSwap:
     `begun`, `install` and `end` raise KAFKA_STORAGE_ERROR, with the log fenced, the others OSError.
     """
 
-    def __init__(self, disk: Disk, log: Log, old: Sequence[Segment]) -> None:
+    def __init__(self, disk: Disk, log: Log, old: Sequence[Segment], *, drops: bool) -> None:
+        """`drops`: tombstones are missing in the new file."""
         self._disk = disk
         self._log = log
         self._old = old
+        self._drops = drops
         self._path = old[0].path
         self._stage = _Stage.COMMITTING
 
@@ -89,7 +92,7 @@ class SegmentSwap:
         busy = log.swap is not None and log.swap.live
         if log.failure is not None or log.cuts != cuts or not same or busy:
             return None
-        swap = cls(disk, log, old)
+        swap = cls(disk, log, old, drops=cleaned.dropped_to > cleaned.base_offset)
         log.guarded("swap", swap._commit)
         log.swap = swap
         return swap
@@ -116,6 +119,7 @@ class SegmentSwap:
             self._log.guarded("swap", self.settle_now)
             return False
         self._new = new
+        self._log.drops += self._drops  # with the first reader that does not find them
         self._log.guarded("swap", self._install)
         return True
 

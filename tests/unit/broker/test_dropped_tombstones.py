@@ -3,13 +3,17 @@
 Every log knows up to where it lacks tombstones, and that is on disk before they are gone.
 """
 
+import asyncio
 import errno
 import random
+from dataclasses import replace
 
 import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID
+from helpers.compacted import NOW_MS, RULES, compact, keyed, read_all
+from helpers.logs import follow
 from helpers.replica import leader, life, members
 from helpers.replication import EVENTS, FakeLeader, Node, World, play, until
 from tidelog.errors import ErrorCode, TidelogError
@@ -19,7 +23,7 @@ from tidelog.replica import events as ev
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, SimDisk
-from tidelog.wire.batch import validate_produce
+from tidelog.wire.batch import HEADER_BYTES, read_header, sealed, validate_produce, with_horizon
 
 OTHER = TopicPartition("other", 0)
 
@@ -27,12 +31,15 @@ OTHER = TopicPartition("other", 0)
 # --- the leader's rule ------------------------------------------------------------------------------------------------
 
 
-def position(offset: int, dropped_to: int, own_start: int = 0, leader_epoch: int = 5) -> ev.FollowerPosition:
+def position(
+    offset: int, dropped_to: int, own_start: int = 0, leader_epoch: int = 5, drops: int = 1
+) -> ev.FollowerPosition:
     """Of broker 3, with a history like the leader's."""
     return ev.FollowerPosition(
         *(3, life(3), leader_epoch, offset, 4, 4, 1_000, 1.0),
         own_start=own_start,
         dropped_to=dropped_to,
+        drops=drops,
     )
 
 
@@ -47,7 +54,13 @@ def test_a_copy_that_was_begun_from_this_log_goes_on_until_the_log_lacks_more() 
     harness = leader(leo=10, hw=10, isr=members(1, 2))
     assert harness.step(position(0, dropped_to=8))[-1] == fx.SendRecords(3, 0), "it is empty"
     assert harness.step(position(5, dropped_to=8))[-1] == fx.SendRecords(3, 5)
-    assert harness.step(position(6, dropped_to=9)) == [fx.SendLogStart(3, 6)]
+    assert harness.step(position(6, dropped_to=8, drops=2)) == [fx.SendLogStart(3, 6)], (
+        "a tombstone below the mark went"
+    )
+    assert harness.step(position(0, dropped_to=8, drops=2))[-1] == fx.SendRecords(3, 0)
+    assert harness.step(position(8, dropped_to=8, drops=3)) == [fx.SendLogStart(3, 8)], "it may have been on its way"
+    assert harness.step(position(0, dropped_to=8, drops=3))[-1] == fx.SendRecords(3, 0)
+    assert harness.step(position(8, dropped_to=8, drops=3))[-1] == fx.SendRecords(3, 8)
 
 
 def test_a_copy_that_was_begun_from_another_leaders_log_begins_anew() -> None:
@@ -105,6 +118,32 @@ def test_what_a_leader_lacks_is_durable_before_the_first_of_its_records_is() -> 
         assert (two.end, two.host.log.dropped_to) == (2, 9)
 
     play(story, 2)
+
+
+def test_a_copy_that_is_under_way_begins_anew_when_a_pass_drops_a_tombstone_below_earlier_ones() -> None:
+    """It has fetched what the tombstone deletes, and goes on behind where that was: the mark of the log tells of neither."""
+
+    async def story(world: World, one: Node, two: Node) -> None:
+        log = one.logs.create(EVENTS, TOPIC_ID)
+        tombstone = keyed((b"gone", None))
+        due = sealed(with_horizon(read_header(tombstone), NOW_MS), tombstone[HEADER_BYTES:])
+        for records in (keyed((b"gone", b"value")), keyed((b"other", b"x")), due, keyed((b"last", b"x"))):
+            follow(log, records, 2)
+            log.roll()
+        log.flush()
+        log.record_dropped_to(4)
+        one.leader_throttle = 10
+        world.told(1, 3, isr=(1,), adding=(2,))
+        await until(lambda: two.end == 1, "the first batch, which is all that its quota gives")
+        log._tail.clear()
+        compact(log, one.disk, rules=replace(RULES, segment_bytes=1))
+        assert b"gone" not in {r.key for r in read_all(log)}
+        one.leader_throttle = 0
+        await asyncio.sleep(1.0)
+        assert two.high_watermark == 4
+        assert [r.key for r in read_all(two.host.log)] == [b"other", b"last"]
+
+    play(story)
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
