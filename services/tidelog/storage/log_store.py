@@ -334,7 +334,9 @@ class LogStore:
             old.close()
             if old.damage is not None:
                 synced = min(synced, old.damage.offset)  # so that recovery reads what has rotted since it was synced
-            opening = replace(opening, recovery_point=synced, end_offset=0 if discard else old.log_end_offset)
+            end = 0 if discard else old.log_end_offset
+            # Where it starts is in the checkpoints of this process, and maybe in none on disk.
+            opening = replace(opening, recovery_point=synced, end_offset=end, start_is_durable=False)
         else:
             topic_id = self._topic_id_in(self._folder(tp)) if self._disk.kind(self._folder(tp)) else None
             if topic_id is None:

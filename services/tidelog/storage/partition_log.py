@@ -19,7 +19,7 @@ from tidelog.storage.incoming import check_incoming
 from tidelog.storage.log_context import Appended, LogContext
 from tidelog.storage.producer_history import ProducerHistory
 from tidelog.storage.producer_state import ProducerTable
-from tidelog.storage.recovery import Damage, Opening, Recovered, RottenError, hollow, recover, why_damaged
+from tidelog.storage.recovery import Damage, Opening, RottenError, history_reaches, hollow, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.segment_swap import SegmentSwap, settle_names
 from tidelog.storage.tail import Tail
@@ -105,11 +105,13 @@ class PartitionLog:
         if not (opening.clean and self._load_clean(segments, opening)):
             self._recover(segments, opening)
         self.recovery_point = min(opening.recovery_point, self.log_end_offset)
-        if self.damage is None:
+        if self.damage is None and not opening.start_is_durable:
+            self._take(before_start + self._segments, self.log_end_offset)  # `release_below` comes for them
+        elif self.damage is None:
             for segment in before_start:
                 segment.remove()  # only now: a start that lies beyond the log's end is none to go by
-            if opening.clean:
-                self.recovery_point = self.log_end_offset
+        if self.damage is None and opening.clean:
+            self.recovery_point = self.log_end_offset
         for segment in self._segments:
             segment.synced_bytes = segment.size_bytes if self.end_of(segment) <= self.recovery_point else 0
         hw = min(opening.high_watermark, self.log_end_offset)
@@ -141,7 +143,8 @@ class PartitionLog:
     def _recover(self, segments: list[Segment], opening: Opening) -> None:
         interval_bytes = self._context.config.index_interval_bytes
         found = recover(segments, opening, self.folder, interval_bytes)
-        if segments and found.scanned_from > segments[0].base_offset and not self._history_reaches(segments, found):
+        first = max(self.log_start_offset, segments[0].base_offset) if segments else 0
+        if segments and found.scanned_from > segments[0].base_offset and not history_reaches(self.epochs, first, found):
             # Epochs that the journal has lost would be missing from every answer about divergence (KIP-320).
             self.epochs_rebuilt = True
             found = recover(segments, replace(opening, epochs_complete=False), self.folder, interval_bytes)
@@ -156,13 +159,6 @@ class PartitionLog:
         if found.cut_at is not None:
             self.cut_bytes = self._segments[-1].size_bytes - found.cut_at
             self._segments[-1].cut(found.cut_at)
-
-    def _history_reaches(self, segments: list[Segment], found: Recovered) -> bool:
-        """Whether the journal tells the epochs below what was read, from the log's start to the first batch of it."""
-        entries = self.epochs.entries
-        if not entries or entries[0].start_offset > max(self.log_start_offset, segments[0].base_offset):
-            return False
-        return not found.epochs or self.epochs.epoch_at(found.scanned_from) == found.epochs[0].leader_epoch
 
     def _take(self, segments: list[Segment], end_offset: int) -> None:
         self._segments = segments

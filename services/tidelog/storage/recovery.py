@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.disk import DiskFile
-from tidelog.storage.epoch_cache import EpochStart
+from tidelog.storage.epoch_cache import EpochCache, EpochStart
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
 from tidelog.storage.segment import Segment
 from tidelog.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header, whole_batch
@@ -34,6 +34,8 @@ class Opening:
     """As last recorded: everything below was committed."""
     log_start: int = 0
     """The first offset that is kept; the first segment begins there or before."""
+    start_is_durable: bool = True
+    """If not, what lies before stays: a crash may bring an earlier start back, which a log without its front belies."""
     end_offset: int = 0
     """Everything below had been written by this very process, which may have told others of it."""
     dropped_to: int = 0
@@ -236,6 +238,14 @@ def recover(segments: Sequence[Segment], opening: Opening, folder: str, interval
         path, position = (segments[-1].path, segments[-1].size_bytes) if segments else (folder, 0)
         out.damage = Damage(path, position, out.end_offset, f"the log ends here, but {short}")
     return out
+
+
+def history_reaches(history: EpochCache, first: int, found: Recovered) -> bool:
+    """Whether the journal tells the epochs below what was read, from `first` to the first batch of it."""
+    entries = history.entries
+    if not entries or entries[0].start_offset > first:
+        return False
+    return not found.epochs or history.epoch_at(found.scanned_from) == found.epochs[0].leader_epoch
 
 
 def hollow(segments: Sequence[Segment], default: int) -> int:

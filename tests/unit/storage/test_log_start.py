@@ -66,6 +66,36 @@ def test_a_start_is_stored_only_as_far_as_the_log_is_synced() -> None:
 
 
 @pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_log_that_is_opened_again_keeps_its_front_until_the_start_is_durable(crash: Crash, installed: bool) -> None:
+    """The start is in memory with the begin of a checkpoint, in place with its end, and durable with the next one."""
+    disk = SimDisk()
+    store, log = filled(disk)
+    log.flush()
+    store.checkpoint({TP: 6})
+    log.move_log_start(4)
+    checkpoint = store.begin_checkpoint({TP: 6})
+    if installed:
+        checkpoint.run()
+        store.end_checkpoint(checkpoint)
+    disk.fail("append", errno.EIO, path=".log")
+    with pytest.raises(TidelogError, match="append failed"):
+        lead(log, A, 1)
+    again = store.reopen(TP)
+    assert again is not None and (again.log_start_offset, again.log_end_offset, again.failure) == (4, 6, None)
+    disk.sync_dir(again.folder)  # what is removed is removed for good
+    disk.crash(crash)
+    store = open_store(disk)
+    log = store.logs[TP]
+    assert (log.log_end_offset, log.failure) == (6, None)
+    log.flush()
+    log.move_log_start(4)
+    for _ in range(2):
+        store.checkpoint({TP: 6})
+    assert bases(log)[0] == 4
+
+
+@pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
 def test_the_start_survives(crash: Crash) -> None:
     disk = SimDisk()
     store, log = filled(disk)
