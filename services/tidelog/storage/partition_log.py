@@ -284,7 +284,10 @@ class PartitionLog:
         incoming = check_incoming(records, self.key, end=end, epoch=self.epochs.latest_epoch, empty=start == end)
         begins_before = incoming.base_offset < end
         if begins_before:
+            dropped_to = self.dropped_to
             self.reset_to(incoming.base_offset)
+            if dropped_to:
+                self.record_dropped_to(dropped_to)  # it is of the log that these records come from
         appended = self._append([records], incoming.headers, incoming.end_offset, len(records))
         if begins_before:
             self.move_log_start(start)

@@ -195,6 +195,25 @@ def test_an_empty_log_takes_the_batch_that_holds_its_start_whole(crash: Crash) -
     assert (log.log_start_offset, log.log_end_offset, log.failure, contents(log)) == (4, 9, None, sent)
 
 
+@pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+def test_the_first_batch_of_an_empty_log_leaves_what_is_known_of_dropped_tombstones(crash: Crash) -> None:
+    """The mark came with that very batch, which begins before the log's start."""
+    sent = of_triples().read(4, 1 << 20, 9)
+    disk = SimDisk()
+    log = open_store(disk).create(TP, TOPIC_ID)
+    lead(log, A, 1)
+    log.flush()
+    log.reset_to(4)
+    log.record_dropped_to(9)
+    disk.fail("append", errno.EIO, path=f"{3:020d}.log")
+    with pytest.raises(TidelogError, match="append failed"):
+        log.append_as_follower(sent)
+    assert log.dropped_to == 9
+    disk.crash(crash)
+    log = open_store(disk).create(TP, TOPIC_ID)
+    assert log.dropped_to == 9, "durable before the first record is"
+
+
 def test_what_does_not_hold_the_start_or_comes_twice_is_refused() -> None:
     leader = of_triples()
     log = open_store(SimDisk()).create(TP, TOPIC_ID)
