@@ -107,6 +107,10 @@ class OffsetCheckpoint:
         """What the file in place says; nothing while that is not known."""
         return dict(self._written or {})
 
+    def exceeds(self, key: LogKey, offset: int) -> bool:
+        """Whether more is known of a log, or may be in the file."""
+        return self._written is None or max(self._written.get(key, 0), self.get(key)) > offset
+
     def update(self, offsets: Mapping[LogKey, int]) -> None:
         self._offsets.update(offsets)
 

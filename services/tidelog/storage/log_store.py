@@ -504,11 +504,11 @@ class LogStore:
 
     def lower_marks(self, key: LogKey, end_offset: int) -> None:
         """See `LogOwner`."""
-        self._lowerings += 1
         for marks in (self._high_watermarks, self._recovery_points, self.cleaner_offsets, self._dropped):
-            if marks.get(key) > end_offset:
-                marks.update({key: end_offset})
-            self._reserve.lend(marks.write)
+            if marks.exceeds(key, end_offset):
+                self._lowerings += 1
+                marks.update({key: min(marks.get(key), end_offset)})
+                self._reserve.lend(marks.write)
 
     def replace_log_start(self, key: LogKey, log_start_offset: int) -> None:
         """See `LogOwner`."""

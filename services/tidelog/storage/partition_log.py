@@ -435,8 +435,7 @@ class PartitionLog:
     def _cut_at(self, keep: int, position: int, end_offset: int) -> None:
         """Segment `keep` becomes the last one and ends at `position`."""
         self._begin_cut()
-        if end_offset < max(self.recovery_point, self.recorded_high_watermark, self.dropped_to):
-            self._context.owner.lower_marks(self.key, end_offset)
+        self._context.owner.lower_marks(self.key, end_offset)
         if end_offset < self.log_start_offset:
             self._context.owner.replace_log_start(self.key, end_offset)  # the batch that held it goes as a whole
             self.log_start_offset = end_offset
@@ -488,7 +487,6 @@ class PartitionLog:
         try:
             paths = [segment.path for segment in self._segments]
             keep = paths.index(damage.path) if damage.path in paths else len(paths) - 1
-            self._context.owner.lower_marks(self.key, damage.offset)
             self._cut_at(keep, damage.position, damage.offset)
             self._producers.restore(self._segments, self.log_start_offset, damage.offset)
         except OSError as error:

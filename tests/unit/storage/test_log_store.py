@@ -254,6 +254,37 @@ def test_a_cut_during_a_checkpoint_wins() -> None:
     assert log.log_end_offset in (1, 2)
 
 
+def test_a_cut_takes_the_cleaners_mark_with_it_when_that_is_the_highest() -> None:
+    """Else the records that come in the place of those that were cut would pass for clean, and be in no map of keys."""
+    disk = SimDisk()
+    store = started(disk)
+    log = store.logs[TP]
+    log.flush()
+    store.checkpoint({TP: 2})
+    for _ in range(6):
+        lead(log, A, 1)
+    store.cleaner_offsets.update({KEY: 6})
+    store.cleaner_offsets.write()  # the marks of before are beside it when the process dies now
+    disk.crash(Crash.PROCESS)
+    store = open_store(disk)
+    log = store.logs[TP]
+    assert (log.recovery_point, log.recorded_high_watermark, log.log_end_offset) == (2, 2, 8)
+    log.truncate_to(4)
+    assert store.cleaner_offsets.get(KEY) == 4
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).cleaner_offsets.get(KEY) == 4
+
+
+def test_a_cut_above_every_mark_writes_none() -> None:
+    """After a failover every partition may cut the tail that its new leader lacks, and each write waits for the device."""
+    disk = SimDisk()
+    store = started(disk)
+    store.checkpoint({TP: 1})
+    store.cleaner_offsets.update({store.create(OTHER, TOPIC_ID).key: 1})
+    disk.fail("rename", errno.EIO, path="checkpoint")
+    assert store.logs[TP].truncate_to(1) == 1
+
+
 def test_lowered_marks_are_written_even_if_they_equal_an_older_file() -> None:
     disk = SimDisk()
     checkpoint = OffsetCheckpoint(disk, "/c")
