@@ -226,7 +226,7 @@ class FollowerSession:
         # A busy topic does not starve the copies, nor do they keep those waiting that producers wait for.
         kept = self._chunk_bytes // COPIES_SHARE if self._copies else 0
         left = self._take(self._news, self._chunk_bytes - kept, parts)
-        self._take(self._copies, left + kept, parts)
+        self._take(self._copies, max(left, 0) + kept, parts)
         waiting: dict[TopicPartition, PartitionHost] = {}
         for tp, host in self._high_watermarks.items():
             if tp in self._unstated:

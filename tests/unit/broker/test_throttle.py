@@ -232,6 +232,21 @@ def test_copies_go_on_beside_a_busy_topic() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("size", [CHUNK_BYTES + 1000, 2 * CHUNK_BYTES + 1000])
+def test_copies_go_on_beside_batches_that_fill_a_chunk(size: int) -> None:
+    async def story(world: World, one: Node, two: Node) -> None:
+        world.told(1, 3, isr=(1,), adding=(2,), topics=("moving",))
+        for _ in range(5):
+            one.append(sized_batch(size), "moving")
+        world.told(1, 3)
+        for _ in range(15):
+            one.append(sized_batch(size))
+        await until(lambda: two.part("moving").log.log_end_offset == 5)
+        assert two.end < 10
+
+    play(story)
+
+
 def test_a_rate_that_is_taken_away_frees_what_waits() -> None:
     async def story(world: World, one: Node, two: Node) -> None:
         one.leader_throttle = two.follower_throttle = 10
