@@ -100,8 +100,12 @@ class Retention:
         for segment, end in [(segment, log.end_of(segment)) for segment in log.segments]:
             if end <= log.log_start_offset:
                 continue  # its file may go at any time
+            if segment not in log.segments:
+                break  # compaction or a cut has put others in its place: the next look finds them
             if not segment.knows_index:
                 await read_index(self._disk, log, segment)
+                if not segment.knows_index:
+                    break  # the log was cut meanwhile
             latest = segment.index.max_timestamp
             dated.append(SegmentFacts(end, segment.size_bytes, latest))
             if latest >= 0 and not is_expired(latest, now_ms, keep_ms):

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from helpers.batches import batch, placed
+from helpers.compacted import compact, keyed
 from helpers.replication import FakeLeader, Node, World, play, until
 from tidelog.broker.delete_records import DeleteRecordsHandler
 from tidelog.broker.retention import Retention
@@ -144,6 +147,36 @@ def test_a_lost_index_is_read_beside_the_event_loop() -> None:
         log.segments[0]._index = None
         await retention(one).check_all()
         assert start(one) == 6 and log.segments[0].knows_index
+
+    play(story, 1)
+
+
+@pytest.mark.parametrize("change", ["compacted", "truncated", "anew"])
+def test_a_segment_that_goes_while_an_older_one_is_read_takes_no_partition_offline(change: str) -> None:
+    async def story(world: World, one: Node) -> None:
+        config = TopicConfig(segment_bytes=1, retention_ms=1_000, cleanup_policy="compact,delete")
+        world.told(1, 3, config=config)
+        for number in range(4):
+            one.append(keyed((b"k", b"%d" % number), timestamp=WALL_MS))
+        log = one.part().log
+        log.flush()
+        await asyncio.sleep(10)
+        for segment in log.segments:
+            segment._index = None
+            segment.drop_index_file()
+        one.disk.slow("pread", 1.0)
+        looking = asyncio.ensure_future(retention(one).check_all())
+        await asyncio.sleep(0.5)
+        assert not looking.done()
+        one.disk.mend()
+        if change == "compacted":
+            compact(log, one.disk)
+        elif change == "truncated":
+            log.truncate_to(1)
+        else:
+            log.reset_to(0)
+        await looking
+        assert (one.part().offline, log.failure) == (None, None)
 
     play(story, 1)
 
