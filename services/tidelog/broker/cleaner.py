@@ -141,6 +141,8 @@ class LogCleaner:
     async def _pass(self, host: PartitionHost, plan: Cleanable) -> Finished | None:
         """None when it was not finished."""
         log, cuts = host.log, host.log.cuts
+        if closed_below(log, host.replica.high_watermark)[: len(plan.sources)] != plan.sources:
+            return None  # it was cut since it was planned: the pass would take the end of a shorter file for damage
         known = frozenset(facts.producer_id for facts in log.producers.facts())
         job = Compaction(log.folder, plan.sources, plan.first_dirty, known, self._rules(host))
         async with aclosing(self._worker.run(job)) as steps:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from helpers.batches import batch
 from helpers.broker import BrokerBench, member
 from helpers.compacted import keyed, read_all
+from helpers.logs import follow
 from helpers.virtual_time import run_virtual
 from tidelog.broker.cleaner import CleanerSettings, LogCleaner
 from tidelog.broker.control_plane.port import Decision
@@ -289,6 +290,22 @@ def test_row_32_compaction_gives_no_rotten_batch_a_new_checksum() -> None:
         assert (await bed.bench.get(bad)).error_code is ErrorCode.CORRUPT_MESSAGE
         assert bed.value("tidelog_log_cleaner_broken_off_total") >= 1
         assert bed.value("tidelog_log_cleaner_read_bytes_total") == 0
+
+    playing(story)
+
+
+def test_a_plan_for_a_log_that_has_begun_anew_since_finds_no_damage_in_it() -> None:
+    async def story(bed: Bed) -> None:
+        bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
+        await bed.fill(12)
+        host, log = bed.bench.host, bed.bench.host.log
+        plan = await bed.cleaner.plan(host)
+        assert plan is not None
+        log.reset_to(0)
+        follow(log, keyed((b"new", b"x")), 3)
+        await bed.cleaner.clean(host, plan)
+        assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
+        assert (log.failure, host.offline, bed.bench.logs.notes) == (None, None, [])
 
     playing(story)
 
