@@ -259,10 +259,10 @@ class LeaderFetchers:
 
     def holds_up(self, link: LeaderLink, host: PartitionHost, size_bytes: int) -> bool:
         """Whether the position of a copy is stated later, because what has arrived of it was more than the quota."""
-        if not host.throttles(self.broker_id):
+        if self.broker_id not in host.moving:
             return False
-        self._quota.used(size_bytes)
-        if self._quota.wait_s() == 0.0:
+        self._quota.used(size_bytes)  # also of a copy that is whole with this
+        if not host.throttles(self.broker_id) or self._quota.wait_s() == 0.0:
             return False
         if not self._held:
             self._spawn("restating throttled positions", self._run_held())

@@ -170,8 +170,10 @@ class PartitionHost:
         """Whether this copy waits for the quota of moves. Not once the high watermark may wait for it (KIP-73)."""
         if follower not in self.moving:
             return False
-        leading = self.replica.leading
-        return leading is None or all(follower != member.broker_id for member in leading.isr.maximal_isr)
+        if self.is_leader:
+            return not self.replica.awaits(follower, self._context.clock.now())
+        # A leader that waits for this copy has committed no more than it holds: it may count it before any controller says so.
+        return self.log.log_end_offset < self.leader_high_watermark
 
     def append(self, batches: Batches, leader_epoch: int, acks: int) -> Appended:
         """Appends what a producer sent. Raises before anything is written if it may not be.

@@ -215,6 +215,13 @@ class LeaderState:
         found = ((member, self.progress.get(member.broker_id)) for member in self._counted)
         return all(p is not None and p.member == member and p.offset >= end for member, p in found)
 
+    def awaits(self, replica: int, high_watermark: int, log_end: int, at: float) -> bool:
+        """Whether the high watermark may wait for this follower."""
+        if any(replica == member.broker_id for member in self._counted):
+            return True
+        progress = self.progress.get(replica)
+        return progress is not None and self._about_to_join(progress, high_watermark, log_end, at)
+
     def _about_to_join(self, progress: Progress, high_watermark: int, log_end: int, at: float) -> bool:
         # While the HW stands still below min ISR, a follower that stalls at it would else be dropped and re-added for ever.
         # Whoever joins a leader that leaves is elected at once: with less than all, what acks=1 promised would be cut away.

@@ -135,6 +135,11 @@ class PartitionReplica:
         """Whether a Tick may change anything here: of ten thousand partitions that are idle none needs one."""
         return self.leading is not None and self.leading.waits_for_somebody
 
+    def awaits(self, follower: int, at: float) -> bool:
+        """Whether this leader's high watermark may wait for that follower."""
+        leading = self.leading
+        return leading is not None and leading.awaits(follower, self.high_watermark, self.log_end_offset, at)
+
     @property
     def tail_is_replicated(self) -> bool:
         """Whoever of the ISR leads next has all that is in this log; True where this replica does not lead."""

@@ -83,6 +83,26 @@ def test_a_copy_of_a_move_takes_as_long_as_its_rate_says(side: str) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_copy_keeps_to_its_rate_while_producers_send_more_than_that(side: str) -> None:
+    """It never reaches the high watermark, at which it would be let go."""
+
+    async def story(world: World, one: Node, two: Node) -> None:
+        one.leader_throttle = RATE if side == "leader" else 0
+        two.follower_throttle = RATE if side == "follower" else 0
+        world.told(1, 3, isr=(1,), only=(1,), adding=(2,))
+        for _ in range(BATCHES):
+            one.append(sized_batch(SIZE))
+        world.told(1, 3, isr=(1,), adding=(2,))
+        for _ in range(100):
+            one.append(sized_batch(SIZE))
+            await asyncio.sleep(SIZE / RATE / 2)
+        seconds = 100 * SIZE / RATE / 2
+        assert RATE * seconds / 2 < two.end * SIZE < RATE * (seconds + BURST_S) + CHUNK_BYTES
+
+    play(story)
+
+
 @pytest.mark.parametrize(
     ("isr", "adding"), [((1, 2), (2,)), ((1,), ())], ids=["in the ISR", "catches up without a move"]
 )
@@ -111,18 +131,38 @@ def test_a_copy_that_gets_into_the_isr_waits_no_longer(side: str) -> None:
     play(story)
 
 
-def test_a_copy_that_the_leader_waits_for_is_not_held_up_although_the_controller_has_not_agreed_yet() -> None:
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_copy_that_the_leader_waits_for_is_not_held_up_although_the_controller_has_not_agreed_yet(side: str) -> None:
     async def story(world: World, one: Node, two: Node) -> None:
         world.told(1, 3, isr=(1,), adding=(2,))
         await until(
             lambda: bool(one.proposals.proposals)
         )  # nobody answers it: the follower counts and is not in the ISR
-        one.leader_throttle = 10
+        one.leader_throttle = 10 if side == "leader" else 0
+        two.follower_throttle = 10 if side == "follower" else 0
         for _ in range(BATCHES):
             one.append(sized_batch(SIZE))
         await until(lambda: one.high_watermark == BATCHES, limit_s=1.0)
 
     play(story)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_copy_that_is_about_to_join_is_not_held_up_while_another_change_is_pending(side: str) -> None:
+    """The leader waits for it as for one that is joining."""
+
+    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+        world.told(1, 3, isr=(1,), adding=(2, 3), only=(1, 3))
+        await until(lambda: bool(one.proposals.proposals), "a proposal for broker 3, which nobody answers")
+        world.told(1, 3, isr=(1,), adding=(2, 3), only=(2,))
+        await until(lambda: 2 in one.host.sinks, "broker 2")
+        one.leader_throttle = 10 if side == "leader" else 0
+        two.follower_throttle = 10 if side == "follower" else 0
+        for _ in range(BATCHES):
+            one.append(sized_batch(SIZE))
+        await until(lambda: one.high_watermark == BATCHES, limit_s=1.0)
+
+    play(story, 1, 2, 3)
 
 
 def copied_bytes(node: Node, family: str = "reassignment") -> tuple[float | None, float | None]:
