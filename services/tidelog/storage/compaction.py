@@ -14,6 +14,7 @@ run in another process, since it decodes.
 * Of each producer that is still known the last batches stay, without records if need be, as many as a replica remembers
   one by one: whoever builds its table from this log can tell a repetition as before (HOLE-28).
 * A batch whose inside cannot be read stays as it is: readers report it, the cleaner removes nothing that it does not know.
+  Of the tombstones behind it none goes: it may hold what they delete.
 * A batch whose CRC is wrong ends the pass: it must not get a new one.
 """
 
@@ -292,10 +293,15 @@ class _Pass:
             return False
         horizon = header.delete_horizon_ms
         due = horizon is not None and horizon <= self._rules.now_ms
-        if place.tombstone and due and self._rules.drops_tombstones:
+        if place.tombstone and due and self._rules.drops_tombstones and not self._met_unreadable:
             self._dropped_to = max(offset + 1, self._dropped_to)
             return False
         return True
+
+    @property
+    def _met_unreadable(self) -> bool:
+        """What a tombstone deletes lies before it, and may be in such a batch."""
+        return self._counts["unreadable"] > 0
 
     def _rewritten(self, batch: Batch, body: bytes, places: Sequence[Place], kept: Sequence[Place]) -> Buffer | None:
         header = batch.header
@@ -303,14 +309,16 @@ class _Pass:
             return emptied(header) if header.base_offset in self._kept_batches else None
         latest = max(header.base_timestamp + place.timestamp_delta for place in kept)
         tombstones = any(place.tombstone for place in kept)
-        if tombstones and header.delete_horizon_ms is None:
+        # What has become readable since it was cleaned was in no map: what its tombstones delete is still there.
+        judged = header.base_offset >= self._job.first_dirty
+        if tombstones and judged and header.delete_horizon_ms is None:
             header = with_horizon(header, min(self._rules.now_ms + self._rules.delete_retention_ms, _TIME_MAX))
             shift = batch.header.base_timestamp - header.base_timestamp
             records = b"".join(moved(body, place, place.timestamp_delta + shift) for place in kept)
         elif len(kept) < len(places):
             records = b"".join(body[place.begin : place.end] for place in kept)
         horizon = header.delete_horizon_ms
-        if tombstones and horizon is not None:
+        if tombstones and horizon is not None and not self._met_unreadable:
             self._next_horizon_ms = min(horizon, self._next_horizon_ms or horizon)
         if header is batch.header and len(kept) == len(places):
             return batch.data

@@ -190,6 +190,41 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is_and_removes_nothing() -> Non
     assert kept[1][61:] == broken[61:]
 
 
+NARROW = replace(RULES, inflated_bytes_max=100)
+
+
+def test_no_tombstone_goes_behind_a_batch_that_cannot_be_read() -> None:
+    """What it deletes may be in there: a later pass with more memory, and every reader, would find it again."""
+    bed = Bed()
+    bed.send((b"before", b"1"))
+    bed.send((b"before", None))
+    bed.send((b"gone", b"x" * 200), codec=1)
+    bed.send((b"gone", None))
+    bed.close_segment()
+    end = bed.log.log_end_offset - 1
+    compact(bed.log, bed.disk, rules=NARROW)
+    done = finished(compact(bed.log, bed.disk, first_dirty=end, now_ms=NOW_MS + HOUR_MS, rules=NARROW))
+    bed.log._tail.clear()
+    assert [(r.key, r.value is None) for r in read_all(bed.log)][:2] == [(b"gone", False), (b"gone", True)]
+    assert done.unreadable == 1
+    assert done.next_horizon_ms is None, "or passes that can drop nothing would follow each other"
+
+
+def test_a_tombstone_in_a_batch_that_could_not_be_read_when_it_was_cleaned_stays() -> None:
+    """No map has ever had its key, so what it deletes is still there."""
+    bed = Bed()
+    bed.send((b"gone", b"1"))
+    bed.send((b"other", b"x" * 200), (b"gone", None), codec=1)
+    bed.close_segment()
+    end = bed.log.log_end_offset - 1
+    compact(bed.log, bed.disk, rules=NARROW)
+    for hours in (0, 2):
+        done = finished(compact(bed.log, bed.disk, first_dirty=end, now_ms=NOW_MS + hours * HOUR_MS))
+        bed.log._tail.clear()
+        assert [r.value is None for r in read_all(bed.log) if r.key == b"gone"] == [False, True]
+        assert done.next_horizon_ms is None
+
+
 def test_a_batch_with_a_wrong_crc_ends_the_pass_and_gets_no_new_one() -> None:
     bed = Bed()
     bed.send((b"a", b"1"))
