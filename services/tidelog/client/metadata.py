@@ -115,16 +115,25 @@ class ClusterMetadata:
         raise TidelogError(f"topic {name!r}: {code.name}", code)
 
     async def refresh(self, seen: int, limit_s: float | None = None) -> None:
-        """Asks again unless somebody already has since `seen`; ClusterUnreachable when no broker answers in time."""
+        """Asks again unless somebody already has since `seen`; ClusterUnreachable when no broker answers in time, to whomever."""
+        limit = self._limit_s if limit_s is None else limit_s
+        until = self._ports.clock.now() + limit
         # A lock, not a shared future: a caller that is cancelled must not take the others with it.
-        async with self._refreshing:
+        try:
+            async with asyncio.timeout(limit):
+                await self._refreshing.acquire()
+        except TimeoutError:
+            raise ClusterUnreachable(self._round(), "unavailable") from None
+        try:
             if self.version != seen:
                 return
             request = m.ClusterMetadataRequest(topics=tuple(sorted(self._wanted)))
-            limit = self._limit_s if limit_s is None else limit_s
-            answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, limit)
+            left = max(until - self._ports.clock.now(), 0.0)
+            answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, left)
             self.snapshot = self.snapshot.updated(answer)
             self.version += 1
+        finally:
+            self._refreshing.release()
 
     async def due(self, wanted: asyncio.Event) -> None:
         """Returns when somebody wants a refresh, or the picture has become too old; clears `wanted`."""

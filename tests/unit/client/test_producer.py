@@ -8,7 +8,7 @@ import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, forgotten_meanwhile, no_tasks_left, produce_result
 from helpers.virtual_time import run_virtual
-from tidelog.client.errors import ClusterUnreachable, DeliveryError
+from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -433,68 +433,6 @@ def test_null_and_empty_are_different_and_headers_and_timestamps_arrive() -> Non
         assert (first.key, first.value) == (b"k", None)
         assert (second.key, second.value, second.timestamp_ms) == (b"", b"", 123)
         assert second.headers == [("a", None), ("b", b"\xff\x00")]
-
-    run_virtual(story())
-
-
-def test_nobody_answers_says_what_to_do() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.down.update(cluster.addresses)
-        with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092.*`tidelog local up`"):
-            async with producer(cluster, max_block_ms=300):
-                pass
-
-    run_virtual(story())
-
-
-def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        cluster.down.add(2)
-        cluster.paused.add(3)
-        async with producer(cluster) as p:
-            await (await p.send("t", b"x"))
-        assert cluster.partition("t").values() == [b"x"]
-
-    run_virtual(story())
-
-
-def test_refreshes_that_coincide_are_one_request() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            before = len(cluster.of("ClusterMetadata"))
-            seen = p._metadata.version
-            await asyncio.gather(*(p._metadata.refresh(seen) for _ in range(10)))
-            assert len(cluster.of("ClusterMetadata")) == before + 1
-
-    run_virtual(story())
-
-
-def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            await (await p.send("t", b"x"))
-            cluster.elect("t", 0, 2)
-            await p._metadata.refresh(p._metadata.version)
-
-            async def stale(call: FakeCall) -> m.ClusterMetadataResponse:
-                cluster.topics["t"].partitions[0].leader_epoch = 0
-                cluster.topics["t"].partitions[0].leader = 1
-                answer: m.ClusterMetadataResponse = await call.serve()
-                cluster.topics["t"].partitions[0].leader_epoch = 1
-                cluster.topics["t"].partitions[0].leader = 2
-                return answer
-
-            cluster.once("ClusterMetadata", stale)
-            await p._metadata.refresh(p._metadata.version)
-            led = p._metadata.leadership(p._partitions["t"][1][0])
-            assert led is not None and (led.leader, led.leader_epoch) == (2, 1)
 
     run_virtual(story())
 
