@@ -20,7 +20,7 @@ demo: setup ## kill a leader under load, read everything back with Spark, compar
 test: ## everything this machine can run, and what it could not
 	@scripts/test.sh
 
-check: setup ## format, lint, types, import table, generated files, table of requirements
+check: setup ## format, lint, types, import table, language, generated files, table of requirements
 	@scripts/check.sh
 
 model: setup ## search the abstract protocol breadth first, and find its mutants (ONLY=MUT-4,3.6)

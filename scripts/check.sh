@@ -16,6 +16,7 @@ step "format" ruff format --check --quiet .
 step "lint" ruff check --quiet .
 step "types" mypy -p tidelog -p helpers -p bench
 step "tidy" python scripts/check.py
+step "language" python scripts/ratchet.py
 step "generated protocol code" python scripts/gen_proto.py --check
 step "generated dashboards" python scripts/gen_dashboards.py --check
 step "table of requirements" python -m pytest --quiet tests/unit/test_requirements.py
