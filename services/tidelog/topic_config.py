@@ -139,14 +139,6 @@ def known(entries: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in entries.items() if key in _PARSERS}
 
 
-def newer(entries: Mapping[str, str]) -> str:
-    """The first setting that release 0.1.0 does not know, as key=value; "" if it knows all."""
-    for key, text in entries.items():
-        if key not in _FIRST or _FIRST[key] not in ("", text):
-            return f"{key}={text}"
-    return ""
-
-
 def to_entries(config: TopicConfig) -> dict[str, str]:
     """Every setting in force, as `parse` reads it."""
     return {key: _text(getattr(config, key.replace(".", "_"))) for key in _PARSERS}
@@ -215,16 +207,3 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "min.compaction.lag.ms": _number(0, _INT64_MAX),
     "max.compaction.lag.ms": _number(1, _INT64_MAX),
 }
-
-_FIRST: Final[Mapping[str, str]] = {
-    "min.insync.replicas": "",
-    "flush": "",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "max.message.bytes": "",
-    "validate": "",
-    "compression.type": PRODUCER,
-    UNCLEAN_ELECTION: "",
-    "cleanup.policy": DELETE,
-}
-"""What 0.1.0 knows, and where it knows one value only, which."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.images import image
 from helpers.scripts import ROOT
 from tidelog.cluster.api import ClusterError, Direction, Pause, State
 from tidelog.cluster.compose import ComposeCluster
@@ -159,7 +160,7 @@ def small_disk(tmp_path: Path) -> Iterator[ComposeCluster]:
     subprocess.run([ROOT / "scripts/images.sh", "--quiet"], check=True)
     options = '{type: tmpfs, device: tmpfs, o: "size=8m,uid=10001,mode=700"}'
     text = "".join(
-        SERVICE.format(name=name, image="tidelog/tidelog:dev", networks="cluster-net: ", ports="").replace(
+        SERVICE.format(name=name, image=image("tidelog"), networks="cluster-net: ", ports="").replace(
             "    init: true", "    init: true\n    volumes: [data:/var/lib/tidelog]"
         )
         for name in ("broker-1", "disks")

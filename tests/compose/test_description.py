@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from testcontainers.compose import DockerCompose
 
+from helpers.images import image
 from helpers.scripts import ROOT
 
 SPARK = {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
@@ -122,9 +123,8 @@ def test_brokers_for_growth_come_when_they_are_asked_for(description: dict[str, 
 def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     asked = {name for name, service in description["services"].items() if service.get("profiles") == ["spark"]}
     assert asked == {*SPARK, "pipeline"}
-    assert {service["image"] for name, service in description["services"].items() if name in asked} == {
-        "tidelog/spark:dev"
-    }
+    images = {service["image"] for name, service in description["services"].items() if name in asked}
+    assert images == {image("spark")}
 
 
 def test_row_29_every_small_disk_outlives_the_process_that_has_it() -> None:

@@ -1,4 +1,4 @@
-"""The release before this one, as a tree of its sources: what a rolling upgrade begins with.
+"""The release before this one, as a tree of its sources: a rolling upgrade begins with it.
 
 There are no tags: the commit stands here. It changes with the release that `tidelog.release` names.
 """
@@ -13,8 +13,8 @@ import pytest
 
 from helpers.scripts import ROOT
 
-VERSION = "0.1.0"
-COMMIT = "79f142ac5f5f652e1393358f8e046dffee6fb8b9"
+VERSION = "0.2.0"
+COMMIT = "8bd6253c337fd8c96c0d0a93e7ea562a3b92a73d"
 CACHE = ROOT / "build" / "releases"
 
 
@@ -27,7 +27,7 @@ def services() -> Path:
 
 
 def _unpack(tree: Path) -> None:
-    # Whoever owns the clone: a job of continuous integration is often somebody else.
+    # The clone may belong to another user than the job of continuous integration.
     command = ["git", "-c", "safe.directory=*", "archive", "--format=tar", COMMIT, "services"]
     try:
         archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout

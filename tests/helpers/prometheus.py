@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.proof import Series
+from helpers.images import image
 from helpers.scripts import ROOT
 from tidelog.cluster.free_ports import free_ports
 from tidelog.ids import Address
 
-IMAGE = "tidelog/prometheus:dev"
+IMAGE = image("prometheus")
 READY_S = 30.0
 DEPLOYED = ROOT / "deploy" / "prometheus"
 INSIDE = "/etc/tidelog-test"

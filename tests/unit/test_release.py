@@ -1,42 +1,43 @@
-"""Releases beside each other: who may join, what may be used, and what registrations say (rolling upgrade, issue 7)."""
+"""Releases beside each other: which may join, which features may be used, and what registrations say."""
 
 import json
+import re
+import tomllib
 from dataclasses import replace
 
 import pytest
 
+from helpers.scripts import ROOT
 from tidelog.controller import describe
 from tidelog.controller.store import brokers_of
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
 from tidelog.ports.meta import Create, Stat
-from tidelog.release import FIRST, REASSIGNMENT, RELEASE, Release, obstacle
+from tidelog.release import RELEASE, UNLEVELLED, VERSION, Release, obstacle
 from tidelog.runtime.joining import check_release
 from tidelog.testing import loop as sim
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.rand import seeded
-from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from unit.controller.harness import Harness, broker, isr, state, stored_topic
 
 SECOND = Release("0.2.0", 2, 1)
 THIRD = Release("0.3.0", 3, 2)
-"""A release that has given up 0.1.0."""
 
 
 @pytest.mark.parametrize(
     ("mine", "other", "said"),
     [
-        (SECOND, FIRST, ""),
-        (FIRST, SECOND, ""),
+        (SECOND, UNLEVELLED, ""),
+        (UNLEVELLED, SECOND, ""),
         (SECOND, THIRD, ""),
         (THIRD, SECOND, ""),
         (
-            FIRST,
+            UNLEVELLED,
             THIRD,
             "broker 3 is release 0.3.0 (feature level 3), which works beside level 2 and later: start a newer one here",
         ),
-        (THIRD, FIRST, "level 2 and later; broker 3 is release unknown (feature level 1): upgrade broker 3 first"),
+        (THIRD, UNLEVELLED, "level 2 and later; broker 3 is release unknown (feature level 1): upgrade broker 3 first"),
     ],
 )
 def test_neighbouring_releases_work_together_and_others_name_what_to_do(
@@ -52,11 +53,24 @@ def registered(release: Release, broker_id: int = 7) -> bytes:
     return znodes.encode_broker(znodes.BrokerRegistration(BrokerId(broker_id), (), "", 1, "x", release))
 
 
-def test_a_registration_of_the_first_release_says_nothing_and_is_level_1() -> None:
+def test_images_carry_the_version_as_their_tag() -> None:
+    for file in ("docker-compose.yml", "deploy/chaos/small-disks.yml"):
+        tags = re.findall(r"image: tidelog/\w+:(.*)", (ROOT / file).read_text())
+        assert set(tags) == {f"${{TIDELOG_TAG:-{VERSION}}}"}, file
+    assert f"#TIDELOG_TAG={VERSION}\n" in (ROOT / ".env.example").read_text()
+
+
+def test_the_version_of_the_package_is_that_of_the_release() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tidelog.release.VERSION"}
+
+
+def test_a_registration_without_a_level_is_level_1() -> None:
     fields = json.loads(registered(RELEASE))
     del fields["feature_level"], fields["feature_level_min"]
     found = znodes.decode_broker(7, json.dumps({**fields, "software": "0.1.0"}).encode())
-    assert found.release == FIRST._replace(version="0.1.0")
+    assert found.release == UNLEVELLED._replace(version="0.1.0")
+    assert "works beside level 2 and later" in obstacle(RELEASE, [("broker 7", found.release)])
     with pytest.raises(znodes.BadZnode, match="feature_level"):
         znodes.decode_broker(7, json.dumps({**fields, "feature_level": 0}).encode())
 
@@ -70,11 +84,11 @@ def test_who_may_not_join_is_told_before_it_does_anything() -> None:
             await meta.multi([Create(path)])
         await meta.multi([Create(znodes.broker_path(7), registered(THIRD)), Create(znodes.broker_path(8), b"junk")])
         await check_release(meta, "broker 1", SECOND)
-        await check_release(meta, "broker 7", FIRST)  # its own former life
+        await check_release(meta, "broker 7", UNLEVELLED)  # its own former life
         with pytest.raises(TidelogError, match=r"broker 7 is release 0\.3\.0") as refused:
-            await check_release(meta, "broker 1", FIRST)
+            await check_release(meta, "broker 1", UNLEVELLED)
         assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
-        controller = znodes.ControllerRegistration(2, "c", 1, "x", FIRST)
+        controller = znodes.ControllerRegistration(2, "c", 1, "x", UNLEVELLED)
         await meta.multi([Create(znodes.CONTROLLER, znodes.encode_controller(controller))])
         with pytest.raises(TidelogError, match="upgrade controller 2 first"):
             await check_release(meta, "broker 1", THIRD)
@@ -97,74 +111,26 @@ def cluster_of(*releases: Release) -> Harness:
     return harness
 
 
-def test_a_feature_is_used_only_while_every_live_broker_has_it() -> None:
-    old = FIRST._replace(version="0.1.0")
-    c = cluster_of(RELEASE, RELEASE, old)
-    assert c.machine.state.feature_level == 1 < REASSIGNMENT
-    token, _ = c.move({0: (1, 3)})
-    assert c.replies[token].error_code is ErrorCode.UNSUPPORTED_VERSION
-    assert "brokers [3] are of a release that does not know it" in c.replies[token].error_message
-    described = describe.describe_cluster(c.machine.state, "c", 1, 1, frozenset())
-    assert [each.feature_level for each in described.brokers] == [RELEASE.level, RELEASE.level, 1]
-    assert (described.feature_level, described.controller_software) == (1, RELEASE.version)
-    c.died(3)
-    assert c.machine.state.feature_level == RELEASE.level
-    token, _ = c.move({0: (2, 1)})
-    c.run()
-    assert c.replies[token].error_code is ErrorCode.NONE
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("cleanup.policy", "compact"),
-        ("cleanup.policy", "compact,delete"),
-        ("retention.ms", "60000"),
-        ("segment.ms", "9"),
-        ("compression.type", "zstd"),
-        ("compression.type", "uncompressed"),
-    ],
-)
-def test_settings_that_an_older_broker_does_not_know_wait_until_it_is_upgraded(key: str, value: str) -> None:
-    c = cluster_of(RELEASE, RELEASE, FIRST)
-    entries = (m.ConfigEntry(key=key, value=value),)
-    created, _ = c.create(m.NewTopic(name="u", num_partitions=1, replication_factor=2, configs=entries))
-    (answer,) = c.replies[created].topics
-    said = f"{key}={value} cannot be set while brokers [3] are of a release that does not know it: upgrade them first"
-    assert (answer.error_code, answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, said)
-    altered, _ = c.alter(m.ConfigChange(key=key, value=value))
-    assert [(each.error_code, each.error_message) for each in c.replies[altered].topics] == [
-        (ErrorCode.UNSUPPORTED_VERSION, said)
+def test_a_feature_waits_until_every_live_broker_has_its_level() -> None:
+    c = cluster_of(RELEASE, RELEASE, SECOND)
+    state = c.machine.state
+    assert state.feature_level == SECOND.level
+    described = describe.describe_cluster(state, "c", 1, 1, frozenset())
+    assert [(each.software, each.feature_level) for each in described.brokers] == [
+        (RELEASE.version, RELEASE.level),
+        (RELEASE.version, RELEASE.level),
+        (SECOND.version, SECOND.level),
     ]
+    assert (described.feature_level, described.controller_software) == (SECOND.level, RELEASE.version)
+    state.check_level(SECOND.level, "replicas cannot be moved")
     c.died(3)
-    altered, _ = c.alter(m.ConfigChange(key=key, value=value))
-    c.run()
-    assert c.replies[altered].topics[0].error_code is ErrorCode.NONE
-
-
-def test_settings_that_every_release_knows_are_set_whoever_is_there() -> None:
-    c = cluster_of(RELEASE, FIRST)
-    known = {
-        "min.insync.replicas": "1",
-        "retention.ms": "-1",
-        "cleanup.policy": "delete",
-        "flush": "sync",
-        "compression.type": "producer",
-    }
-    entries = tuple(m.ConfigEntry(key=key, value=value) for key, value in known.items())
-    token, _ = c.create(m.NewTopic(name="u", num_partitions=1, replication_factor=2, configs=entries))
-    c.run()
-    assert c.replies[token].topics[0].error_code is ErrorCode.NONE
-
-
-def test_a_move_that_is_under_way_can_be_cancelled_whoever_has_come() -> None:
-    c = cluster_of(RELEASE, RELEASE, RELEASE)
-    c.move({0: (3, 2)})
-    c.run()
-    c.came(replace(broker(4, 44), release=FIRST))
-    token, _ = c.move({}, cancelled=[0])
-    c.run()
-    assert c.replies[token].error_code is ErrorCode.NONE
+    c.came(replace(broker(3, 44), release=UNLEVELLED))
+    with pytest.raises(TidelogError) as refused:
+        state.check_level(SECOND.level, "replicas cannot be moved")
+    said = "replicas cannot be moved while brokers [3] are of a release that does not know it: upgrade them first"
+    assert (refused.value.code, str(refused.value)) == (ErrorCode.UNSUPPORTED_VERSION, said)
+    c.died(3)
+    state.check_level(SECOND.level, "replicas cannot be moved")
 
 
 def test_a_broker_that_is_newer_than_its_controller_raises_nothing() -> None:

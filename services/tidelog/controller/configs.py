@@ -91,7 +91,6 @@ class ConfigDesk:
             raise TidelogError("changes: empty, at least one is needed", ErrorCode.INVALID_REQUEST)
         configs = topic_config.altered(topic.configs, wanted.changes)
         config = self._parse_config(topic_config.known(configs))
-        self._state.check_settings({each.key: each.value for each in wanted.changes if not each.remove})
         version = topic.config_version + 1 if topic.has_config_node else 0
         write = ConfigsWrite(topic.name, topic.topic_id, configs, version)
         return _Change(token, slot, write, config.min_insync_replicas)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
-from tidelog.release import RELEASE, TOPIC_SETTINGS, Release
-from tidelog.topic_config import UNCLEAN_ELECTION, newer
+from tidelog.release import RELEASE, Release
+from tidelog.topic_config import UNCLEAN_ELECTION
 from tidelog.wire import messages as m
 from tidelog.wire.znodes import NO_VERSION, Move, StoredPlacement, StoredState
 
@@ -246,11 +246,6 @@ class ClusterState:
             old = sorted(each.broker_id for each in self.brokers.values() if each.release.level < level)
             message = f"{what} while brokers {old} are of a release that does not know it: upgrade them first"
             raise TidelogError(message, ErrorCode.UNSUPPORTED_VERSION)
-
-    def check_settings(self, configs: Mapping[str, str]) -> None:
-        """UNSUPPORTED_VERSION names a setting of a topic that some live broker does not know."""
-        if setting := newer(configs):
-            self.check_level(TOPIC_SETTINGS, f"{setting} cannot be set")
 
     def live_brokers(self) -> tuple[m.LiveBroker, ...]:
         """As brokers are told."""

@@ -28,7 +28,6 @@ from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
 from tidelog.names import validate_topic_name
-from tidelog.release import REASSIGNMENT
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from tidelog.wire.znodes import Move, StoredPlacement
@@ -169,9 +168,6 @@ class ReassignmentDesk:
         for tp, times in Counter(tp for tp, _ in wanted).most_common(1):
             if times > 1:
                 raise TidelogError(f"topics name {tp} more than once", ErrorCode.INVALID_REQUEST)
-        if any(replicas is not None for _, replicas in wanted):
-            # What is under way goes on, and can be cancelled, whoever is there.
-            self._state.check_level(REASSIGNMENT, "replicas cannot be moved")
         plan: dict[str, dict[int, Assigned]] = {}
         for tp, replicas in wanted:
             partition = self._find(tp)

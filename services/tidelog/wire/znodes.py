@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tidelog.ids import NO_LEADER, Address, BrokerId
-from tidelog.release import FIRST, Release
+from tidelog.release import RELEASE, UNLEVELLED, Release
 from tidelog.wire.messages import IsrMember, Listener
 from tidelog.wire.znode_fields import INT32_MAX as _INT32_MAX
 from tidelog.wire.znode_fields import INT64_MAX as _INT64_MAX
@@ -138,7 +138,7 @@ class ControllerRegistration:
     port: int
     attempt: str
     """Unique for each try to become active, so that an unknown outcome can be examined (reliability 6.4)."""
-    release: Release = FIRST
+    release: Release = RELEASE
 
     @property
     def address(self) -> Address:
@@ -156,7 +156,7 @@ class BrokerRegistration:
     """First broker epoch since which this data directory has lost nothing; INTACT_SINCE_NOW: this very one."""
     attempt: str
     """Unique for each try to register, so that an unknown outcome can be examined."""
-    release: Release = FIRST
+    release: Release = RELEASE
     directory_id: str = ""
     """Of the broker's data directory, whose lock proves that whoever registered with it before is dead (HOLE-40)."""
 
@@ -346,11 +346,10 @@ def _release_fields(release: Release) -> dict[str, Any]:
 
 
 def _release(fields: Mapping[str, Any]) -> Release:
-    """0.1.0 has written the software of brokers alone."""
     return Release(
         _text(fields, "software", ""),
-        level=_int({"feature_level": FIRST.level, **fields}, "feature_level", 1),
-        oldest=_int({"feature_level_min": FIRST.oldest, **fields}, "feature_level_min", 1),
+        level=_int({"feature_level": UNLEVELLED.level, **fields}, "feature_level", 1),
+        oldest=_int({"feature_level_min": UNLEVELLED.oldest, **fields}, "feature_level_min", 1),
     )
 
 
