@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from helpers import spark_jvm
 
+pytest_plugins = ["helpers.coroutine_tests"]
+
 # A machine that also runs the cluster is slow at times; a deadline would then fail good code. Failures print the blob
 # that repeats them.
 settings.register_profile(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import unique_topic
 from helpers.compose import PROJECT, ComposeProject
 from helpers.scripts import ROOT
@@ -91,75 +90,66 @@ def states(cluster: ComposeCluster) -> dict[str, State]:
     return {row.name: row.state for row in cluster.status()}
 
 
-def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCluster) -> None:
-    async def story() -> None:
-        async with playing(cluster) as play:
-            led = (await play.partition()).leader
-            cut, _ = await play.begin("isolate", "leader of 0", peers="all zookeepers")
-            await play.reached("another leader", lambda found: found.leader not in (-1, led))
-            await cut.heal()
-            await play.full()
+async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCluster) -> None:
+    async with playing(cluster) as play:
+        led = (await play.partition()).leader
+        cut, _ = await play.begin("isolate", "leader of 0", peers="all zookeepers")
+        await play.reached("another leader", lambda found: found.leader not in (-1, led))
+        await cut.heal()
+        await play.full()
 
-            cut, (follower,) = await play.begin("isolate", "follower of 0", peers="leader of 0", direction="outbound")
-            load = await play.send(20)
-            await play.reached("an ISR without it", lambda found: broker_id_of(follower) not in found.isr)
-            await load
-            await cut.heal()
-            await play.full()
+        cut, (follower,) = await play.begin("isolate", "follower of 0", peers="leader of 0", direction="outbound")
+        load = await play.send(20)
+        await play.reached("an ISR without it", lambda found: broker_id_of(follower) not in found.isr)
+        await load
+        await cut.heal()
+        await play.full()
 
-            cut, names = await play.begin("isolate", "clients", peers="all brokers")
+        cut, names = await play.begin("isolate", "clients", peers="all brokers")
+        ack = await play.send()
+        await asyncio.wait([ack], timeout=SILENCE_S)
+        assert names == ("client",) and not ack.done()
+        await cut.heal()
+        await asyncio.wait_for(ack, WITHIN_S)
+
+
+async def test_row_27_row_28_packets_are_lost_and_connections_reset(cluster: ComposeCluster) -> None:
+    async with playing(cluster) as play:
+        loss, (leader,) = await play.begin("packet-loss", "leader of 0", share="10%")
+        await (await play.send(50))
+        assert cluster.lost_packets(leader) > 0
+        await loss.heal()
+        reset, _ = await play.begin("reset", "leader of 0", peers="all brokers and clients", every="1s")
+        assert isinstance(closed := reset.observed["closed"], int) and closed > 0
+        await (await play.send(50))
+        await reset.heal()
+
+
+async def test_processes_stand_still_by_signal_and_by_freezer_die_and_bounce(cluster: ComposeCluster) -> None:
+    async with playing(cluster) as play:
+        for how in ("signal", "freezer"):
+            paused, (leader,) = await play.begin("pause", "leader of 0", how=how)
+            assert states(cluster)[leader] is State.PAUSED
             ack = await play.send()
             await asyncio.wait([ack], timeout=SILENCE_S)
-            assert names == ("client",) and not ack.done()
-            await cut.heal()
+            # A busy engine takes so long to stop it that its session may end meanwhile: then another answers.
+            assert not ack.done() or leader != broker_name((await play.partition()).leader), (
+                "who stands still answers nobody"
+            )
+            await paused.heal()
             await asyncio.wait_for(ack, WITHIN_S)
-
-    run(story(), timeout_s=LIMIT_S)
-
-
-def test_row_27_row_28_packets_are_lost_and_connections_reset(cluster: ComposeCluster) -> None:
-    async def story() -> None:
-        async with playing(cluster) as play:
-            loss, (leader,) = await play.begin("packet-loss", "leader of 0", share="10%")
-            await (await play.send(50))
-            assert cluster.lost_packets(leader) > 0
-            await loss.heal()
-            reset, _ = await play.begin("reset", "leader of 0", peers="all brokers and clients", every="1s")
-            assert isinstance(closed := reset.observed["closed"], int) and closed > 0
-            await (await play.send(50))
-            await reset.heal()
-
-    run(story(), timeout_s=LIMIT_S)
-
-
-def test_processes_stand_still_by_signal_and_by_freezer_die_and_bounce(cluster: ComposeCluster) -> None:
-    async def story() -> None:
-        async with playing(cluster) as play:
-            for how in ("signal", "freezer"):
-                paused, (leader,) = await play.begin("pause", "leader of 0", how=how)
-                assert states(cluster)[leader] is State.PAUSED
-                ack = await play.send()
-                await asyncio.wait([ack], timeout=SILENCE_S)
-                # A busy engine takes so long to stop it that its session may end meanwhile: then another answers.
-                assert not ack.done() or leader != broker_name((await play.partition()).leader), (
-                    "who stands still answers nobody"
-                )
-                await paused.heal()
-                await asyncio.wait_for(ack, WITHIN_S)
-                await play.full()
-            before = {row.name: row.pid for row in cluster.status()}
-            began_at = play.bed.clock.now()
-            bounced, names = await play.begin("bounce", "standby controller", within="60s")  # a busy engine is slow
-            after = {row.name: row.pid for row in cluster.status()}
-            assert [name for name in after if after[name] != before[name]] == list(names)
-            down_s = bounced.observed[names[0]]
-            assert isinstance(down_s, float) and 0 < down_s < play.bed.clock.now() - began_at
-            stopped, (name,) = await play.begin("stop", "follower of 0")
-            seen = stopped.observed[name]
-            assert isinstance(seen, dict) and (seen["exit_code"], seen["clean"]) == (0, True)
-            await stopped.heal()
-
-    run(story(), timeout_s=LIMIT_S)
+            await play.full()
+        before = {row.name: row.pid for row in cluster.status()}
+        began_at = play.bed.clock.now()
+        bounced, names = await play.begin("bounce", "standby controller", within="60s")  # a busy engine is slow
+        after = {row.name: row.pid for row in cluster.status()}
+        assert [name for name in after if after[name] != before[name]] == list(names)
+        down_s = bounced.observed[names[0]]
+        assert isinstance(down_s, float) and 0 < down_s < play.bed.clock.now() - began_at
+        stopped, (name,) = await play.begin("stop", "follower of 0")
+        seen = stopped.observed[name]
+        assert isinstance(seen, dict) and (seen["exit_code"], seen["clean"]) == (0, True)
+        await stopped.heal()
 
 
 def test_row_25_the_ensemble_tells_whose_session_lives_before_and_after_a_bounce(cluster: ComposeCluster) -> None:
@@ -177,53 +167,49 @@ def test_row_25_the_ensemble_tells_whose_session_lives_before_and_after_a_bounce
     until(lambda: before.holders[bounced] not in cluster.sessions().alive, "the end of its session", timeout_s=WITHIN_S)
 
 
-def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum(cluster: ComposeCluster) -> None:
-    async def story() -> None:
-        async with playing(cluster) as play:
-            epoch = (await play.partition()).leader_epoch
-            killed, (first,) = await play.begin("kill", "zookeeper leader")
-            others = [name for name in cluster.names(ZOOKEEPER) if name != first]
-            await play.bed.until(
-                lambda: {cluster.zookeeper_mode(name) for name in others} == {"leader", "follower"},
-                "a quorum",
-                WITHIN_S,
-            )
-            await (await play.send())
-            await killed.heal()
-            await play.bed.until(lambda: cluster.zookeeper_mode(first) == "follower", "its return", WITHIN_S)
-            lost, names = await play.begin("lose-quorum", "majority zookeepers")
-            assert len(names) == 2
-            await (await play.send())
-            await lost.heal()
-            await play.bed.until(
-                lambda: any(cluster.zookeeper_mode(name) == "leader" for name in cluster.names(ZOOKEEPER)),
-                "a quorum",
-                WITHIN_S,
-            )
-            assert (await play.partition()).leader_epoch == epoch
-
-    run(story(), timeout_s=LIMIT_S)
+async def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum(cluster: ComposeCluster) -> None:
+    async with playing(cluster) as play:
+        epoch = (await play.partition()).leader_epoch
+        killed, (first,) = await play.begin("kill", "zookeeper leader")
+        others = [name for name in cluster.names(ZOOKEEPER) if name != first]
+        await play.bed.until(
+            lambda: {cluster.zookeeper_mode(name) for name in others} == {"leader", "follower"},
+            "a quorum",
+            WITHIN_S,
+        )
+        await (await play.send())
+        await killed.heal()
+        await play.bed.until(lambda: cluster.zookeeper_mode(first) == "follower", "its return", WITHIN_S)
+        lost, names = await play.begin("lose-quorum", "majority zookeepers")
+        assert len(names) == 2
+        await (await play.send())
+        await lost.heal()
+        await play.bed.until(
+            lambda: any(cluster.zookeeper_mode(name) == "leader" for name in cluster.names(ZOOKEEPER)),
+            "a quorum",
+            WITHIN_S,
+        )
+        assert (await play.partition()).leader_epoch == epoch
 
 
-def test_data_are_wiped_torn_and_altered_and_all_replicas_are_the_same_in_the_end(cluster: ComposeCluster) -> None:
-    async def story() -> None:
-        async with playing(cluster) as play:
-            await (await play.send(100))
-            wiped, (name,) = await play.begin("wipe", "follower of 0")
-            assert cluster.files(name).sizes() == {}
-            await wiped.heal()
-            await play.full()
-            torn, (name,) = await play.begin("torn-tail", "follower of 0", bytes="100")
-            await torn.heal()
-            await play.full()
-            altered, _ = await play.begin("bit-flip", name, file="checkpoint", state="running")
-            assert "a bit of byte" in altered.effect
-            await (await play.send(10))
-            (found,) = await read_replicas(cluster, play.bed.admin, play.bed.topic)
-            below = [
-                [stretch for stretch in replica.stretches if stretch.end <= found.high_watermark]
-                for replica in found.replicas
-            ]
-            assert found.high_watermark >= 111 and below == [below[0]] * 3
-
-    run(story(), timeout_s=LIMIT_S)
+async def test_data_are_wiped_torn_and_altered_and_all_replicas_are_the_same_in_the_end(
+    cluster: ComposeCluster,
+) -> None:
+    async with playing(cluster) as play:
+        await (await play.send(100))
+        wiped, (name,) = await play.begin("wipe", "follower of 0")
+        assert cluster.files(name).sizes() == {}
+        await wiped.heal()
+        await play.full()
+        torn, (name,) = await play.begin("torn-tail", "follower of 0", bytes="100")
+        await torn.heal()
+        await play.full()
+        altered, _ = await play.begin("bit-flip", name, file="checkpoint", state="running")
+        assert "a bit of byte" in altered.effect
+        await (await play.send(10))
+        (found,) = await read_replicas(cluster, play.bed.admin, play.bed.topic)
+        below = [
+            [stretch for stretch in replica.stretches if stretch.end <= found.high_watermark]
+            for replica in found.replicas
+        ]
+        assert found.high_watermark >= 111 and below == [below[0]] * 3

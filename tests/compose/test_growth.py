@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import unique_topic
 from helpers.compose import ComposeProject
 from helpers.loads import Load
@@ -154,25 +153,23 @@ def wait_for_boards(project: ComposeProject, brokers: Collection[int]) -> None:
     until(lambda: brokers_on_boards(project) == wanted, f"{sorted(wanted)} in Prometheus", timeout_s=WITHIN_S)
 
 
-def test_hl3_02_l26_three_brokers_become_five_and_three_again_under_load(grown: ComposeProject, tmp_path: Path) -> None:
+async def test_hl3_02_l26_three_brokers_become_five_and_three_again_under_load(
+    grown: ComposeProject, tmp_path: Path
+) -> None:
     project, servers = grown, grown.bootstrap_servers
     load = Load(unique_topic("growth"), PARTITIONS, "all", tmp_path)
 
-    async def story() -> None:
-        # Without a controller a request is asked again for that long.
-        async with AdminClient(servers, request_timeout_ms=int(WITHIN_S * 1000)) as admin:
-            await admin.create_topic(load.topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
-            await admin.wait_until_led(load.topic, in_sync=True, timeout_s=WITHIN_S)
-            scene = Scene(project, admin)
-            async with load.running(servers):
-                await scene.grow()
-                await scene.even(FIVE)
-                await asyncio.to_thread(wait_for_boards, project, FIVE)
-                await scene.shrink()
-                await scene.even(THREE)
-            assert {*project.faults.names(BROKER)} == {broker_name(each) for each in THREE}
-            await asyncio.to_thread(wait_for_boards, project, THREE)
-        found = await load.read_back(servers)
-        assert found.sound and found.read >= len(load.ledger) > 1000, found
-
-    run(story(), timeout_s=LIMIT_S)
+    async with AdminClient(servers, request_timeout_ms=int(WITHIN_S * 1000)) as admin:
+        await admin.create_topic(load.topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
+        await admin.wait_until_led(load.topic, in_sync=True, timeout_s=WITHIN_S)
+        scene = Scene(project, admin)
+        async with load.running(servers):
+            await scene.grow()
+            await scene.even(FIVE)
+            await asyncio.to_thread(wait_for_boards, project, FIVE)
+            await scene.shrink()
+            await scene.even(THREE)
+        assert {*project.faults.names(BROKER)} == {broker_name(each) for each in THREE}
+        await asyncio.to_thread(wait_for_boards, project, THREE)
+    found = await load.read_back(servers)
+    assert found.sound and found.read >= len(load.ledger) > 1000, found

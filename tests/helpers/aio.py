@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+TASKS_END_S = 5.0
+
 
 def run(story: Coroutine[Any, Any, T], *, timeout_s: float = 30.0) -> T:
     """Runs a test's coroutine on a fresh loop; fails if it leaves a task behind."""
@@ -14,7 +16,7 @@ def run(story: Coroutine[Any, Any, T], *, timeout_s: float = 30.0) -> T:
         async with asyncio.timeout(timeout_s):
             result = await story
         # What was cancelled ends in the next turns; grpc ends its own tasks a little after a call.
-        await eventually(lambda: len(asyncio.all_tasks()) == 1, "the end of every task", timeout_s=5.0)
+        await eventually(lambda: len(asyncio.all_tasks()) == 1, "the end of every task", timeout_s=TASKS_END_S)
         return result
 
     return asyncio.run(bounded())

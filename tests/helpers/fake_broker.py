@@ -17,12 +17,12 @@ from helpers.fake_groups import FakeGroups
 from helpers.fake_log import FakePartition
 from helpers.fake_moves import FakeMoves
 from helpers.fake_produce_stream import FakeProduceStream
-from helpers.virtual_time import LoopClock
 from tidelog.client.connections import ClientPorts
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Probe, Route
 from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.testing.clock import SimClock
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire.batch import read_header
@@ -55,7 +55,7 @@ class FakeCluster:
         self.topics: dict[str, FakeTopic] = {}
         self.groups = FakeGroups(next(iter(self.addresses)))
         self.moves = FakeMoves(tuple(self.addresses))
-        self.clock = LoopClock()
+        self.clock = SimClock()
         self.latency_s = latency_s
         self.down: set[int] = set()
         self.deaths_are_known = True

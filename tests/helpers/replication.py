@@ -6,7 +6,8 @@ test can tell how it was sent, not only what came of it.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,6 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.throttle import Quota
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.net import CallContext, Route, Stream
-from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import SimDisk
 from tidelog.testing.loop import SimProcess
@@ -169,17 +169,14 @@ class World:
                 )
 
 
-def play(story: Callable[..., Awaitable[None]], *broker_ids: int, seed: int = 1) -> None:
-    """Runs `story(world, *nodes)` in virtual time, with brokers 1 and 2 unless others are named."""
-
-    async def main() -> None:
-        world = World(broker_ids or (1, 2), seed)
-        await world.start()
-        await story(world, *world.nodes.values())
-        for node in world.nodes.values():
-            assert not node.process.supervisor.failures, f"a task of broker {node.broker_id} failed"
-
-    sim_loop.run(main(), seed)
+@asynccontextmanager
+async def broker_world(*broker_ids: int, seed: int = 1) -> AsyncIterator[tuple[Any, ...]]:
+    """The world and its nodes: brokers 1 and 2 unless others are named. A task of a broker that failed fails the test."""
+    world = World(broker_ids or (1, 2), seed)
+    await world.start()
+    yield world, *world.nodes.values()
+    for node in world.nodes.values():
+        assert not node.process.supervisor.failures, f"a task of broker {node.broker_id} failed"
 
 
 async def until(condition: Callable[[], Any], what: str = "", limit_s: float = 5.0) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import psutil
 import pytest
 
-from helpers.aio import run
 from helpers.bad_batches import HEADER_FAULTS, INNER_FAULTS, Case, bomb
 from helpers.batches import batch
 from helpers.cluster import unique_topic
@@ -22,58 +21,52 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("case", HEADER_FAULTS, ids=str)
-def test_a_bad_batch_is_not_appended(bed: Bed, case: Case) -> None:
+async def test_a_bad_batch_is_not_appended(bed: Bed, case: Case) -> None:
     assert case.header is not None
     code, words = case.header
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            for acks in (0, 1, -1):
-                request = bed.produce(records=case.records, acks=acks)
-                (sent,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results
-                said(sent, code, words)
-                assert sent.base_offset == -1
-
-    run(story())
+    async with bed.unharmed() as channel:
+        for acks in (0, 1, -1):
+            request = bed.produce(records=case.records, acks=acks)
+            (sent,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results
+            said(sent, code, words)
+            assert sent.base_offset == -1
 
 
 BOMB_BYTES = 256 << 20
 """Four times what a broker inflates by default."""
 
 
-def test_with_validate_full_what_lies_inside_a_batch_is_refused_too_and_a_bomb_takes_no_memory(bed: Bed) -> None:
+async def test_with_validate_full_what_lies_inside_a_batch_is_refused_too_and_a_bomb_takes_no_memory(bed: Bed) -> None:
     topic = unique_topic()
     faults = [(case.records, case.full) for case in INNER_FAULTS if case.item != "bomb" and case.full is not None]
     large = bomb(Codec.ZSTD, BOMB_BYTES)
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            row, full = rows((0, (bed.leader,))), (("validate", "full"), ("min.insync.replicas", "1"))
-            configs = tuple(m.ConfigEntry(key=key, value=value) for key, value in full)
-            (created,) = (
-                await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, creation(topic, **row, configs=configs), TIMEOUT_S)
-            ).topics
-            assert created.error_code is E.NONE, created
+    async with bed.unharmed() as channel:
+        row, full = rows((0, (bed.leader,))), (("validate", "full"), ("min.insync.replicas", "1"))
+        configs = tuple(m.ConfigEntry(key=key, value=value) for key, value in full)
+        (created,) = (
+            await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, creation(topic, **row, configs=configs), TIMEOUT_S)
+        ).topics
+        assert created.error_code is E.NONE, created
 
-            async def send(records: bytes) -> m.ProduceResult:
-                request = bed.produce(topic=topic, records=records)
-                return (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results[0]
+        async def send(records: bytes) -> m.ProduceResult:
+            request = bed.produce(topic=topic, records=records)
+            return (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results[0]
 
-            async with asyncio.timeout(TIMEOUT_S):
-                while True:
-                    first = await send(batch(b"first"))
-                    if first.error_code is not E.UNKNOWN_TOPIC_OR_PARTITION:
-                        break
-                    await asyncio.sleep(0.05)
-            assert first.error_code is E.NONE, first
-            for records, (code, words) in faults:
-                said(await send(records), code, words)
-            broker = psutil.Process(bed.pids()[broker_name(bed.leader)])
-            before = broker.memory_info().rss
-            for _ in range(3):
-                said(await send(large), E.INVALID_RECORD, "more than 67108864 bytes when decompressed")
-            assert broker.memory_info().rss - before < BOMB_BYTES / 2
-            last = await send(batch(b"last"))
-            assert (last.error_code, last.base_offset) == (E.NONE, 1), last
-
-    run(story())
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                first = await send(batch(b"first"))
+                if first.error_code is not E.UNKNOWN_TOPIC_OR_PARTITION:
+                    break
+                await asyncio.sleep(0.05)
+        assert first.error_code is E.NONE, first
+        for records, (code, words) in faults:
+            said(await send(records), code, words)
+        broker = psutil.Process(bed.pids()[broker_name(bed.leader)])
+        before = broker.memory_info().rss
+        for _ in range(3):
+            said(await send(large), E.INVALID_RECORD, "more than 67108864 bytes when decompressed")
+        assert broker.memory_info().rss - before < BOMB_BYTES / 2
+        last = await send(batch(b"last"))
+        assert (last.error_code, last.base_offset) == (E.NONE, 1), last

@@ -139,76 +139,67 @@ BAD_ALTER_ISR: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("what", BAD_ALTER_ISR)
-def test_c3_04_to_08_a_bad_alter_isr_is_answered_and_changes_nothing(bed: Bed, what: str) -> None:
+async def test_c3_04_to_08_a_bad_alter_isr_is_answered_and_changes_nothing(bed: Bed, what: str) -> None:
     given, code = BAD_ALTER_ISR[what]
     fields = {key: value for key, value in given.items() if key != "isr"}
 
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            channel = await active_controller(bed, stack)
-            before, known = await described(bed, channel)
-            await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, alter_isr(bed, before, known, before.isr), TIMEOUT_S)
-            isr = {"stranger": (bed.leader, 77), "twice": (bed.leader, bed.leader), (): ()}.get(
-                given.get("isr", "one"), (bed.leader,)
-            )
-            request = alter_isr(bed, before, known, isr, **fields)
-            answer = await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, request, TIMEOUT_S)
-            items = [part.error_code for topic in answer.topics for part in topic.partitions]
-            assert (items or [answer.error_code]) == [code]
-            assert (await described(bed, channel))[0] == before
-
-    run(story())
+    async with AsyncExitStack() as stack:
+        channel = await active_controller(bed, stack)
+        before, known = await described(bed, channel)
+        await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, alter_isr(bed, before, known, before.isr), TIMEOUT_S)
+        isr = {"stranger": (bed.leader, 77), "twice": (bed.leader, bed.leader), (): ()}.get(
+            given.get("isr", "one"), (bed.leader,)
+        )
+        request = alter_isr(bed, before, known, isr, **fields)
+        answer = await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, request, TIMEOUT_S)
+        items = [part.error_code for topic in answer.topics for part in topic.partitions]
+        assert (items or [answer.error_code]) == [code]
+        assert (await described(bed, channel))[0] == before
 
 
-def test_hole_17_a_captured_alter_isr_can_be_replayed_also_in_parallel(bed: Bed) -> None:
+async def test_hole_17_a_captured_alter_isr_can_be_replayed_also_in_parallel(bed: Bed) -> None:
     """It is judged once; under a number of its own, what asks for the same is success without a write."""
 
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            channel = await active_controller(bed, stack)
-            before, known = await described(bed, channel)
-            old = {"isr": (bed.leader,), "version": before.partition_epoch - 1}
-            for fields, code in (({"isr": before.isr}, E.NONE), (old, E.INVALID_UPDATE_VERSION)):
-                captured = alter_isr(bed, before, known, **fields)
-                answers = await asyncio.gather(
-                    *(channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, captured, TIMEOUT_S) for _ in range(20))
-                )
-                judged = [part.error_code for answer in answers for each in answer.topics for part in each.partitions]
-                assert judged == [code]
-                assert [answer.error_code for answer in answers].count(E.OUT_OF_ORDER_SEQUENCE_NUMBER) == 19
-                again = await channel.call(
-                    s.CONTROLLER_SERVICE_ALTER_ISR, alter_isr(bed, before, known, **fields), TIMEOUT_S
-                )
-                assert again.topics[0].partitions[0].error_code is code
-            assert (await described(bed, channel))[0] == before
-
-    run(story())
+    async with AsyncExitStack() as stack:
+        channel = await active_controller(bed, stack)
+        before, known = await described(bed, channel)
+        old = {"isr": (bed.leader,), "version": before.partition_epoch - 1}
+        for fields, code in (({"isr": before.isr}, E.NONE), (old, E.INVALID_UPDATE_VERSION)):
+            captured = alter_isr(bed, before, known, **fields)
+            answers = await asyncio.gather(
+                *(channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, captured, TIMEOUT_S) for _ in range(20))
+            )
+            judged = [part.error_code for answer in answers for each in answer.topics for part in each.partitions]
+            assert judged == [code]
+            assert [answer.error_code for answer in answers].count(E.OUT_OF_ORDER_SEQUENCE_NUMBER) == 19
+            again = await channel.call(
+                s.CONTROLLER_SERVICE_ALTER_ISR, alter_isr(bed, before, known, **fields), TIMEOUT_S
+            )
+            assert again.topics[0].partitions[0].error_code is code
+        assert (await described(bed, channel))[0] == before
 
 
-def test_a_message_without_its_parts_and_a_partition_named_ten_thousand_times(bed: Bed) -> None:
+async def test_a_message_without_its_parts_and_a_partition_named_ten_thousand_times(bed: Bed) -> None:
     """A missing message is one of zeros (proto3); each item of a request gets its own answer."""
 
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            channel = await active_controller(bed, stack)
-            before, known = await described(bed, channel)
-            name, epoch = bed.topic.encode(), known.lives[bed.leader]
-            # {broker_id, broker_epoch, controller_epoch, sequence, topics {topic, partitions {}}}: no LeaderAndIsr in it.
-            topic = b"\x0a" + bytes([len(name)]) + name + b"\x1a\x00"
-            numbers = _varints((1, bed.leader), (2, epoch), (4, known.term), (5, next(SEQUENCES)))
-            data = numbers + b"\x1a" + bytes([len(topic)]) + topic
-            path = s.CONTROLLER_SERVICE_ALTER_ISR.path
-            raw = await channel._channel.unary_unary(path)(data, timeout=TIMEOUT_S)
-            answer = decode(m.AlterIsrResponse, raw)
-            (part,) = answer.topics[0].partitions
-            assert part.error_code in (E.FENCED_LEADER_EPOCH, E.INVALID_REQUEST, E.INVALID_UPDATE_VERSION)
-            many = alter_isr(bed, before, known, before.isr, times=10_000)
-            answer = await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, many, TIMEOUT_S)
-            codes = [part.error_code for each in answer.topics for part in each.partitions]
-            assert len(codes) == 10_000 and set(codes) == {E.NONE}
-            assert (await described(bed, channel))[0] == before
-
-    run(story())
+    async with AsyncExitStack() as stack:
+        channel = await active_controller(bed, stack)
+        before, known = await described(bed, channel)
+        name, epoch = bed.topic.encode(), known.lives[bed.leader]
+        # {broker_id, broker_epoch, controller_epoch, sequence, topics {topic, partitions {}}}: no LeaderAndIsr in it.
+        topic = b"\x0a" + bytes([len(name)]) + name + b"\x1a\x00"
+        numbers = _varints((1, bed.leader), (2, epoch), (4, known.term), (5, next(SEQUENCES)))
+        data = numbers + b"\x1a" + bytes([len(topic)]) + topic
+        path = s.CONTROLLER_SERVICE_ALTER_ISR.path
+        raw = await channel._channel.unary_unary(path)(data, timeout=TIMEOUT_S)
+        answer = decode(m.AlterIsrResponse, raw)
+        (part,) = answer.topics[0].partitions
+        assert part.error_code in (E.FENCED_LEADER_EPOCH, E.INVALID_REQUEST, E.INVALID_UPDATE_VERSION)
+        many = alter_isr(bed, before, known, before.isr, times=10_000)
+        answer = await channel.call(s.CONTROLLER_SERVICE_ALTER_ISR, many, TIMEOUT_S)
+        codes = [part.error_code for each in answer.topics for part in each.partitions]
+        assert len(codes) == 10_000 and set(codes) == {E.NONE}
+        assert (await described(bed, channel))[0] == before
 
 
 def _varints(*fields: tuple[int, int]) -> bytes:
@@ -222,98 +213,83 @@ def _varints(*fields: tuple[int, int]) -> bytes:
     return bytes(out)
 
 
-def test_the_same_topic_created_twice_at_once_is_created_once(bed: Bed) -> None:
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            topic = m.NewTopic(name=unique_topic("twice"), num_partitions=1, replication_factor=3)
-            request = m.CreateTopicsRequest(topics=(topic,), timeout_ms=10_000)
-            answers = await asyncio.gather(
-                *(channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, request, TIMEOUT_S) for _ in range(10))
-            )
-            codes = sorted(answer.topics[0].error_code for answer in answers)
-            assert codes == [E.NONE] + [E.TOPIC_ALREADY_EXISTS] * 9
-
-    run(story())
+async def test_the_same_topic_created_twice_at_once_is_created_once(bed: Bed) -> None:
+    async with bed.unharmed() as channel:
+        topic = m.NewTopic(name=unique_topic("twice"), num_partitions=1, replication_factor=3)
+        request = m.CreateTopicsRequest(topics=(topic,), timeout_ms=10_000)
+        answers = await asyncio.gather(
+            *(channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, request, TIMEOUT_S) for _ in range(10))
+        )
+        codes = sorted(answer.topics[0].error_code for answer in answers)
+        assert codes == [E.NONE] + [E.TOPIC_ALREADY_EXISTS] * 9
 
 
-def test_an_error_code_that_nobody_knows_is_an_error(bed: Bed) -> None:
+async def test_an_error_code_that_nobody_knows_is_an_error(bed: Bed) -> None:
     """A wrong enum, in a follower's position: read as an unknown error, so nothing is sent."""
     part = b"\x0a" + bytes([len(bed.topic)]) + bed.topic.encode() + b"\x12\x10" + bed.topic_id
     part += _varints((4, bed.epoch)) + b"\x38\x8f\x4e"  # error_code 9999
 
-    async def story() -> None:
-        async with bed.unharmed(listener=INTERNAL) as channel:
-            stream = channel._channel.stream_stream(s.REPLICA_SERVICE_REPLICA_FETCH.path)()
-            await stream.write(_varints((1, 99), (2, 1)) + b"\x22" + bytes([len(part)]) + part)
-            answer = decode(m.ReplicaFetchResponse, await stream.read())
-            assert [(p.error_code, p.records) for p in answer.partitions] == [(E.UNKNOWN_TOPIC_OR_PARTITION, b"")]
-            stream.cancel()
-
-    run(story())
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        stream = channel._channel.stream_stream(s.REPLICA_SERVICE_REPLICA_FETCH.path)()
+        await stream.write(_varints((1, 99), (2, 1)) + b"\x22" + bytes([len(part)]) + part)
+        answer = decode(m.ReplicaFetchResponse, await stream.read())
+        assert [(p.error_code, p.records) for p in answer.partitions] == [(E.UNKNOWN_TOPIC_OR_PARTITION, b"")]
+        stream.cancel()
 
 
-def test_a_control_request_that_was_overtaken_in_the_network_changes_nothing(bed: Bed) -> None:
+async def test_a_control_request_that_was_overtaken_in_the_network_changes_nothing(bed: Bed) -> None:
     """N08: whoever replays what the active controller sent earlier has the right epochs and an old number."""
 
-    async def story() -> None:
-        async with AsyncExitStack() as stack:
-            controller = await active_controller(bed, stack)
-            _, known = await described(bed, controller)
-            cluster = await controller.call(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), TIMEOUT_S)
-            who: dict[str, Any] = {
-                "controller_id": cluster.controller_id,
-                "controller_epoch": cluster.controller_epoch,
-                "broker_epoch": known.lives[bed.leader],
-                "leader_throttle": 0,
-                "follower_throttle": 0,
-            }
-            async with bed.unharmed(listener=INTERNAL) as channel:
-                for sequence in (0, -1, -INT64_MAX):
-                    told = m.LeaderAndIsrRequest(**who, sequence=sequence, full=True)  # would remove every partition
-                    answer = await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)
-                    assert answer.error_code is E.OUT_OF_ORDER_SEQUENCE_NUMBER
-                    gone = m.UpdateMetadataRequest(**who, sequence=sequence, full=True)
-                    news = await channel.call(s.BROKER_CONTROL_UPDATE_METADATA, gone, TIMEOUT_S)
-                    assert news.error_code is E.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-    run(story())
+    async with AsyncExitStack() as stack:
+        controller = await active_controller(bed, stack)
+        _, known = await described(bed, controller)
+        cluster = await controller.call(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), TIMEOUT_S)
+        who: dict[str, Any] = {
+            "controller_id": cluster.controller_id,
+            "controller_epoch": cluster.controller_epoch,
+            "broker_epoch": known.lives[bed.leader],
+            "leader_throttle": 0,
+            "follower_throttle": 0,
+        }
+        async with bed.unharmed(listener=INTERNAL) as channel:
+            for sequence in (0, -1, -INT64_MAX):
+                told = m.LeaderAndIsrRequest(**who, sequence=sequence, full=True)  # would remove every partition
+                answer = await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)
+                assert answer.error_code is E.OUT_OF_ORDER_SEQUENCE_NUMBER
+                gone = m.UpdateMetadataRequest(**who, sequence=sequence, full=True)
+                news = await channel.call(s.BROKER_CONTROL_UPDATE_METADATA, gone, TIMEOUT_S)
+                assert news.error_code is E.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_requests_after_goaway_and_streams_that_drip_disturb_nobody(bed: Bed) -> None:
+async def test_requests_after_goaway_and_streams_that_drip_disturb_nobody(bed: Bed) -> None:
     """A peer that says good-bye and goes on, and slow-loris ones that send a byte at a time."""
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            with ExitStack() as stack:
-                drips = [stack.enter_context(_connected(bed.address(bed.leader))) for _ in range(50)]
-                for byte in PREFACE + SETTINGS + frame(1, b"\x82" * 3, stream=1)[:-2]:
-                    for each in drips:
-                        each.sendall(bytes([byte]))
-                with _connected(bed.address(bed.leader)) as rude:
-                    rude.sendall(PREFACE + SETTINGS + GOAWAY)
-                    try:
-                        for stream in range(1, 400, 2):
-                            rude.sendall(frame(1, b"\x82\x87", stream=stream, flags=5))
-                    except (BrokenPipeError, ConnectionResetError):
-                        pass  # the server has seen enough
-                assert await bed.end(channel) >= 0
-
-    run(story())
+    async with bed.unharmed() as channel:
+        with ExitStack() as stack:
+            drips = [stack.enter_context(_connected(bed.address(bed.leader))) for _ in range(50)]
+            for byte in PREFACE + SETTINGS + frame(1, b"\x82" * 3, stream=1)[:-2]:
+                for each in drips:
+                    each.sendall(bytes([byte]))
+            with _connected(bed.address(bed.leader)) as rude:
+                rude.sendall(PREFACE + SETTINGS + GOAWAY)
+                try:
+                    for stream in range(1, 400, 2):
+                        rude.sendall(frame(1, b"\x82\x87", stream=stream, flags=5))
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # the server has seen enough
+            assert await bed.end(channel) >= 0
 
 
-def test_thousands_of_idle_connections_cost_little_and_disturb_nobody(bed: Bed) -> None:
-    async def story() -> None:
-        pid = bed.pids()[broker_name(bed.leader)]
-        process = psutil.Process(pid)
-        before = process.memory_info().rss
-        async with bed.unharmed() as channel:
-            with ExitStack() as stack:
-                for _ in range(IDLE):
-                    stack.enter_context(_connected(bed.address(bed.leader)))
-                assert await bed.end(channel) >= 0
-                assert process.memory_info().rss - before < IDLE * (64 << 10)
-
-    run(story())
+async def test_thousands_of_idle_connections_cost_little_and_disturb_nobody(bed: Bed) -> None:
+    pid = bed.pids()[broker_name(bed.leader)]
+    process = psutil.Process(pid)
+    before = process.memory_info().rss
+    async with bed.unharmed() as channel:
+        with ExitStack() as stack:
+            for _ in range(IDLE):
+                stack.enter_context(_connected(bed.address(bed.leader)))
+            assert await bed.end(channel) >= 0
+            assert process.memory_info().rss - before < IDLE * (64 << 10)
 
 
 def _connected(address: Address) -> socket.socket:

@@ -6,7 +6,7 @@ from collections import Counter
 import psutil
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.group_wire import GroupBed, at, commit
 from helpers.wire import TIMEOUT_S, said
 from tidelog.cluster.api import broker_name
@@ -20,77 +20,68 @@ pytestmark = pytest.mark.integration
 E = ErrorCode
 
 
-def test_requests_of_100_000_entries_are_answered_or_refused_while_others_are_served(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            names = tuple(f"g{n}" for n in range(100_000))
-            describe = m.DescribeGroupsRequest(group_ids=names)
-            answer = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, describe, TIMEOUT_S)
-            said(answer, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
-            delete = m.DeleteGroupsRequest(group_ids=names)
-            refused = await channel.call(s.COORDINATOR_SERVICE_DELETE_GROUPS, delete, TIMEOUT_S)
-            said(refused, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
-            listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(states=names), TIMEOUT_S)
-            assert listed.error_code is E.NONE and not listed.groups
-            parts = tuple(m.PartitionName(topic="t", partition=n) for n in range(100_000))
-            fetch = m.FetchOffsetsRequest(group_id=groups.group, partitions=parts)
-            fetched = await channel.call(s.COORDINATOR_SERVICE_FETCH_OFFSETS, fetch, TIMEOUT_S)
-            assert {each.offset for each in fetched.offsets} == {-1} and len(fetched.offsets) == 100_000
-            request = m.CommitOffsetsRequest(
-                group_id=groups.group,
-                incarnation=0,
-                coordinator_epoch=-1,
-                generation=-1,
-                number=1,
-                offsets=tuple(at("t", n, 1) for n in range(100_000)),
-            )
-            results = (await commit(channel, request)).results
-            assert {each.error_code for each in results} == {E.UNKNOWN_TOPIC_OR_PARTITION} and len(results) == 100_000
-
-    run(story(), timeout_s=90)
+async def test_requests_of_100_000_entries_are_answered_or_refused_while_others_are_served(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        names = tuple(f"g{n}" for n in range(100_000))
+        describe = m.DescribeGroupsRequest(group_ids=names)
+        answer = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, describe, TIMEOUT_S)
+        said(answer, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
+        delete = m.DeleteGroupsRequest(group_ids=names)
+        refused = await channel.call(s.COORDINATOR_SERVICE_DELETE_GROUPS, delete, TIMEOUT_S)
+        said(refused, E.INVALID_REQUEST, "group_ids", "100000 entries; at most 10000")
+        listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(states=names), TIMEOUT_S)
+        assert listed.error_code is E.NONE and not listed.groups
+        parts = tuple(m.PartitionName(topic="t", partition=n) for n in range(100_000))
+        fetch = m.FetchOffsetsRequest(group_id=groups.group, partitions=parts)
+        fetched = await channel.call(s.COORDINATOR_SERVICE_FETCH_OFFSETS, fetch, TIMEOUT_S)
+        assert {each.offset for each in fetched.offsets} == {-1} and len(fetched.offsets) == 100_000
+        request = m.CommitOffsetsRequest(
+            group_id=groups.group,
+            incarnation=0,
+            coordinator_epoch=-1,
+            generation=-1,
+            number=1,
+            offsets=tuple(at("t", n, 1) for n in range(100_000)),
+        )
+        results = (await commit(channel, request)).results
+        assert {each.error_code for each in results} == {E.UNKNOWN_TOPIC_OR_PARTITION} and len(results) == 100_000
 
 
-def test_a_storm_of_cancelled_streams_leaves_one_member_at_most(groups: GroupBed) -> None:
+async def test_a_storm_of_cancelled_streams_leaves_one_member_at_most(groups: GroupBed) -> None:
     """Rapid reset: streams that say nothing, and one consumer that registers again and again and never waits."""
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for _ in range(10):
-                streams = [channel.open(s.COORDINATOR_SERVICE_SESSION) for _ in range(200)]
-                await asyncio.sleep(0)
-                for stream in streams:
-                    stream.cancel()
-            member = groups.member(channel)
-            for _ in range(200):
-                member.stream = channel.open(s.COORDINATOR_SERVICE_SESSION)
-                await member.say(register=member.request)
-                member.stream.cancel()
-            assert (await member.reconnect()).error_code is E.NONE
-            await member.started()
-            assert [each.consumer_id for each in (await groups.described(channel)).members] == ["wire"]
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        for _ in range(10):
+            streams = [channel.open(s.COORDINATOR_SERVICE_SESSION) for _ in range(200)]
+            await asyncio.sleep(0)
+            for stream in streams:
+                stream.cancel()
+        member = groups.member(channel)
+        for _ in range(200):
+            member.stream = channel.open(s.COORDINATOR_SERVICE_SESSION)
+            await member.say(register=member.request)
+            member.stream.cancel()
+        assert (await member.reconnect()).error_code is E.NONE
+        await member.started()
+        assert [each.consumer_id for each in (await groups.described(channel)).members] == ["wire"]
+        await member.leave()
+        await groups.forget(channel)
 
 
-def test_half_open_streams_end(groups: GroupBed) -> None:
+async def test_half_open_streams_end(groups: GroupBed) -> None:
     """Whose writing side is closed: before a word, and after a registration."""
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for registered in (False, True):
-                member = groups.member(channel)
-                if registered:
-                    assert (await member.register()).error_code is E.NONE
-                await member.stream._call.done_writing()  # type: ignore[attr-defined]
-                while (message := await member.stream.read()) is not None:
-                    assert message.ping or message.start, message
-            await member.reconnect()
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        for registered in (False, True):
+            member = groups.member(channel)
+            if registered:
+                assert (await member.register()).error_code is E.NONE
+            await member.stream._call.done_writing()  # type: ignore[attr-defined]
+            while (message := await member.stream.read()) is not None:
+                assert message.ping or message.start, message
+        await member.reconnect()
+        await member.leave()
+        await groups.forget(channel)
 
 
 IDLE = 10_000
@@ -100,38 +91,35 @@ GROWTH_MAX = 500 << 20
 """Bytes: grpc accepts all of them before Python sees one, at some 25 KB each."""
 
 
-def test_10_000_idle_streams_cost_bounded_memory_and_keep_nobody_out(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            rows = {row.name: row for row in groups.cluster.status()}
-            broker = psutil.Process(rows[broker_name(groups.coordinator)].pid)
-            before = broker.memory_info().rss
-            net = GrpcNet()
-            channels = [net.channel(channel.address, purpose="idle") for _ in range(4)]
-            ended: list[str] = []
+async def test_10_000_idle_streams_cost_bounded_memory_and_keep_nobody_out(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        rows = {row.name: row for row in groups.cluster.status()}
+        broker = psutil.Process(rows[broker_name(groups.coordinator)].pid)
+        before = broker.memory_info().rss
+        net = GrpcNet()
+        channels = [net.channel(channel.address, purpose="idle") for _ in range(4)]
+        ended: list[str] = []
 
-            async def idle(number: int) -> None:
-                with pytest.raises(TransportError) as caught:
-                    await channels[number % 4].open(s.COORDINATOR_SERVICE_SESSION).read()
-                ended.append(str(caught.value))
+        async def idle(number: int) -> None:
+            with pytest.raises(TransportError) as caught:
+                await channels[number % 4].open(s.COORDINATOR_SERVICE_SESSION).read()
+            ended.append(str(caught.value))
 
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(IDLE):
-                    tasks.create_task(idle(number))
-                await eventually(lambda: len(ended) >= IDLE - IDLE_MAX, "room for the last ones", timeout_s=60.0)
-                member = groups.member(channel)
-                assert (await member.register()).error_code is E.NONE, "whoever registers is served"
-                await member.leave()
-                await groups.forget(channel)
-            counts = Counter(ended)
-            silent = counts.pop("INVALID_ARGUMENT: INVALID_REQUEST: nothing was said within 10 s: register first")
-            crowded = counts.pop(
-                "UNAVAILABLE: COORDINATOR_NOT_AVAILABLE: over 1000 streams have not registered yet, and this is the oldest"
-            )
-            assert not counts and silent + crowded == IDLE and silent >= IDLE_MAX - 1, (silent, crowded, counts)
-            growth = broker.memory_info().rss - before
-            assert growth < GROWTH_MAX, f"{growth:,} bytes"
-            for each in channels:
-                await each.close()
-
-    run(story(), timeout_s=120)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(IDLE):
+                tasks.create_task(idle(number))
+            await eventually(lambda: len(ended) >= IDLE - IDLE_MAX, "room for the last ones", timeout_s=60.0)
+            member = groups.member(channel)
+            assert (await member.register()).error_code is E.NONE, "whoever registers is served"
+            await member.leave()
+            await groups.forget(channel)
+        counts = Counter(ended)
+        silent = counts.pop("INVALID_ARGUMENT: INVALID_REQUEST: nothing was said within 10 s: register first")
+        crowded = counts.pop(
+            "UNAVAILABLE: COORDINATOR_NOT_AVAILABLE: over 1000 streams have not registered yet, and this is the oldest"
+        )
+        assert not counts and silent + crowded == IDLE and silent >= IDLE_MAX - 1, (silent, crowded, counts)
+        growth = broker.memory_info().rss - before
+        assert growth < GROWTH_MAX, f"{growth:,} bytes"
+        for each in channels:
+            await each.close()

@@ -80,65 +80,57 @@ def subscribed(streams: object, pattern: object = "static") -> dict[str, str]:
     ],
     ids=lambda each: str(each)[:60],
 )
-def test_l11_a_bad_registration_is_refused_by_name_and_limit(
+async def test_l11_a_bad_registration_is_refused_by_name_and_limit(
     groups: GroupBed, changes: dict[str, Any], code: E, words: tuple[str, ...]
 ) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            said(await groups.member(channel).register(**changes), code, *words)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        said(await groups.member(channel).register(**changes), code, *words)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_bad_names_are_refused_wherever_they_come_in(groups: GroupBed, name: str) -> None:
+async def test_bad_names_are_refused_wherever_they_come_in(groups: GroupBed, name: str) -> None:
     bad, words = BAD_NAMES[name]
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            said(await groups.member(channel).register(group_id=bad), E.INVALID_GROUP_ID, "group_id", words)
-            said(await groups.member(channel).register(consumer_id=bad), E.INVALID_REQUEST, "consumer_id", words)
-            topic = await groups.member(channel).register(**subscribed({bad: 1}))
-            if len(bad) < 60_000:
-                said(topic, E.INVALID_TOPIC_EXCEPTION, "topic name", words)
-            else:
-                said(topic, E.INVALID_REQUEST, "topic_count", "at most 65536")
-            nobody: dict[str, Any] = {"incarnation": 0, "coordinator_epoch": -1, "generation": -1, "number": 1}
-            offset = at(groups.topic, 0, 0)
-            request = m.CommitOffsetsRequest(group_id=bad, offsets=(offset,), **nobody)
-            said(await commit(channel, request), E.INVALID_GROUP_ID, "group_id", words)
-            request = m.CommitOffsetsRequest(group_id=groups.group, offsets=(at(bad, 0, 0),), **nobody)
-            (result,) = (await commit(channel, request)).results
-            said(result, E.INVALID_TOPIC_EXCEPTION, "topic name", words)
-            if bad:
-                request = m.CommitOffsetsRequest(group_id=groups.group, consumer_id=bad, offsets=(offset,), **nobody)
-                said(await commit(channel, request), E.INVALID_REQUEST, "consumer_id", words)
-            fetched = await channel.call(
-                s.COORDINATOR_SERVICE_FETCH_OFFSETS, m.FetchOffsetsRequest(group_id=bad), TIMEOUT_S
-            )
-            said(fetched, E.INVALID_GROUP_ID, "group_id", words)
-            describe = m.DescribeGroupsRequest(group_ids=(bad,))
-            (described,) = (await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, describe, TIMEOUT_S)).groups
-            said(described, E.INVALID_GROUP_ID, "group_id", words)
-            delete = m.DeleteGroupsRequest(group_ids=(bad,))
-            (deleted,) = (await channel.call(s.COORDINATOR_SERVICE_DELETE_GROUPS, delete, TIMEOUT_S)).results
-            said(deleted, E.INVALID_GROUP_ID, "group_id", words)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        said(await groups.member(channel).register(group_id=bad), E.INVALID_GROUP_ID, "group_id", words)
+        said(await groups.member(channel).register(consumer_id=bad), E.INVALID_REQUEST, "consumer_id", words)
+        topic = await groups.member(channel).register(**subscribed({bad: 1}))
+        if len(bad) < 60_000:
+            said(topic, E.INVALID_TOPIC_EXCEPTION, "topic name", words)
+        else:
+            said(topic, E.INVALID_REQUEST, "topic_count", "at most 65536")
+        nobody: dict[str, Any] = {"incarnation": 0, "coordinator_epoch": -1, "generation": -1, "number": 1}
+        offset = at(groups.topic, 0, 0)
+        request = m.CommitOffsetsRequest(group_id=bad, offsets=(offset,), **nobody)
+        said(await commit(channel, request), E.INVALID_GROUP_ID, "group_id", words)
+        request = m.CommitOffsetsRequest(group_id=groups.group, offsets=(at(bad, 0, 0),), **nobody)
+        (result,) = (await commit(channel, request)).results
+        said(result, E.INVALID_TOPIC_EXCEPTION, "topic name", words)
+        if bad:
+            request = m.CommitOffsetsRequest(group_id=groups.group, consumer_id=bad, offsets=(offset,), **nobody)
+            said(await commit(channel, request), E.INVALID_REQUEST, "consumer_id", words)
+        fetched = await channel.call(
+            s.COORDINATOR_SERVICE_FETCH_OFFSETS, m.FetchOffsetsRequest(group_id=bad), TIMEOUT_S
+        )
+        said(fetched, E.INVALID_GROUP_ID, "group_id", words)
+        describe = m.DescribeGroupsRequest(group_ids=(bad,))
+        (described,) = (await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, describe, TIMEOUT_S)).groups
+        said(described, E.INVALID_GROUP_ID, "group_id", words)
+        delete = m.DeleteGroupsRequest(group_ids=(bad,))
+        (deleted,) = (await channel.call(s.COORDINATOR_SERVICE_DELETE_GROUPS, delete, TIMEOUT_S)).results
+        said(deleted, E.INVALID_GROUP_ID, "group_id", words)
 
 
-def test_odd_but_valid_names_work(groups: GroupBed) -> None:
+async def test_odd_but_valid_names_work(groups: GroupBed) -> None:
     odd = (*ODD_NAMES, *sorted(INTERNAL_TOPICS))
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for name in odd:
-                member = groups.member(channel, name)
-                assert (await member.register()).error_code is E.NONE, name
-                await member.leave()
-            await groups.forget(channel)
+    async with groups.unharmed() as channel:
+        for name in odd:
+            member = groups.member(channel, name)
+            assert (await member.register()).error_code is E.NONE, name
+            await member.leave()
+        await groups.forget(channel)
 
-    run(story())
     tp = TopicPartition(groups.topic, 0)
     for name in odd:
         groups.admin.alter_group_offsets(name, {tp: 1})
@@ -147,30 +139,26 @@ def test_odd_but_valid_names_work(groups: GroupBed) -> None:
         groups.admin.delete_group(name)
 
 
-def test_l11_an_id_of_a_live_member_is_refused_and_a_static_one_does_not_take_over_who_is_not(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for changes in ({}, {"static_member": True}, {"rejoin": True}, {"session_timeout_ms": 60_000}):
-                twin = Member(channel, groups.bystander_group, groups.topic, "bystander", **changes)
-                said(await twin.register(), E.DUPLICATE_CONSUMER_ID, "consumer id 'bystander'", "live member")
-            other = Member(channel, groups.bystander_group, groups.topic, "other", assignor="range")
-            said(await other.register(), E.INCONSISTENT_GROUP_PROTOCOL, "'sticky'", "'range'")
+async def test_l11_an_id_of_a_live_member_is_refused_and_a_static_one_does_not_take_over_who_is_not(
+    groups: GroupBed,
+) -> None:
+    async with groups.unharmed() as channel:
+        for changes in ({}, {"static_member": True}, {"rejoin": True}, {"session_timeout_ms": 60_000}):
+            twin = Member(channel, groups.bystander_group, groups.topic, "bystander", **changes)
+            said(await twin.register(), E.DUPLICATE_CONSUMER_ID, "consumer id 'bystander'", "live member")
+        other = Member(channel, groups.bystander_group, groups.topic, "other", assignor="range")
+        said(await other.register(), E.INCONSISTENT_GROUP_PROTOCOL, "'sticky'", "'range'")
 
-    run(story())
 
-
-def test_a_topic_that_nobody_has_made_gives_nothing_and_disturbs_nobody(groups: GroupBed) -> None:
+async def test_a_topic_that_nobody_has_made_gives_nothing_and_disturbs_nobody(groups: GroupBed) -> None:
     """It may be made later (A3.08)."""
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = groups.member(channel, **subscribed({f"nowhere-{n}": 1 for n in range(1_000)}))
-            assert (await member.register()).error_code is E.NONE
-            assert not (await member.started()).ownership_info
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        member = groups.member(channel, **subscribed({f"nowhere-{n}": 1 for n in range(1_000)}))
+        assert (await member.register()).error_code is E.NONE
+        assert not (await member.started()).ownership_info
+        await member.leave()
+        await groups.forget(channel)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +173,11 @@ def test_a_topic_that_nobody_has_made_gives_nothing_and_disturbs_nobody(groups: 
         ("x" * 1_025, "1025 characters; at most 1024"),
     ],
 )
-def test_a_bad_pattern_is_refused(groups: GroupBed, pattern: str, words: str) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            for kind in ("white_list", "black_list"):
-                answer = await groups.member(channel).register(**subscribed({pattern: 1}, kind))
-                said(answer, E.INVALID_REQUEST, "topic_count", words)
-
-    run(story())
+async def test_a_bad_pattern_is_refused(groups: GroupBed, pattern: str, words: str) -> None:
+    async with groups.unharmed() as channel:
+        for kind in ("white_list", "black_list"):
+            answer = await groups.member(channel).register(**subscribed({pattern: 1}, kind))
+            said(answer, E.INVALID_REQUEST, "topic_count", words)
 
 
 @pytest.mark.parametrize(
@@ -234,92 +219,74 @@ FIRST: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_who_has_not_registered_is_asked_to(groups: GroupBed, first: str) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = groups.member(channel)
-            await member.say(**FIRST[first])
-            said(await member.hear("registered"), E.INVALID_REQUEST, "the first message", "register")
-            assert await member.stream.read() is None
-
-    run(story())
+async def test_who_has_not_registered_is_asked_to(groups: GroupBed, first: str) -> None:
+    async with groups.unharmed() as channel:
+        member = groups.member(channel)
+        await member.say(**FIRST[first])
+        said(await member.hear("registered"), E.INVALID_REQUEST, "the first message", "register")
+        assert await member.stream.read() is None
 
 
 @pytest.mark.parametrize("number", [0, -1, -(2**63)])
-def test_a_number_that_is_none_is_refused(groups: GroupBed, number: int) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            said(await groups.member(channel).register(number), E.INVALID_REQUEST, f"number {number}", "at least 1")
-
-    run(story())
+async def test_a_number_that_is_none_is_refused(groups: GroupBed, number: int) -> None:
+    async with groups.unharmed() as channel:
+        said(await groups.member(channel).register(number), E.INVALID_REQUEST, f"number {number}", "at least 1")
 
 
 @pytest.mark.parametrize("registered", [False, True])
-def test_garbage_on_a_stream_ends_it_and_says_why(groups: GroupBed, registered: bool) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = groups.member(channel)
-            if registered:
-                assert (await member.register()).error_code is E.NONE
-            await member.stream._call.write(b"\xff" * 20)  # type: ignore[attr-defined]
-            with pytest.raises(TransportError, match=r"INVALID_ARGUMENT.*INVALID_REQUEST: not a ConsumerMessage"):
-                while await member.stream.read() is not None:
-                    pass
-            if registered:
-                await member.reconnect()
-                await member.leave()
-                await groups.forget(channel)
-
-    run(story())
-
-
-def test_two_bodies_in_one_message_are_the_last_one(groups: GroupBed) -> None:
-    """As protobuf has it: it is no registration, then, though it holds one."""
-
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = groups.member(channel)
-            both = encode(m.ConsumerMessage(number=1, register=member.request)) + encode(
-                m.ConsumerMessage(number=1, **FIRST["ping"])
-            )
-            await member.stream._call.write(both)  # type: ignore[attr-defined]
-            said(await member.hear("registered"), E.INVALID_REQUEST, "the first message")
-
-    run(story())
-
-
-@pytest.mark.parametrize("again", ["nothing", "register"])
-def test_a_second_registration_and_a_message_without_a_body_cost_the_stream_only(groups: GroupBed, again: str) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = await groups.member(channel).join()
-            words = {"nothing": "without a body", "register": "registers once"}[again]
-            await member.say(**({"register": member.request} if again == "register" else {}))
-            said(await member.hear("registered", answering=False), E.INVALID_REQUEST, words)
-            assert (await member.reconnect()).error_code is E.NONE
-            assert (await member.started()).ownership_info, "it is still the owner"
-            await member.leave()
-            await groups.forget(channel)
-
-    run(story())
-
-
-def test_more_than_a_message_may_hold_ends_the_stream_and_says_so(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = await groups.member(channel).join()
-            await member.pong(offset_info=(at("", 0, 0),) * 200_001)
-            with pytest.raises(
-                TransportError, match=r"INVALID_REQUEST: offset_info holds 200001 entries; at most 200000"
-            ):
-                await member.hear_the_end()
-            with pytest.raises(TransportError, match=r"RESOURCE_EXHAUSTED.*larger than max"):
-                await groups.member(channel).register(topic_count="x" * 5_000_000)
+async def test_garbage_on_a_stream_ends_it_and_says_why(groups: GroupBed, registered: bool) -> None:
+    async with groups.unharmed() as channel:
+        member = groups.member(channel)
+        if registered:
+            assert (await member.register()).error_code is E.NONE
+        await member.stream._call.write(b"\xff" * 20)  # type: ignore[attr-defined]
+        with pytest.raises(TransportError, match=r"INVALID_ARGUMENT.*INVALID_REQUEST: not a ConsumerMessage"):
+            while await member.stream.read() is not None:
+                pass
+        if registered:
             await member.reconnect()
             await member.leave()
             await groups.forget(channel)
 
-    run(story())
+
+async def test_two_bodies_in_one_message_are_the_last_one(groups: GroupBed) -> None:
+    """As protobuf has it: it is no registration, then, though it holds one."""
+
+    async with groups.unharmed() as channel:
+        member = groups.member(channel)
+        both = encode(m.ConsumerMessage(number=1, register=member.request)) + encode(
+            m.ConsumerMessage(number=1, **FIRST["ping"])
+        )
+        await member.stream._call.write(both)  # type: ignore[attr-defined]
+        said(await member.hear("registered"), E.INVALID_REQUEST, "the first message")
+
+
+@pytest.mark.parametrize("again", ["nothing", "register"])
+async def test_a_second_registration_and_a_message_without_a_body_cost_the_stream_only(
+    groups: GroupBed, again: str
+) -> None:
+    async with groups.unharmed() as channel:
+        member = await groups.member(channel).join()
+        words = {"nothing": "without a body", "register": "registers once"}[again]
+        await member.say(**({"register": member.request} if again == "register" else {}))
+        said(await member.hear("registered", answering=False), E.INVALID_REQUEST, words)
+        assert (await member.reconnect()).error_code is E.NONE
+        assert (await member.started()).ownership_info, "it is still the owner"
+        await member.leave()
+        await groups.forget(channel)
+
+
+async def test_more_than_a_message_may_hold_ends_the_stream_and_says_so(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        member = await groups.member(channel).join()
+        await member.pong(offset_info=(at("", 0, 0),) * 200_001)
+        with pytest.raises(TransportError, match=r"INVALID_REQUEST: offset_info holds 200001 entries; at most 200000"):
+            await member.hear_the_end()
+        with pytest.raises(TransportError, match=r"RESOURCE_EXHAUSTED.*larger than max"):
+            await groups.member(channel).register(topic_count="x" * 5_000_000)
+        await member.reconnect()
+        await member.leave()
+        await groups.forget(channel)
 
 
 STRAYS: dict[str, Callable[[Member], Awaitable[None]]] = {
@@ -371,46 +338,40 @@ async def started(member: Member, **changes: Any) -> None:
     await member.say(started=m.StartFetcherResponse(**(values | changes)))
 
 
-def test_coord_13_answers_that_nobody_asked_for_and_old_ones_change_nothing(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = await live_group(groups, channel, session_timeout_ms=6_000)  # a third of it until the next ping
-            for what, stray in STRAYS.items():
-                await stray(member)
-                await goes_on(groups, channel, member)
-                assert groups.admin.describe_group(groups.group).offsets[0].offset == 0, what
-            ping = await member.hear("ping")
-            assert ping.generation == member.generation
-            await member.pong()
-            await goes_on(groups, channel, member, offset=1)
-            await member.leave(generation=0, offset_info=(at(groups.topic, 0, 0),))
-            (found,) = groups.admin.describe_group(groups.group).offsets
-            assert found.offset == 1, "its last words were of another generation: it has left, and they do not count"
-            await groups.forget(channel)
-
-    run(story(), timeout_s=60)
+async def test_coord_13_answers_that_nobody_asked_for_and_old_ones_change_nothing(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        member = await live_group(groups, channel, session_timeout_ms=6_000)  # a third of it until the next ping
+        for what, stray in STRAYS.items():
+            await stray(member)
+            await goes_on(groups, channel, member)
+            assert groups.admin.describe_group(groups.group).offsets[0].offset == 0, what
+        ping = await member.hear("ping")
+        assert ping.generation == member.generation
+        await member.pong()
+        await goes_on(groups, channel, member, offset=1)
+        await member.leave(generation=0, offset_info=(at(groups.topic, 0, 0),))
+        (found,) = groups.admin.describe_group(groups.group).offsets
+        assert found.offset == 1, "its last words were of another generation: it has left, and they do not count"
+        await groups.forget(channel)
 
 
-def test_a_number_that_nothing_can_follow_silences_its_consumer_alone(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = groups.member(channel, session_timeout_ms=1_500)
-            assert (await member.register(INT64_MAX)).error_code is E.NONE
-            await member.say(leave=m.LeaveGroupRequest(consumer_id="wire", coordinator_epoch=1, generation=1))
-            with suppress(TransportError):  # of an answer that the end of the stream overtook
-                while (message := await member.stream.read()) is not None:
-                    if message.ping is not None:
-                        await member.pong()  # has a lower number, so the session ends
-            assert (await groups.described(channel)).state == "Empty"
-            await groups.forget(channel)
-
-    run(story())
+async def test_a_number_that_nothing_can_follow_silences_its_consumer_alone(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        member = groups.member(channel, session_timeout_ms=1_500)
+        assert (await member.register(INT64_MAX)).error_code is E.NONE
+        await member.say(leave=m.LeaveGroupRequest(consumer_id="wire", coordinator_epoch=1, generation=1))
+        with suppress(TransportError):  # of an answer that the end of the stream overtook
+            while (message := await member.stream.read()) is not None:
+                if message.ping is not None:
+                    await member.pong()  # has a lower number, so the session ends
+        assert (await groups.described(channel)).state == "Empty"
+        await groups.forget(channel)
 
 
 # --- offsets --------------------------------------------------------------------------------------------------------
 
 
-def test_a_bad_commit_is_refused_and_stores_nothing(groups: GroupBed) -> None:
+async def test_a_bad_commit_is_refused_and_stores_nothing(groups: GroupBed) -> None:
     """Who asks is judged first, for all of it; then each partition."""
     wide = "я" * 2_049
     whole: list[tuple[dict[str, Any], E, tuple[str, ...]]] = [
@@ -443,76 +404,67 @@ def test_a_bad_commit_is_refused_and_stores_nothing(groups: GroupBed) -> None:
         (at(groups.topic, 0, 1, metadata="x" * 2_000_000), E.OFFSET_METADATA_TOO_LARGE, ("at most 4096",)),
     ]
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = await live_group(groups, channel)
-            for changes, code, words in whole:
-                said(await commit(channel, member.commit(at(groups.topic, 0, 1), **changes)), code, *words)
-            good = at(groups.topic, 1, 0)
-            for offset, code, words in each:
-                answer = await commit(channel, member.commit(offset, good))
-                assert answer.error_code is E.NONE
-                bad, fine = answer.results
-                said(bad, code, *words)
-                assert fine.error_code is E.NONE
-            assert [(o.partition, o.offset) for o in (await groups.described(channel)).offsets] == [(1, 0)]
-            await goes_on(groups, channel, member)
-            await member.leave()
-            for offset, code, words in each:
-                request = member.commit(offset, consumer_id="", generation=-1, coordinator_epoch=-1, number=0)
-                (bad,) = (await commit(channel, request)).results
-                said(bad, code, *words)
-            await groups.forget(channel)
-
-    run(story(), timeout_s=60)
+    async with groups.unharmed() as channel:
+        member = await live_group(groups, channel)
+        for changes, code, words in whole:
+            said(await commit(channel, member.commit(at(groups.topic, 0, 1), **changes)), code, *words)
+        good = at(groups.topic, 1, 0)
+        for offset, code, words in each:
+            answer = await commit(channel, member.commit(offset, good))
+            assert answer.error_code is E.NONE
+            bad, fine = answer.results
+            said(bad, code, *words)
+            assert fine.error_code is E.NONE
+        assert [(o.partition, o.offset) for o in (await groups.described(channel)).offsets] == [(1, 0)]
+        await goes_on(groups, channel, member)
+        await member.leave()
+        for offset, code, words in each:
+            request = member.commit(offset, consumer_id="", generation=-1, coordinator_epoch=-1, number=0)
+            (bad,) = (await commit(channel, request)).results
+            said(bad, code, *words)
+        await groups.forget(channel)
 
 
-def test_a_partition_of_another_member_cannot_be_committed(groups: GroupBed) -> None:
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            a, b = groups.member(channel, "a"), groups.member(channel, "b")
-            for each in (a, b):
-                assert (await each.register()).error_code is E.NONE
-            mine = await a.shares(PARTITIONS // 2)
-            theirs = await b.started()
-            part = theirs.ownership_info[0].assigned_parts[0].partition
-            (result,) = (await commit(channel, a.commit(at(groups.topic, part, 1)))).results
-            said(result, E.ILLEGAL_GENERATION, f"{groups.topic}-{part}", "not owned by 'a'")
-            await a.pong(offset_info=(at(groups.topic, part, 1),))
-            own = mine.ownership_info[0].assigned_parts[0].partition
-            (result,) = (await commit(channel, a.commit(at(groups.topic, own, 0)))).results
-            assert result.error_code is E.NONE
-            assert [o.partition for o in (await groups.described(channel)).offsets] == [own]
-            await a.leave()
-            await b.leave()
-            await groups.forget(channel)
-
-    run(story())
+async def test_a_partition_of_another_member_cannot_be_committed(groups: GroupBed) -> None:
+    async with groups.unharmed() as channel:
+        a, b = groups.member(channel, "a"), groups.member(channel, "b")
+        for each in (a, b):
+            assert (await each.register()).error_code is E.NONE
+        mine = await a.shares(PARTITIONS // 2)
+        theirs = await b.started()
+        part = theirs.ownership_info[0].assigned_parts[0].partition
+        (result,) = (await commit(channel, a.commit(at(groups.topic, part, 1)))).results
+        said(result, E.ILLEGAL_GENERATION, f"{groups.topic}-{part}", "not owned by 'a'")
+        await a.pong(offset_info=(at(groups.topic, part, 1),))
+        own = mine.ownership_info[0].assigned_parts[0].partition
+        (result,) = (await commit(channel, a.commit(at(groups.topic, own, 0)))).results
+        assert result.error_code is E.NONE
+        assert [o.partition for o in (await groups.described(channel)).offsets] == [own]
+        await a.leave()
+        await b.leave()
+        await groups.forget(channel)
 
 
-def test_hole_45_an_incarnation_that_is_stolen_is_never_two(groups: GroupBed) -> None:
+async def test_hole_45_an_incarnation_that_is_stolen_is_never_two(groups: GroupBed) -> None:
     """Who knows a consumer's secret is that consumer: its older stream ends, and one generation is one owner's."""
 
-    async def story() -> None:
-        async with groups.unharmed() as channel:
-            member = await live_group(groups, channel)
-            guess = groups.member(channel, incarnation=member.incarnation + 1)
-            said(await guess.register(), E.DUPLICATE_CONSUMER_ID, "'wire'", "live member")
-            late = groups.member(channel, incarnation=member.incarnation)
-            with pytest.raises(AssertionError, match="stream ended"):
-                await late.register(1)
-            await goes_on(groups, channel, member)
-            thief = groups.member(channel, incarnation=member.incarnation)
-            assert (await thief.register(1_000)).error_code is E.NONE
-            start = await thief.started()
-            assert start.generation > member.generation
-            while (message := await member.stream.read()) is not None:
-                assert message.ping, message  # of the time before
-            answer = await commit(channel, member.commit(at(groups.topic, 0, 1), number=2_000))
-            assert answer.error_code in (E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS)
-            assert [each.offset for each in (await groups.described(channel)).offsets] == [0]
-            thief.number = 3_000
-            await thief.leave()
-            await groups.forget(channel)
-
-    run(story())
+    async with groups.unharmed() as channel:
+        member = await live_group(groups, channel)
+        guess = groups.member(channel, incarnation=member.incarnation + 1)
+        said(await guess.register(), E.DUPLICATE_CONSUMER_ID, "'wire'", "live member")
+        late = groups.member(channel, incarnation=member.incarnation)
+        with pytest.raises(AssertionError, match="stream ended"):
+            await late.register(1)
+        await goes_on(groups, channel, member)
+        thief = groups.member(channel, incarnation=member.incarnation)
+        assert (await thief.register(1_000)).error_code is E.NONE
+        start = await thief.started()
+        assert start.generation > member.generation
+        while (message := await member.stream.read()) is not None:
+            assert message.ping, message  # of the time before
+        answer = await commit(channel, member.commit(at(groups.topic, 0, 1), number=2_000))
+        assert answer.error_code in (E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS)
+        assert [each.offset for each in (await groups.described(channel)).offsets] == [0]
+        thief.number = 3_000
+        await thief.leave()
+        await groups.forget(channel)

@@ -10,7 +10,6 @@ import grpc
 import pytest
 from grpc import aio
 
-from helpers.aio import run
 from helpers.wire import INT32_MAX, INT64_MAX, INTERNAL, TIMEOUT_S, Bed
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.runtime.rpc_channel import GrpcChannel
@@ -41,49 +40,40 @@ UNARY = [
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 20, b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\x80" * 12, b"\x22\x05ab"])
-def test_garbage_instead_of_a_message(bed: Bed, garbage: bytes) -> None:
-    async def story() -> None:
-        async with bed.unharmed(listener=INTERNAL) as channel:
-            for method in UNARY:
-                code, detail = await raw(
-                    lambda path=method.path: raw_channel(channel).unary_unary(path)(garbage, timeout=TIMEOUT_S)
-                )
-                assert code is grpc.StatusCode.INVALID_ARGUMENT, (method.path, code, detail)
-                assert f"INVALID_REQUEST: not a {method.request.__name__}" in detail
-            for stream in (s.REPLICA_SERVICE_REPLICA_FETCH, s.BROKER_CONTROL_LIVENESS):
-                call = raw_channel(channel).stream_stream(stream.path)()
-                await call.write(garbage)
-                code, detail = await raw(call.read)
-                assert code is grpc.StatusCode.INVALID_ARGUMENT, (stream.path, code, detail)
-                assert f"INVALID_REQUEST: not a {stream.request.__name__}" in detail
-
-    run(story())
+async def test_garbage_instead_of_a_message(bed: Bed, garbage: bytes) -> None:
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        for method in UNARY:
+            code, detail = await raw(
+                lambda path=method.path: raw_channel(channel).unary_unary(path)(garbage, timeout=TIMEOUT_S)
+            )
+            assert code is grpc.StatusCode.INVALID_ARGUMENT, (method.path, code, detail)
+            assert f"INVALID_REQUEST: not a {method.request.__name__}" in detail
+        for stream in (s.REPLICA_SERVICE_REPLICA_FETCH, s.BROKER_CONTROL_LIVENESS):
+            call = raw_channel(channel).stream_stream(stream.path)()
+            await call.write(garbage)
+            code, detail = await raw(call.read)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT, (stream.path, code, detail)
+            assert f"INVALID_REQUEST: not a {stream.request.__name__}" in detail
 
 
-def test_fields_that_nobody_knows_are_dropped(bed: Bed) -> None:
+async def test_fields_that_nobody_knows_are_dropped(bed: Bed) -> None:
     """A newer client may send them: tag 1000, a varint and bytes."""
     from tidelog.wire.codec import decode, encode
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            data = encode(bed.fetch()) + b"\xc0\x3e\x07" + b"\xc2\x3e\x03abc"
-            answer = await raw_channel(channel).unary_unary(s.REPLICA_SERVICE_FETCH.path)(data, timeout=TIMEOUT_S)
-            assert [r.error_code for r in decode(m.FetchResponse, answer).results] == [E.NONE]
-
-    run(story())
+    async with bed.unharmed() as channel:
+        data = encode(bed.fetch()) + b"\xc0\x3e\x07" + b"\xc2\x3e\x03abc"
+        answer = await raw_channel(channel).unary_unary(s.REPLICA_SERVICE_FETCH.path)(data, timeout=TIMEOUT_S)
+        assert [r.error_code for r in decode(m.FetchResponse, answer).results] == [E.NONE]
 
 
-def test_an_unknown_method_is_unimplemented(bed: Bed) -> None:
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            for path in ("/tidelog.v1.ReplicaService/Nope", "/tidelog.v9.ReplicaService/Produce", "/x/y", "nothing"):
-                code, _ = await raw(lambda path=path: raw_channel(channel).unary_unary(path)(b"", timeout=TIMEOUT_S))
-                assert code is grpc.StatusCode.UNIMPLEMENTED
-
-    run(story())
+async def test_an_unknown_method_is_unimplemented(bed: Bed) -> None:
+    async with bed.unharmed() as channel:
+        for path in ("/tidelog.v1.ReplicaService/Nope", "/tidelog.v9.ReplicaService/Produce", "/x/y", "nothing"):
+            code, _ = await raw(lambda path=path: raw_channel(channel).unary_unary(path)(b"", timeout=TIMEOUT_S))
+            assert code is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
+async def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
     """Reliability D9: whoever reaches the EXTERNAL listener must not be able to make itself controller or replica."""
     who: dict[str, Any] = dict(
         controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX, full=True
@@ -93,69 +83,63 @@ def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> None:
     update = m.UpdateMetadataRequest(**who, leader_throttle=0, follower_throttle=0)
     isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1, controller_epoch=INT32_MAX, sequence=INT64_MAX)
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            for method, request in (
-                (s.BROKER_CONTROL_LEADER_AND_ISR, told),
-                (s.BROKER_CONTROL_STOP_REPLICA, stop),
-                (s.BROKER_CONTROL_UPDATE_METADATA, update),
-                (s.CONTROLLER_SERVICE_ALTER_ISR, isr),
-            ):
-                with pytest.raises(TransportError, match="UNIMPLEMENTED"):
-                    await channel.call(method, request, TIMEOUT_S)
-            for stream in (s.REPLICA_SERVICE_REPLICA_FETCH, s.BROKER_CONTROL_LIVENESS):
-                with pytest.raises(TransportError, match="UNIMPLEMENTED"):
-                    await channel.open(stream).read()
-
-    run(story())
+    async with bed.unharmed() as channel:
+        for method, request in (
+            (s.BROKER_CONTROL_LEADER_AND_ISR, told),
+            (s.BROKER_CONTROL_STOP_REPLICA, stop),
+            (s.BROKER_CONTROL_UPDATE_METADATA, update),
+            (s.CONTROLLER_SERVICE_ALTER_ISR, isr),
+        ):
+            with pytest.raises(TransportError, match="UNIMPLEMENTED"):
+                await channel.call(method, request, TIMEOUT_S)
+        for stream in (s.REPLICA_SERVICE_REPLICA_FETCH, s.BROKER_CONTROL_LIVENESS):
+            with pytest.raises(TransportError, match="UNIMPLEMENTED"):
+                await channel.open(stream).read()
 
 
-def test_commands_of_an_old_controller_and_for_another_life_change_nothing(bed: Bed) -> None:
+async def test_commands_of_an_old_controller_and_for_another_life_change_nothing(bed: Bed) -> None:
     """HOLE-07, HOLE-11: the epochs of both sides are judged before anything else."""
 
     async def broker_epoch(channel: GrpcChannel) -> int:
         cluster = await channel.call(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), TIMEOUT_S)
         return next(b.broker.broker_epoch for b in cluster.brokers if b.broker.broker_id == bed.leader)
 
-    async def story() -> None:
-        async with bed.unharmed(listener=INTERNAL) as channel:
-            life = await broker_epoch(channel)
-            state = m.PartitionState(
-                topic=bed.topic,
-                topic_id=bed.topic_id,
-                partition=0,
-                controller_epoch=0,
-                leader=bed.follower,
-                leader_epoch=bed.epoch + 100,
-                partition_epoch=INT32_MAX,
-                replicas=(bed.follower,),
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        life = await broker_epoch(channel)
+        state = m.PartitionState(
+            topic=bed.topic,
+            topic_id=bed.topic_id,
+            partition=0,
+            controller_epoch=0,
+            leader=bed.follower,
+            leader_epoch=bed.epoch + 100,
+            partition_epoch=INT32_MAX,
+            replicas=(bed.follower,),
+        )
+        gone = m.StopReplicaPartition(
+            topic=bed.topic, topic_id=bed.topic_id, partition=0, leader_epoch=-2, delete_partition=True
+        )
+        for controller_epoch, epoch, code in (
+            (0, life, E.STALE_CONTROLLER_EPOCH),
+            (-1, life, E.STALE_CONTROLLER_EPOCH),
+            (INT32_MAX, life - 1, E.STALE_BROKER_EPOCH),
+            (INT32_MAX, -1, E.STALE_BROKER_EPOCH),
+            (INT32_MAX, INT64_MAX, E.STALE_BROKER_EPOCH),
+        ):
+            who: dict[str, Any] = dict(
+                controller_id=9, controller_epoch=controller_epoch, broker_epoch=epoch, sequence=INT64_MAX
             )
-            gone = m.StopReplicaPartition(
-                topic=bed.topic, topic_id=bed.topic_id, partition=0, leader_epoch=-2, delete_partition=True
-            )
-            for controller_epoch, epoch, code in (
-                (0, life, E.STALE_CONTROLLER_EPOCH),
-                (-1, life, E.STALE_CONTROLLER_EPOCH),
-                (INT32_MAX, life - 1, E.STALE_BROKER_EPOCH),
-                (INT32_MAX, -1, E.STALE_BROKER_EPOCH),
-                (INT32_MAX, INT64_MAX, E.STALE_BROKER_EPOCH),
-            ):
-                who: dict[str, Any] = dict(
-                    controller_id=9, controller_epoch=controller_epoch, broker_epoch=epoch, sequence=INT64_MAX
-                )
-                full: dict[str, Any] = dict(**who, full=True, leader_throttle=0, follower_throttle=0)
-                told = m.LeaderAndIsrRequest(**full, partition_states=(state,))
-                assert (await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)).error_code is code
-                stop = m.StopReplicaRequest(**who, partitions=(gone,))
-                assert (await channel.call(s.BROKER_CONTROL_STOP_REPLICA, stop, TIMEOUT_S)).error_code is code
-                news = m.UpdateMetadataRequest(**full, deleted_topics=(bed.topic,))
-                assert (await channel.call(s.BROKER_CONTROL_UPDATE_METADATA, news, TIMEOUT_S)).error_code is code
-
-    run(story())
+            full: dict[str, Any] = dict(**who, full=True, leader_throttle=0, follower_throttle=0)
+            told = m.LeaderAndIsrRequest(**full, partition_states=(state,))
+            assert (await channel.call(s.BROKER_CONTROL_LEADER_AND_ISR, told, TIMEOUT_S)).error_code is code
+            stop = m.StopReplicaRequest(**who, partitions=(gone,))
+            assert (await channel.call(s.BROKER_CONTROL_STOP_REPLICA, stop, TIMEOUT_S)).error_code is code
+            news = m.UpdateMetadataRequest(**full, deleted_topics=(bed.topic,))
+            assert (await channel.call(s.BROKER_CONTROL_UPDATE_METADATA, news, TIMEOUT_S)).error_code is code
 
 
 @pytest.mark.parametrize("replica", [99, INT32_MAX])
-def test_a_position_of_an_unknown_replica_gets_no_records(bed: Bed, replica: int) -> None:
+async def test_a_position_of_an_unknown_replica_gets_no_records(bed: Bed, replica: int) -> None:
     position = m.ReplicaPosition(
         topic=bed.topic,
         topic_id=bed.topic_id,
@@ -166,49 +150,37 @@ def test_a_position_of_an_unknown_replica_gets_no_records(bed: Bed, replica: int
         log_start_offset=0,
     )
 
-    async def story() -> None:
-        async with bed.unharmed(listener=INTERNAL) as channel:
-            stream = channel.open(s.REPLICA_SERVICE_REPLICA_FETCH)
-            await stream.write(
-                m.ReplicaFetchRequest(replica_id=replica, broker_epoch=1, acked_chunk=0, partitions=(position,))
-            )
-            answer = await stream.read()
-            assert answer is not None
-            assert [(p.error_code, p.records) for p in answer.partitions] == [(E.UNKNOWN_TOPIC_OR_PARTITION, b"")]
-            stream.cancel()
-
-    run(story())
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        stream = channel.open(s.REPLICA_SERVICE_REPLICA_FETCH)
+        await stream.write(
+            m.ReplicaFetchRequest(replica_id=replica, broker_epoch=1, acked_chunk=0, partitions=(position,))
+        )
+        answer = await stream.read()
+        assert answer is not None
+        assert [(p.error_code, p.records) for p in answer.partitions] == [(E.UNKNOWN_TOPIC_OR_PARTITION, b"")]
+        stream.cancel()
 
 
-def test_a_replica_id_below_zero_ends_the_stream(bed: Bed) -> None:
-    async def story() -> None:
-        async with bed.unharmed(listener=INTERNAL) as channel:
-            stream = channel.open(s.REPLICA_SERVICE_REPLICA_FETCH)
-            await stream.write(m.ReplicaFetchRequest(replica_id=-1, broker_epoch=1, acked_chunk=0))
-            with pytest.raises(TransportError, match=r"INVALID_ARGUMENT.*INVALID_REQUEST: replica_id is -1"):
-                await stream.read()
-
-    run(story())
+async def test_a_replica_id_below_zero_ends_the_stream(bed: Bed) -> None:
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        stream = channel.open(s.REPLICA_SERVICE_REPLICA_FETCH)
+        await stream.write(m.ReplicaFetchRequest(replica_id=-1, broker_epoch=1, acked_chunk=0))
+        with pytest.raises(TransportError, match=r"INVALID_ARGUMENT.*INVALID_REQUEST: replica_id is -1"):
+            await stream.read()
 
 
-def test_a_request_over_the_size_limit_is_refused_before_it_is_read(bed: Bed) -> None:
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            for size in ((4 << 20) + (64 << 10) + 1, 30 << 20):
-                with pytest.raises(TransportError, match=r"RESOURCE_EXHAUSTED.*larger than max"):
-                    await channel.call(s.REPLICA_SERVICE_PRODUCE, bed.produce(records=bytes(size)), TIMEOUT_S)
-
-    run(story())
+async def test_a_request_over_the_size_limit_is_refused_before_it_is_read(bed: Bed) -> None:
+    async with bed.unharmed() as channel:
+        for size in ((4 << 20) + (64 << 10) + 1, 30 << 20):
+            with pytest.raises(TransportError, match=r"RESOURCE_EXHAUSTED.*larger than max"):
+                await channel.call(s.REPLICA_SERVICE_PRODUCE, bed.produce(records=bytes(size)), TIMEOUT_S)
 
 
-def test_huge_call_metadata_is_refused(bed: Bed) -> None:
-    async def story() -> None:
-        async with bed.unharmed(keeps_connection=False) as channel:
-            call = raw_channel(channel).unary_unary(s.ADMIN_SERVICE_DESCRIBE_CLUSTER.path)
-            code, _ = await raw(lambda: call(b"", timeout=TIMEOUT_S, metadata=[("x-big", "x" * (1 << 20))]))
-            assert code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-
-    run(story())
+async def test_huge_call_metadata_is_refused(bed: Bed) -> None:
+    async with bed.unharmed(keeps_connection=False) as channel:
+        call = raw_channel(channel).unary_unary(s.ADMIN_SERVICE_DESCRIBE_CLUSTER.path)
+        code, _ = await raw(lambda: call(b"", timeout=TIMEOUT_S, metadata=[("x-big", "x" * (1 << 20))]))
+        assert code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 
 
 @pytest.mark.parametrize(
@@ -221,34 +193,28 @@ def test_huge_call_metadata_is_refused(bed: Bed) -> None:
     ],
     ids=["http1", "zeros", "random", "half-open"],
 )
-def test_what_is_no_grpc_at_all_disturbs_nobody(bed: Bed, sent: bytes) -> None:
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            with socket.create_connection(bed.address(bed.leader), timeout=5.0) as connection:
-                try:
-                    connection.sendall(sent)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass  # the server has seen enough
-                assert await bed.end(channel) >= 0
-
-    run(story())
+async def test_what_is_no_grpc_at_all_disturbs_nobody(bed: Bed, sent: bytes) -> None:
+    async with bed.unharmed() as channel:
+        with socket.create_connection(bed.address(bed.leader), timeout=5.0) as connection:
+            try:
+                connection.sendall(sent)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the server has seen enough
+            assert await bed.end(channel) >= 0
 
 
-def test_a_storm_of_cancelled_calls_leaves_nothing_behind(bed: Bed) -> None:
+async def test_a_storm_of_cancelled_calls_leaves_nothing_behind(bed: Bed) -> None:
     """Rapid reset (reliability 7.2, protocol): 2,000 long polls that nobody waits for."""
 
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            from tidelog.wire.codec import encode
+    async with bed.unharmed() as channel:
+        from tidelog.wire.codec import encode
 
-            end = await bed.end(channel)
-            data = encode(bed.fetch(offset=end, max_wait_ms=60_000))
-            method = raw_channel(channel).unary_unary(s.REPLICA_SERVICE_FETCH.path)
-            for _ in range(10):
-                calls = [method(data, timeout=60) for _ in range(200)]
-                await asyncio.sleep(0)
-                for call in calls:
-                    call.cancel()
-                await asyncio.gather(*calls, return_exceptions=True)
-
-    run(story())
+        end = await bed.end(channel)
+        data = encode(bed.fetch(offset=end, max_wait_ms=60_000))
+        method = raw_channel(channel).unary_unary(s.REPLICA_SERVICE_FETCH.path)
+        for _ in range(10):
+            calls = [method(data, timeout=60) for _ in range(200)]
+            await asyncio.sleep(0)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)

@@ -362,17 +362,15 @@ def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(make_c
 
 
 @pytest.mark.timeout(240)
-def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
+async def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
     quick = {"high_watermark_checkpoint_interval_ms": "200"}
     cluster = make_cluster(controllers=1, settings={BROKER: quick})
     servers, topic = bootstrap_servers(cluster), unique_topic()
 
-    async def create() -> None:
-        async with AdminClient(servers) as admin:
-            await admin.create_topic(topic, assignment=[(0,), (0,)], configs={"min.insync.replicas": "1"})
-            await admin.wait_until_led(topic, in_sync=True)
+    async with AdminClient(servers) as admin:
+        await admin.create_topic(topic, assignment=[(0,), (0,)], configs={"min.insync.replicas": "1"})
+        await admin.wait_until_led(topic, in_sync=True)
 
-    asyncio.run(create())
     victim = broker_name(0)
     for partition in (0, 1):
         send(servers, topic, partition, 20)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
 from helpers.scene import POLL_S, WITHIN_S, Scene, log_bytes, under_load
@@ -91,115 +90,103 @@ async def end_offset(servers: str, topic: str) -> int:
         return (await consumer.end_offsets([tp]))[tp]
 
 
-def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_written_down(
+async def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_written_down(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """min(checkpoint, log end) is all that the first broker may show; what it holds beyond is shown when others confirm it."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
-            await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 0 for broker in range(3)))
-            await scene.more_acks()
-            first = await all_die(scene)
-            written_down, end = checkpointed(scene, first), log_end(log_bytes(cluster, first, scene.topic, 0))
-            assert 0 < written_down < end
-            await scene.do(cluster.start, broker_name(first))
-            await scene.reached("the first alone", lambda state: state.leader == first and state.isr == {first})
-            await scene.until("its role", lambda: high_watermark(scene, first) >= 0)
-            assert high_watermark(scene, first) == written_down
-            with pytest.raises(TidelogError) as refused:  # a reader must not take it for what is committed (KIP-207)
-                await end_offset(str(cluster.endpoints()[broker_name(first)]), scene.topic)
-            assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-            assert log_end(log_bytes(cluster, first, scene.topic, 0)) == end, "appended under min.insync.replicas"
-            await scene.mended()
-            await scene.full()
-            assert scene.state().leader == first
-            assert await end_offset(scene.servers, scene.topic) >= end
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+        await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 0 for broker in range(3)))
+        await scene.more_acks()
+        first = await all_die(scene)
+        written_down, end = checkpointed(scene, first), log_end(log_bytes(cluster, first, scene.topic, 0))
+        assert 0 < written_down < end
+        await scene.do(cluster.start, broker_name(first))
+        await scene.reached("the first alone", lambda state: state.leader == first and state.isr == {first})
+        await scene.until("its role", lambda: high_watermark(scene, first) >= 0)
+        assert high_watermark(scene, first) == written_down
+        with pytest.raises(TidelogError) as refused:  # a reader must not take it for what is committed (KIP-207)
+            await end_offset(str(cluster.endpoints()[broker_name(first)]), scene.topic)
+        assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert log_end(log_bytes(cluster, first, scene.topic, 0)) == end, "appended under min.insync.replicas"
+        await scene.mended()
+        await scene.full()
+        assert scene.state().leader == first
+        assert await end_offset(scene.servers, scene.topic) >= end
 
 
 @pytest.mark.parametrize("wiped", [False, True], ids=["row_25", "row_26"])
-def test_row_25_row_26_a_life_that_nobody_saw_end_is_told_by_its_epoch(
+async def test_row_25_row_26_a_life_that_nobody_saw_end_is_told_by_its_epoch(
     cluster: LocalCluster, tmp_path: Path, wiped: bool
 ) -> None:
     """While the controllers look elsewhere, broker-0 is killed and registers anew, with its data or with an empty directory.
     All that tells its two lives apart is the broker epoch: the new one leaves every ISR before it may enter it."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2), (1, 0, 2)]) as scene:
-            befores = scene.states()
-            former = scene.stored.broker_epoch(0)
-            for name in cluster.names(CONTROLLER):
-                await scene.do(cluster.pause, name)
-            await scene.do(cluster.kill, "broker-0")
-            if wiped:
-                shutil.rmtree(cluster.data_dir("broker-0"))
-            await scene.do(cluster.start, "broker-0")
-            await scene.until("another registration", lambda: scene.stored.broker_epoch(0) > former)
-            assert scene.leader == "broker-0" and scene.stored.lives(scene.topic)[0] == former
-            for name in cluster.names(CONTROLLER):
-                await scene.do(cluster.resume, name)
+    async with under_load(cluster, tmp_path, assignment=[(0, 1, 2), (1, 0, 2)]) as scene:
+        befores = scene.states()
+        former = scene.stored.broker_epoch(0)
+        for name in cluster.names(CONTROLLER):
+            await scene.do(cluster.pause, name)
+        await scene.do(cluster.kill, "broker-0")
+        if wiped:
+            shutil.rmtree(cluster.data_dir("broker-0"))
+        await scene.do(cluster.start, "broker-0")
+        await scene.until("another registration", lambda: scene.stored.broker_epoch(0) > former)
+        assert scene.leader == "broker-0" and scene.stored.lives(scene.topic)[0] == former
+        for name in cluster.names(CONTROLLER):
+            await scene.do(cluster.resume, name)
 
-            await scene.reached("another leader", lambda state: state.leader in (1, 2))
-            await scene.full()
-            for partition, before in enumerate(befores):
-                after = scene.state(partition)
-                assert after.leader != 0 and after.version >= before.version + 2, "out, then in again"
-                assert scene.stored.lives(scene.topic, partition)[0] == scene.stored.broker_epoch(0) > former
-            assert scene.state().leader_epoch == befores[0].leader_epoch + 1
-
-    run(story(), timeout_s=LIMIT_S)
+        await scene.reached("another leader", lambda state: state.leader in (1, 2))
+        await scene.full()
+        for partition, before in enumerate(befores):
+            after = scene.state(partition)
+            assert after.leader != 0 and after.version >= before.version + 2, "out, then in again"
+            assert scene.stored.lives(scene.topic, partition)[0] == scene.stored.broker_epoch(0) > former
+        assert scene.state().leader_epoch == befores[0].leader_epoch + 1
 
 
-def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp_path: Path) -> None:
     """What a SIGKILL in the middle of a write leaves: one batch whose end is missing."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
-            await scene.do(cluster.kill, "broker-0")
-            file = active_segment(scene, 0)
-            records = file.read_bytes()
-            *_, last = positions(records)
-            with file.open("r+b") as log:
-                log.truncate(last + TORN_BYTES)
-            await scene.reached("another leader", lambda state: state.leader in (1, 2))
-            await scene.do(cluster.start, "broker-0")
-            await scene.full()
-            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs("broker-0")
-            assert file.read_bytes().startswith(records[:last])
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+        await scene.do(cluster.kill, "broker-0")
+        file = active_segment(scene, 0)
+        records = file.read_bytes()
+        *_, last = positions(records)
+        with file.open("r+b") as log:
+            log.truncate(last + TORN_BYTES)
+        await scene.reached("another leader", lambda state: state.leader in (1, 2))
+        await scene.do(cluster.start, "broker-0")
+        await scene.full()
+        assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs("broker-0")
+        assert file.read_bytes().startswith(records[:last])
 
 
-def test_row_33_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_may_return(
+async def test_row_33_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_may_return(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Much of what was acknowledged was never synced: the log ends below what its broker knows to be committed. It cuts the
     torn batch, says so, and waits for another member of the ISR, from which it fetches what it has lost."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
-            await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 100 for broker in range(3)))
-            torn = await all_die(scene)
-            isr, file = scene.state().isr, active_segment(scene, torn)
-            records = file.read_bytes()
-            kept = next(at for at, header in iter_batches(records) if header.base_offset >= 50)
-            with file.open("r+b") as log:
-                log.truncate(kept + TORN_BYTES)
-            forget_boot(cluster, broker_name(torn))
-            await scene.do(cluster.start, broker_name(torn))
-            await vetoed(scene, torn)
-            assert scene.state().leader == NO_LEADER and scene.state().isr == isr
-            assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs(broker_name(torn))
-            assert file.read_bytes() == records[:kept]
-            acked = acknowledged(scene, records)
-            await scene.mended()
-            await scene.full()
-            assert scene.state().leader != torn
-            assert file.read_bytes().startswith(acked), "it has all of it again"
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
+        await scene.until("checkpoints", lambda: all(checkpointed(scene, broker) > 100 for broker in range(3)))
+        torn = await all_die(scene)
+        isr, file = scene.state().isr, active_segment(scene, torn)
+        records = file.read_bytes()
+        kept = next(at for at, header in iter_batches(records) if header.base_offset >= 50)
+        with file.open("r+b") as log:
+            log.truncate(kept + TORN_BYTES)
+        forget_boot(cluster, broker_name(torn))
+        await scene.do(cluster.start, broker_name(torn))
+        await vetoed(scene, torn)
+        assert scene.state().leader == NO_LEADER and scene.state().isr == isr
+        assert f"{TORN_BYTES} bytes of a torn tail cut" in cluster.logs(broker_name(torn))
+        assert file.read_bytes() == records[:kept]
+        acked = acknowledged(scene, records)
+        await scene.mended()
+        await scene.full()
+        assert scene.state().leader != torn
+        assert file.read_bytes().startswith(acked), "it has all of it again"
 
 
 async def vetoed(scene: Scene, broker: int) -> None:

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.scene import WITHIN_S, Scene, left_as_found, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
@@ -49,25 +48,22 @@ async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple
             await scene.full()
 
 
-def test_row_25_a_broker_that_is_back_before_its_session_is_over_has_bounced(
+async def test_row_25_a_broker_that_is_back_before_its_session_is_over_has_bounced(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as (scene, bed):
-            former, life = cluster.sessions(), scene.stored.broker_epoch(1)
-            assert {broker_path(number) for number in range(3)} <= former.holders.keys()
-            assert set(former.holders.values()) <= former.alive
-            bounced = await Bounce().inject(bed, ["broker-1"])
-            assert bounced.effect.startswith("killed and back: broker-1 after ")
-            assert scene.stored.broker_epoch(1) > life
-            now = cluster.sessions()
-            assert now.holders[broker_path(1)] != former.holders[broker_path(1)]
-            assert [now.holders[broker_path(n)] for n in (0, 2)] == [former.holders[broker_path(n)] for n in (0, 2)]
-
-    run(story(), timeout_s=LIMIT_S)
+    async with playing(cluster, tmp_path) as (scene, bed):
+        former, life = cluster.sessions(), scene.stored.broker_epoch(1)
+        assert {broker_path(number) for number in range(3)} <= former.holders.keys()
+        assert set(former.holders.values()) <= former.alive
+        bounced = await Bounce().inject(bed, ["broker-1"])
+        assert bounced.effect.startswith("killed and back: broker-1 after ")
+        assert scene.stored.broker_epoch(1) > life
+        now = cluster.sessions()
+        assert now.holders[broker_path(1)] != former.holders[broker_path(1)]
+        assert [now.holders[broker_path(n)] for n in (0, 2)] == [former.holders[broker_path(n)] for n in (0, 2)]
 
 
-def test_row_25_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
+async def test_row_25_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bounce_slowly(name: str) -> float:
@@ -77,12 +73,9 @@ def test_row_25_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounc
         cluster.start(name)
         return 0.0  # whatever a clock says
 
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as (_, bed):
-            monkeypatch.setattr(cluster, "bounce", bounce_slowly)
-            with pytest.raises(FaultMissed, match=r"broker-1 .* session of before ended before it registered again"):
-                await Bounce().inject(bed, ["broker-1"])
-            assert bed.in_force.left == []
-            assert next(row.state for row in cluster.status() if row.name == "broker-1") is State.RUNNING
-
-    run(story(), timeout_s=LIMIT_S)
+    async with playing(cluster, tmp_path) as (_, bed):
+        monkeypatch.setattr(cluster, "bounce", bounce_slowly)
+        with pytest.raises(FaultMissed, match=r"broker-1 .* session of before ended before it registered again"):
+            await Bounce().inject(bed, ["broker-1"])
+        assert bed.in_force.left == []
+        assert next(row.state for row in cluster.status() if row.name == "broker-1") is State.RUNNING

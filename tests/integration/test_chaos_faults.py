@@ -10,7 +10,6 @@ from random import Random
 import psutil
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.scene import Scene, left_as_found, log_bytes, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, Injected, On
@@ -94,219 +93,194 @@ def pid_of(cluster: LocalCluster, name: str) -> int | None:
     return next(row.pid for row in cluster.status() if row.name == name)
 
 
-def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene = play.scene
-            before = pid_of(cluster, "broker-1")
-            assert before is not None
-            killed, names = await play.begin("kill", "broker-1")
-            assert names == ("broker-1",) and not psutil.pid_exists(before)
-            await scene.reached("an ISR without it", lambda state: 1 not in state.isr)
-            await killed.heal()
-            await scene.full()
+async def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with playing(cluster, tmp_path) as play:
+        scene = play.scene
+        before = pid_of(cluster, "broker-1")
+        assert before is not None
+        killed, names = await play.begin("kill", "broker-1")
+        assert names == ("broker-1",) and not psutil.pid_exists(before)
+        await scene.reached("an ISR without it", lambda state: 1 not in state.isr)
+        await killed.heal()
+        await scene.full()
 
-            stopped, _ = await play.begin("stop", "broker-2")
-            seen = stopped.observed["broker-2"]
-            assert isinstance(seen, dict) and seen["exit_code"] == 0 and seen["clean"] is True
-            assert (cluster.data_dir("broker-2") / ".clean-shutdown").exists()
-            await stopped.heal()
-            await scene.full()
+        stopped, _ = await play.begin("stop", "broker-2")
+        seen = stopped.observed["broker-2"]
+        assert isinstance(seen, dict) and seen["exit_code"] == 0 and seen["clean"] is True
+        assert (cluster.data_dir("broker-2") / ".clean-shutdown").exists()
+        await stopped.heal()
+        await scene.full()
 
-            paused, _ = await play.begin("pause", "follower of 0")
-            (name,) = paused.targets
-            pid = pid_of(cluster, name)
-            assert pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
-            await scene.reached("an ISR without it", lambda state: broker_id_of(name) not in state.isr)
-            await paused.heal()
-            await scene.full()
+        paused, _ = await play.begin("pause", "follower of 0")
+        (name,) = paused.targets
+        pid = pid_of(cluster, name)
+        assert pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        await scene.reached("an ISR without it", lambda state: broker_id_of(name) not in state.isr)
+        await paused.heal()
+        await scene.full()
 
-            pids = {row.name: row.pid for row in cluster.status()}
-            _, (name,) = await play.begin("bounce", "standby controller", within="60s")
-            assert name in cluster.names(CONTROLLER)
-            assert pid_of(cluster, name) not in (None, pids[name])
-            await scene.full()
-
-    run(story(), timeout_s=LIMIT_S)
+        pids = {row.name: row.pid for row in cluster.status()}
+        _, (name,) = await play.begin("bounce", "standby controller", within="60s")
+        assert name in cluster.names(CONTROLLER)
+        assert pid_of(cluster, name) not in (None, pids[name])
+        await scene.full()
 
 
-def test_row_24_a_rolling_restart_has_one_broker_down_at_a_time(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            before = {row.name: row.pid for row in cluster.status() if row.kind == BROKER}
-            rolled, names = await play.begin("rolling-restart", "all brokers")
-            after = {row.name: row.pid for row in cluster.status() if row.kind == BROKER}
-            assert set(names) == set(before) and all(after[name] not in (None, before[name]) for name in names)
-            assert play.bed.in_force.left == [rolled]
-            await play.scene.full()
-
-    run(story(), timeout_s=LIMIT_S)
+async def test_row_24_a_rolling_restart_has_one_broker_down_at_a_time(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with playing(cluster, tmp_path) as play:
+        before = {row.name: row.pid for row in cluster.status() if row.kind == BROKER}
+        rolled, names = await play.begin("rolling-restart", "all brokers")
+        after = {row.name: row.pid for row in cluster.status() if row.kind == BROKER}
+        assert set(names) == set(before) and all(after[name] not in (None, before[name]) for name in names)
+        assert play.bed.in_force.left == [rolled]
+        await play.scene.full()
 
 
-def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene, leader = play.scene, play.scene.leader
-            cut, _ = await play.begin("isolate", "leader of 0", peers="all zookeepers")
-            await scene.reached("another leader", lambda state: state.leader not in (-1, broker_id_of(leader)))
-            assert broker_id_of(leader) not in scene.stored.brokers()
-            await cut.heal()
-            await scene.full()
+async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with playing(cluster, tmp_path) as play:
+        scene, leader = play.scene, play.scene.leader
+        cut, _ = await play.begin("isolate", "leader of 0", peers="all zookeepers")
+        await scene.reached("another leader", lambda state: state.leader not in (-1, broker_id_of(leader)))
+        assert broker_id_of(leader) not in scene.stored.brokers()
+        await cut.heal()
+        await scene.full()
 
-            # The follower's fetches no longer reach the leader, which hears of it through the controller alone.
-            cut, (follower,) = await play.begin("isolate", "follower of 0", peers="leader of 0", direction="outbound")
-            await scene.reached("an ISR without it", lambda state: broker_id_of(follower) not in state.isr)
-            assert broker_id_of(follower) in scene.stored.brokers()
-            await cut.heal()
-            await scene.full()
+        # The follower's fetches no longer reach the leader, which hears of it through the controller alone.
+        cut, (follower,) = await play.begin("isolate", "follower of 0", peers="leader of 0", direction="outbound")
+        await scene.reached("an ISR without it", lambda state: broker_id_of(follower) not in state.isr)
+        assert broker_id_of(follower) in scene.stored.brokers()
+        await cut.heal()
+        await scene.full()
 
-            await (await play.send())
-            cut, names = await play.begin("isolate", "clients", peers="all brokers")
-            assert names == ("client",)
-            ack = await play.send()
-            await asyncio.wait([ack], timeout=SILENCE_S)
-            assert not ack.done()
-            await scene.more_acks()  # whoever does not dial through the proxy is not cut
-            await cut.heal()
-            await asyncio.wait_for(ack, 30.0)
-
-    run(story(), timeout_s=LIMIT_S)
+        await (await play.send())
+        cut, names = await play.begin("isolate", "clients", peers="all brokers")
+        assert names == ("client",)
+        ack = await play.send()
+        await asyncio.wait([ack], timeout=SILENCE_S)
+        assert not ack.done()
+        await scene.more_acks()  # whoever does not dial through the proxy is not cut
+        await cut.heal()
+        await asyncio.wait_for(ack, 30.0)
 
 
-def test_links_are_slow_and_connections_are_reset(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            clock = play.bed.clock
-            await (await play.send())
-            slow, _ = await play.begin("slow-link", "leader of 0", peers="everything and clients", delay="300ms")
-            began_at = clock.now()
-            await (await play.send())
-            assert clock.now() - began_at >= 0.6, "a request and its answer"
-            await slow.heal()
-            reset, _ = await play.begin("reset", "leader of 0", peers="all brokers and clients", every="500ms")
-            assert isinstance(closed := reset.observed["closed"], int) and closed >= 2
-            await play.scene.more_acks()
-            await reset.heal()
-
-    run(story(), timeout_s=LIMIT_S)
+async def test_links_are_slow_and_connections_are_reset(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with playing(cluster, tmp_path) as play:
+        clock = play.bed.clock
+        await (await play.send())
+        slow, _ = await play.begin("slow-link", "leader of 0", peers="everything and clients", delay="300ms")
+        began_at = clock.now()
+        await (await play.send())
+        assert clock.now() - began_at >= 0.6, "a request and its answer"
+        await slow.heal()
+        reset, _ = await play.begin("reset", "leader of 0", peers="all brokers and clients", every="500ms")
+        assert isinstance(closed := reset.observed["closed"], int) and closed >= 2
+        await play.scene.more_acks()
+        await reset.heal()
 
 
-def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_ends(
+async def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_ends(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene, epochs = play.scene, play.scene.states()
-            lives = [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)]
-            killed, (name,) = await play.begin("kill", "zookeeper leader")
-            others = [each for each in cluster.names(ZOOKEEPER) if each != name]
-            modes = {"leader", "follower"}
-            await scene.until("a quorum", lambda: {cluster.zookeeper_mode(each) for each in others} == modes)
-            await scene.more_acks()
-            await killed.heal()
-            await scene.until("its return", lambda: cluster.zookeeper_mode(name) == "follower")
+    async with playing(cluster, tmp_path) as play:
+        scene, epochs = play.scene, play.scene.states()
+        lives = [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)]
+        killed, (name,) = await play.begin("kill", "zookeeper leader")
+        others = [each for each in cluster.names(ZOOKEEPER) if each != name]
+        modes = {"leader", "follower"}
+        await scene.until("a quorum", lambda: {cluster.zookeeper_mode(each) for each in others} == modes)
+        await scene.more_acks()
+        await killed.heal()
+        await scene.until("its return", lambda: cluster.zookeeper_mode(name) == "follower")
 
-            lost, names = await play.begin("lose-quorum", "majority zookeepers")
-            assert len(names) == 2
-            (left,) = set(cluster.names(ZOOKEEPER)) - set(names)
-            assert cluster.zookeeper_mode(left) == ""
-            await lost.heal()
-            await scene.until(
-                "a quorum", lambda: any(cluster.zookeeper_mode(each) == "leader" for each in cluster.names(ZOOKEEPER))
-            )
-            await scene.until("ZooKeeper", lambda: scene.stored.reachable)
-            assert [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)] == lives
-            assert [state.leader_epoch for state in scene.states()] == [state.leader_epoch for state in epochs]
-
-    run(story(), timeout_s=LIMIT_S)
+        lost, names = await play.begin("lose-quorum", "majority zookeepers")
+        assert len(names) == 2
+        (left,) = set(cluster.names(ZOOKEEPER)) - set(names)
+        assert cluster.zookeeper_mode(left) == ""
+        await lost.heal()
+        await scene.until(
+            "a quorum", lambda: any(cluster.zookeeper_mode(each) == "leader" for each in cluster.names(ZOOKEEPER))
+        )
+        await scene.until("ZooKeeper", lambda: scene.stored.reachable)
+        assert [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)] == lives
+        assert [state.leader_epoch for state in scene.states()] == [state.leader_epoch for state in epochs]
 
 
-def test_data_are_wiped_torn_and_altered_and_come_back_from_the_others(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene = play.scene
-            identity = cluster.data_dir("broker-1") / "identity"
-            before = identity.read_text()
-            wiped, _ = await play.begin("wipe", "broker-1")
-            assert not any(cluster.data_dir("broker-1").iterdir())
-            await wiped.heal()
-            await scene.until("another disk", lambda: identity.exists() and identity.read_text() not in ("", before))
-            await scene.full()
-
-            torn, (name,) = await play.begin("torn-tail", "follower of 0", bytes="100")
-            broker = broker_id_of(name)
-            cut = log_bytes(cluster, broker, scene.topic, 0)
-            await torn.heal()
-            await scene.full()
-            assert log_bytes(cluster, broker, scene.topic, 0).startswith(cut[:-1_000])
-
-            checkpoint = cluster.data_dir("broker-2") / "replication-offset-checkpoint"
-            await scene.until("a checkpoint", checkpoint.exists)
-            flipped, _ = await play.begin("bit-flip", "broker-2", file="checkpoint")
-            await flipped.heal()
-            await scene.full()
-
-    run(story(), timeout_s=LIMIT_S)
-
-
-def test_row_29_a_full_disk_costs_its_broker_the_partition_until_it_is_healed(
+async def test_data_are_wiped_torn_and_altered_and_come_back_from_the_others(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene = play.scene
-            async with Producer(scene.servers) as producer:
-                for _ in range(BALLAST_BYTES >> 16):
-                    await (await producer.send(scene.topic, bytes(1 << 16), partition=0))
-            full, (name,) = await play.begin("full-disk", "follower of 0")
-            await scene.reached("an ISR without it", lambda state: broker_id_of(name) not in state.isr)
-            await full.heal()
-            await scene.full()
+    async with playing(cluster, tmp_path) as play:
+        scene = play.scene
+        identity = cluster.data_dir("broker-1") / "identity"
+        before = identity.read_text()
+        wiped, _ = await play.begin("wipe", "broker-1")
+        assert not any(cluster.data_dir("broker-1").iterdir())
+        await wiped.heal()
+        await scene.until("another disk", lambda: identity.exists() and identity.read_text() not in ("", before))
+        await scene.full()
 
-    run(story(), timeout_s=LIMIT_S)
+        torn, (name,) = await play.begin("torn-tail", "follower of 0", bytes="100")
+        broker = broker_id_of(name)
+        cut = log_bytes(cluster, broker, scene.topic, 0)
+        await torn.heal()
+        await scene.full()
+        assert log_bytes(cluster, broker, scene.topic, 0).startswith(cut[:-1_000])
+
+        checkpoint = cluster.data_dir("broker-2") / "replication-offset-checkpoint"
+        await scene.until("a checkpoint", checkpoint.exists)
+        flipped, _ = await play.begin("bit-flip", "broker-2", file="checkpoint")
+        await flipped.heal()
+        await scene.full()
 
 
-def test_row_29_a_full_disk_costs_zookeeper_one_server_until_it_is_healed_and_no_session_ends(
+async def test_row_29_a_full_disk_costs_its_broker_the_partition_until_it_is_healed(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            scene, epochs = play.scene, play.scene.states()
-            lives = [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)]
-            full, (name,) = await play.begin("full-disk", "zookeeper leader")
-            others = [each for each in cluster.names(ZOOKEEPER) if each != name]
-            modes = {"leader", "follower"}
-            await scene.until("a quorum", lambda: {cluster.zookeeper_mode(each) for each in others} == modes)
-            await scene.more_acks()
-            assert cluster.zookeeper_mode(name) == "", "it stays out while its disk is full"
-            await full.heal()
-            await scene.until("its return", lambda: cluster.zookeeper_mode(name) == "follower")
-            await scene.until("ZooKeeper", lambda: scene.stored.reachable)
-            assert [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)] == lives
-            assert [state.leader_epoch for state in scene.states()] == [state.leader_epoch for state in epochs]
-
-    run(story(), timeout_s=LIMIT_S)
+    async with playing(cluster, tmp_path) as play:
+        scene = play.scene
+        async with Producer(scene.servers) as producer:
+            for _ in range(BALLAST_BYTES >> 16):
+                await (await producer.send(scene.topic, bytes(1 << 16), partition=0))
+        full, (name,) = await play.begin("full-disk", "follower of 0")
+        await scene.reached("an ISR without it", lambda state: broker_id_of(name) not in state.isr)
+        await full.heal()
+        await scene.full()
 
 
-def test_x2_all_replicas_are_read_and_are_the_same(cluster: LocalCluster, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            await play.scene.full()  # of a replica that is in sync it is promised
-            found = await read_replicas(cluster, play.bed.admin, play.scene.topic)
-            assert [each.partition for each in found] == [0, 1, 2]
-            for partition in found:
-                assert partition.high_watermark > 0
-                below = [
-                    [stretch for stretch in replica.stretches if stretch.end <= partition.high_watermark]
-                    for replica in partition.replicas
-                ]
-                assert below[0] and below == [below[0]] * 3
-                assert [broker_name(r.broker) for r in partition.replicas] == cluster.names(BROKER)
+async def test_row_29_a_full_disk_costs_zookeeper_one_server_until_it_is_healed_and_no_session_ends(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async with playing(cluster, tmp_path) as play:
+        scene, epochs = play.scene, play.scene.states()
+        lives = [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)]
+        full, (name,) = await play.begin("full-disk", "zookeeper leader")
+        others = [each for each in cluster.names(ZOOKEEPER) if each != name]
+        modes = {"leader", "follower"}
+        await scene.until("a quorum", lambda: {cluster.zookeeper_mode(each) for each in others} == modes)
+        await scene.more_acks()
+        assert cluster.zookeeper_mode(name) == "", "it stays out while its disk is full"
+        await full.heal()
+        await scene.until("its return", lambda: cluster.zookeeper_mode(name) == "follower")
+        await scene.until("ZooKeeper", lambda: scene.stored.reachable)
+        assert [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)] == lives
+        assert [state.leader_epoch for state in scene.states()] == [state.leader_epoch for state in epochs]
 
-    run(story(), timeout_s=LIMIT_S)
+
+async def test_x2_all_replicas_are_read_and_are_the_same(cluster: LocalCluster, tmp_path: Path) -> None:
+    async with playing(cluster, tmp_path) as play:
+        await play.scene.full()  # of a replica that is in sync it is promised
+        found = await read_replicas(cluster, play.bed.admin, play.scene.topic)
+        assert [each.partition for each in found] == [0, 1, 2]
+        for partition in found:
+            assert partition.high_watermark > 0
+            below = [
+                [stretch for stretch in replica.stretches if stretch.end <= partition.high_watermark]
+                for replica in partition.replicas
+            ]
+            assert below[0] and below == [below[0]] * 3
+            assert [broker_name(r.broker) for r in partition.replicas] == cluster.names(BROKER)
 
 
-def test_a_link_that_is_not_cut_is_seen_to_carry(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_a_link_that_is_not_cut_is_seen_to_carry(cluster: LocalCluster, tmp_path: Path) -> None:
     """Somebody opens the gate behind the fault's back."""
 
     class Leaky:
@@ -318,11 +292,8 @@ def test_a_link_that_is_not_cut_is_seen_to_carry(cluster: LocalCluster, tmp_path
             cluster.heal()
             return cut
 
-    async def story() -> None:
-        async with playing(cluster, tmp_path) as play:
-            object.__setattr__(play.bed, "cluster", Leaky())
-            with pytest.raises(FaultMissed, match="still arrives: "):
-                await play.begin("isolate", "broker-1", peers="all brokers")
-            assert play.bed.in_force.left == []
-
-    run(story(), timeout_s=LIMIT_S)
+    async with playing(cluster, tmp_path) as play:
+        object.__setattr__(play.bed, "cluster", Leaky())
+        with pytest.raises(FaultMissed, match="still arrives: "):
+            await play.begin("isolate", "broker-1", peers="all brokers")
+        assert play.bed.in_force.left == []

@@ -272,38 +272,33 @@ def test_a_policy_is_accepted_or_refused_whole_and_a_compacted_topic_takes_no_nu
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_row_32_a_bit_that_flips_in_a_closed_segment_is_found_and_fetched_again(
+async def test_row_32_a_bit_that_flips_in_a_closed_segment_is_found_and_fetched_again(
     cluster: LocalCluster, tmp_path: Path, leads: bool
 ) -> None:
     """By the scrub: nobody reads there. `under_load` compares all replicas byte by byte in the end."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=[(0, 1, 2) if leads else (1, 0, 2)]) as scene:
-            async with AdminClient(scene.servers) as admin:
-                await admin.alter_configs(scene.topic, {"segment.bytes": "10000"}, [])
-            folder = cluster.data_dir(BROKERS[0]) / f"{scene.topic}-0"
-            await scene.until("closed segments", lambda: len(list(folder.glob("*.log"))) > 3)
-            # What is not synced yet is not read again.
-            read = metric(cluster, BROKERS[0], "tidelog_log_scrub_read_bytes_total")
-            await scene.until(
-                "a round of scrub",
-                lambda: metric(cluster, BROKERS[0], "tidelog_log_scrub_read_bytes_total") > read + 30_000,
-            )
-            segment = sorted(folder.glob("*.log"))[1]
-            whole = segment.read_bytes()
-            with segment.open("r+b") as file:
-                file.seek(len(whole) // 2)
-                file.write(bytes([whole[len(whole) // 2] ^ 1]))
-            await scene.until(
-                "it to be found",
-                lambda: metric(cluster, BROKERS[0], "tidelog_log_corrupt_batches_found_total") >= 1,
-            )
-            await scene.until("the whole segment again", lambda: whole in log_bytes(cluster, 0, scene.topic, 0))
-            await scene.reached("an ISR of all", lambda state: state.leader >= 0 and len(state.isr) == 3)
-            if leads:
-                assert scene.state().leader_epoch > 0, "another has led meanwhile"
-            assert "corrupt batch" in cluster.logs(BROKERS[0], 2_000) and segment.name in cluster.logs(
-                BROKERS[0], 2_000
-            )
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=[(0, 1, 2) if leads else (1, 0, 2)]) as scene:
+        async with AdminClient(scene.servers) as admin:
+            await admin.alter_configs(scene.topic, {"segment.bytes": "10000"}, [])
+        folder = cluster.data_dir(BROKERS[0]) / f"{scene.topic}-0"
+        await scene.until("closed segments", lambda: len(list(folder.glob("*.log"))) > 3)
+        # What is not synced yet is not read again.
+        read = metric(cluster, BROKERS[0], "tidelog_log_scrub_read_bytes_total")
+        await scene.until(
+            "a round of scrub",
+            lambda: metric(cluster, BROKERS[0], "tidelog_log_scrub_read_bytes_total") > read + 30_000,
+        )
+        segment = sorted(folder.glob("*.log"))[1]
+        whole = segment.read_bytes()
+        with segment.open("r+b") as file:
+            file.seek(len(whole) // 2)
+            file.write(bytes([whole[len(whole) // 2] ^ 1]))
+        await scene.until(
+            "it to be found",
+            lambda: metric(cluster, BROKERS[0], "tidelog_log_corrupt_batches_found_total") >= 1,
+        )
+        await scene.until("the whole segment again", lambda: whole in log_bytes(cluster, 0, scene.topic, 0))
+        await scene.reached("an ISR of all", lambda state: state.leader >= 0 and len(state.isr) == 3)
+        if leads:
+            assert scene.state().leader_epoch > 0, "another has led meanwhile"
+        assert "corrupt batch" in cluster.logs(BROKERS[0], 2_000) and segment.name in cluster.logs(BROKERS[0], 2_000)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.cluster import unique_topic
 from helpers.groups import (
     COMMIT_INTERVAL_S,
@@ -109,74 +109,70 @@ def check_short(group: WorkingGroup, since: float) -> None:
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_l07_l08_a_member_that_does_not_answer_a_stop_fails_the_attempt_and_holds_nobody_up_for_long(
+async def test_l07_l08_a_member_that_does_not_answer_a_stop_fails_the_attempt_and_holds_nobody_up_for_long(
     cluster: LocalCluster, tmp_path: Path, closes: bool
 ) -> None:
     """It answers pings all the time. When its stream is closed instead, the attempt fails at once."""
     session_s = 9.0
 
-    async def story() -> None:
-        async with working_group(cluster, tmp_path, "a", session_s=session_s) as group:
-            raw = RawMember(
-                group.group_id, group.load.topic, "raw", session_ms=int(session_s * 1000), answers={PING, START}
-            )
-            address = cluster.endpoints()[await group.coordinator()]
-            await raw.connect(address)
-            await group.settled("a", "raw")
-            had, generation = raw.owned, (await group.described()).generation
-            failed = on_every_broker(cluster, "tidelog_coordinator_rebalance_attempts_failed_total")
-            alarms = on_every_broker(cluster, "tidelog_coordinator_rebalance_alarms_total")
-            group.start("b")
-            await raw.until("a stop", lambda: raw.stops, WITHIN_S)
-            stop_at, stop = raw.stops[0]
-            if closes:
-                await raw.close()
-
-            async def has_failed() -> bool:
-                return on_every_broker(cluster, "tidelog_coordinator_rebalance_attempts_failed_total") > failed
-
-            await group.until("a failed attempt", has_failed)
-            failed_at = time.monotonic()
-            assert on_every_broker(cluster, "tidelog_coordinator_rebalance_alarms_total") > alarms
-            if closes:
-                assert failed_at - stop_at < session_s / 3, "it fails at once"
-            else:
-                assert session_s * 2 / 3 - DRIFT_S < failed_at - stop_at < session_s
-            await group.settled("a", "b")
-            await group.all_work(failed_at, "a", "b")
-            begun = [each.at for tp, each in group.first_after(stop_at).items() if tp.partition in had]
-            # It may be gone before its first ping: its lease counts from the stop then, which it heard as well.
-            last_heard_at = max([stop_at, *(at for at, message in raw.heard if message.ping is not None)])
-            assert min(begun) > last_heard_at + session_s / 2, "its lease was waited for"
-            assert max(begun) < failed_at + session_s + DRIFT_S + ELECTION_S
-            assert stop.generation > generation
+    async with working_group(cluster, tmp_path, "a", session_s=session_s) as group:
+        raw = RawMember(
+            group.group_id, group.load.topic, "raw", session_ms=int(session_s * 1000), answers={PING, START}
+        )
+        address = cluster.endpoints()[await group.coordinator()]
+        await raw.connect(address)
+        await group.settled("a", "raw")
+        had, generation = raw.owned, (await group.described()).generation
+        failed = on_every_broker(cluster, "tidelog_coordinator_rebalance_attempts_failed_total")
+        alarms = on_every_broker(cluster, "tidelog_coordinator_rebalance_alarms_total")
+        group.start("b")
+        await raw.until("a stop", lambda: raw.stops, WITHIN_S)
+        stop_at, stop = raw.stops[0]
+        if closes:
             await raw.close()
 
-    run(story(), timeout_s=LIMIT_S)
+        async def has_failed() -> bool:
+            return on_every_broker(cluster, "tidelog_coordinator_rebalance_attempts_failed_total") > failed
+
+        await group.until("a failed attempt", has_failed)
+        failed_at = time.monotonic()
+        assert on_every_broker(cluster, "tidelog_coordinator_rebalance_alarms_total") > alarms
+        if closes:
+            assert failed_at - stop_at < session_s / 3, "it fails at once"
+        else:
+            assert session_s * 2 / 3 - DRIFT_S < failed_at - stop_at < session_s
+        await group.settled("a", "b")
+        await group.all_work(failed_at, "a", "b")
+        begun = [each.at for tp, each in group.first_after(stop_at).items() if tp.partition in had]
+        # It may be gone before its first ping: its lease counts from the stop then, which it heard as well.
+        last_heard_at = max([stop_at, *(at for at, message in raw.heard if message.ping is not None)])
+        assert min(begun) > last_heard_at + session_s / 2, "its lease was waited for"
+        assert max(begun) < failed_at + session_s + DRIFT_S + ELECTION_S
+        assert stop.generation > generation
+        await raw.close()
 
 
-def test_l05_l10_row_22_a_coordinator_is_killed_and_nobody_is_rebalanced(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_l05_l10_row_22_a_coordinator_is_killed_and_nobody_is_rebalanced(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     """Members whose leases last do not even pause; those whose leases do not go on where they committed."""
 
-    async def story() -> None:
-        async with two_groups(cluster, tmp_path) as (broker, long, short):
-            before = [await group.described() for group in (long, short)]
-            rebalances = {name: metric_of(cluster, name) for name in cluster.names(BROKER) if name != broker}
-            killed_at = time.monotonic()
-            await long.do(cluster.kill, broker)
-            for group, was in zip((long, short), before, strict=True):
-                now = await succeeded(group, was)
-                assert broker_name(now.coordinator_id) != broker and key(now) == key(was)
-                await group.all_work(time.monotonic())
-                await group.all_commit()
-            assert {name: metric_of(cluster, name) for name in rebalances} == rebalances
-            await check_bootstrap(cluster, broker)
-            await long.do(cluster.start, broker)
-        check_nobody_moved(long, killed_at)
-        assert not long.duplicates() and long.pause_s(killed_at) < ZOOKEEPER_S
-        check_short(short, killed_at)
-
-    run(story(), timeout_s=LIMIT_S)
+    async with two_groups(cluster, tmp_path) as (broker, long, short):
+        before = [await group.described() for group in (long, short)]
+        rebalances = {name: metric_of(cluster, name) for name in cluster.names(BROKER) if name != broker}
+        killed_at = time.monotonic()
+        await long.do(cluster.kill, broker)
+        for group, was in zip((long, short), before, strict=True):
+            now = await succeeded(group, was)
+            assert broker_name(now.coordinator_id) != broker and key(now) == key(was)
+            await group.all_work(time.monotonic())
+            await group.all_commit()
+        assert {name: metric_of(cluster, name) for name in rebalances} == rebalances
+        await check_bootstrap(cluster, broker)
+        await long.do(cluster.start, broker)
+    check_nobody_moved(long, killed_at)
+    assert not long.duplicates() and long.pause_s(killed_at) < ZOOKEEPER_S
+    check_short(short, killed_at)
 
 
 def metric_of(cluster: LocalCluster, broker: str) -> float:
@@ -198,40 +194,37 @@ async def check_bootstrap(cluster: LocalCluster, dead: str) -> None:
                 await consumer.poll(timeout_s=0.1)
 
 
-def test_row_22_coord_10_a_coordinator_that_slept_beyond_its_session_is_fenced_when_it_wakes(
+async def test_row_22_coord_10_a_coordinator_that_slept_beyond_its_session_is_fenced_when_it_wakes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with two_groups(cluster, tmp_path) as (broker, long, short):
-            before = [await group.described() for group in (long, short)]
-            raw = await raw_beside(cluster, broker)
-            await long.do(cluster.pause, broker)
-            paused_at = time.monotonic()
-            # It waits in its socket: it is read as the coordinator wakes, before that has heard of the other one.
-            early = asyncio.create_task(raw.commit(0, 1))
-            after = [await succeeded(group, was) for group, was in zip((long, short), before, strict=True)]
-            assert [key(each) for each in after] == [key(each) for each in before]
-            for group in (long, short):
-                await group.all_work(time.monotonic())
-            assert state_of(cluster, broker) is State.PAUSED
-            heard = len(raw.heard)
-            await long.do(cluster.resume, broker)
-            answer = (await asyncio.gather(early, return_exceptions=True))[0]
-            assert isinstance(answer, TransportError) or refused(answer), answer
-            await raw.until("the end of its stream", lambda: raw.ended_at is not None, WITHIN_S)
-            assert raw.heard[heard:] == [], "it says nothing any more"
-            await raw.close()
-            for group, was in zip((long, short), after, strict=True):
-                await group.all_commit()
-                now = await group.described()
-                assert (key(now), now.coordinator_epoch) == (key(was), was.coordinator_epoch)
-            stored = await long.admin.groups.committed(raw.group_id)
-            assert stored == {}, "what it was asked to commit is not stored"
-        check_nobody_moved(long, paused_at)
-        assert not long.duplicates() and long.pause_s(paused_at) < ZOOKEEPER_S
-        check_short(short, paused_at)
-
-    run(story(), timeout_s=LIMIT_S)
+    async with two_groups(cluster, tmp_path) as (broker, long, short):
+        before = [await group.described() for group in (long, short)]
+        raw = await raw_beside(cluster, broker)
+        await long.do(cluster.pause, broker)
+        paused_at = time.monotonic()
+        # It waits in its socket: it is read as the coordinator wakes, before that has heard of the other one.
+        early = asyncio.create_task(raw.commit(0, 1))
+        after = [await succeeded(group, was) for group, was in zip((long, short), before, strict=True)]
+        assert [key(each) for each in after] == [key(each) for each in before]
+        for group in (long, short):
+            await group.all_work(time.monotonic())
+        assert state_of(cluster, broker) is State.PAUSED
+        heard = len(raw.heard)
+        await long.do(cluster.resume, broker)
+        answer = (await asyncio.gather(early, return_exceptions=True))[0]
+        assert isinstance(answer, TransportError) or refused(answer), answer
+        await raw.until("the end of its stream", lambda: raw.ended_at is not None, WITHIN_S)
+        assert raw.heard[heard:] == [], "it says nothing any more"
+        await raw.close()
+        for group, was in zip((long, short), after, strict=True):
+            await group.all_commit()
+            now = await group.described()
+            assert (key(now), now.coordinator_epoch) == (key(was), was.coordinator_epoch)
+        stored = await long.admin.groups.committed(raw.group_id)
+        assert stored == {}, "what it was asked to commit is not stored"
+    check_nobody_moved(long, paused_at)
+    assert not long.duplicates() and long.pause_s(paused_at) < ZOOKEEPER_S
+    check_short(short, paused_at)
 
 
 def refused(answer: object) -> bool:
@@ -262,62 +255,58 @@ async def coordinator_of(admin: AdminClient, group_id: str) -> object:
         return None
 
 
-def test_l06_a_coordinator_whose_session_expires_forgets_everything_and_stands_again(
+async def test_l06_a_coordinator_whose_session_expires_forgets_everything_and_stands_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Its process lives, and so does the session by which its broker is registered (A19.14)."""
 
-    async def story() -> None:
-        async with two_groups(cluster, tmp_path) as (broker, long, short):
-            with stored_by(cluster) as stored:
-                before = [await group.described() for group in (long, short)]
-                (zookeeper,) = cluster.endpoints(ZOOKEEPER).values()
-                holder = stored.coordinator(shard_of(long.group_id, SHARDS))
-                assert holder is not None and broker_name(holder[0]) == broker
-                life, pid = stored.broker_epoch(holder[0]), pid_of(cluster, broker)
-                ended_at = time.monotonic()
-                await long.do(end_session, (zookeeper.host, zookeeper.port), holder[1], password_of(holder[1]))
-                for group, was in zip((long, short), before, strict=True):
-                    assert key(await succeeded(group, was)) == key(was)
-                    await group.all_commit()
+    async with two_groups(cluster, tmp_path) as (broker, long, short):
+        with stored_by(cluster) as stored:
+            before = [await group.described() for group in (long, short)]
+            (zookeeper,) = cluster.endpoints(ZOOKEEPER).values()
+            holder = stored.coordinator(shard_of(long.group_id, SHARDS))
+            assert holder is not None and broker_name(holder[0]) == broker
+            life, pid = stored.broker_epoch(holder[0]), pid_of(cluster, broker)
+            ended_at = time.monotonic()
+            await long.do(end_session, (zookeeper.host, zookeeper.port), holder[1], password_of(holder[1]))
+            for group, was in zip((long, short), before, strict=True):
+                assert key(await succeeded(group, was)) == key(was)
+                await group.all_commit()
 
-                def all_held() -> bool:
-                    found = [stored.coordinator(shard) for shard in range(SHARDS)]
-                    return all(each is not None and each[1] != holder[1] for each in found)
+            def all_held() -> bool:
+                found = [stored.coordinator(shard) for shard in range(SHARDS)]
+                return all(each is not None and each[1] != holder[1] for each in found)
 
-                await eventually(all_held, "a coordinator of every shard", timeout_s=WITHIN_S)
-                served = "tidelog_coordinator_shards"
-                await eventually(lambda: on_every_broker(cluster, served) == SHARDS, "one each", timeout_s=WITHIN_S)
-                await shards_settled(cluster)  # it stands again, and gets those back that it comes first for
-                assert (stored.broker_epoch(holder[0]), pid_of(cluster, broker)) == (life, pid)
-        check_nobody_moved(long, ended_at)
-        assert not long.duplicates()
-        check_short(short, ended_at)
-
-    run(story(), timeout_s=LIMIT_S)
+            await eventually(all_held, "a coordinator of every shard", timeout_s=WITHIN_S)
+            served = "tidelog_coordinator_shards"
+            await eventually(lambda: on_every_broker(cluster, served) == SHARDS, "one each", timeout_s=WITHIN_S)
+            await shards_settled(cluster)  # it stands again, and gets those back that it comes first for
+            assert (stored.broker_epoch(holder[0]), pid_of(cluster, broker)) == (life, pid)
+    check_nobody_moved(long, ended_at)
+    assert not long.duplicates()
+    check_short(short, ended_at)
 
 
 def pid_of(cluster: LocalCluster, name: str) -> int | None:
     return next(row.pid for row in cluster.status() if row.name == name)
 
 
-def test_row_24_every_broker_is_restarted_and_no_group_is_rebalanced(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_row_24_every_broker_is_restarted_and_no_group_is_rebalanced(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     """One after the other, each when every ISR is full again; the group's session is longer than a restart."""
 
-    async def story() -> None:
-        async with working_group(cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
-            before, began_at = await group.described(), time.monotonic()
-            for name in cluster.names(BROKER):
-                await group.do(cluster.restart, name)
-                await group.admin.wait_until_led(group.load.topic, in_sync=True, timeout_s=WITHIN_S)
-            after = await group.until("every member back", lambda: all_back(group))
-            await group.all_commit()
-            assert after.coordinator_epoch > before.coordinator_epoch, "its coordinator was one of them"
-        assert key(after) == key(before)
-        check_nobody_moved(group, began_at)
-        assert not group.duplicates() and group.pause_s(began_at) < ELECTION_S
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
+        before, began_at = await group.described(), time.monotonic()
+        for name in cluster.names(BROKER):
+            await group.do(cluster.restart, name)
+            await group.admin.wait_until_led(group.load.topic, in_sync=True, timeout_s=WITHIN_S)
+        after = await group.until("every member back", lambda: all_back(group))
+        await group.all_commit()
+        assert after.coordinator_epoch > before.coordinator_epoch, "its coordinator was one of them"
+    assert key(after) == key(before)
+    check_nobody_moved(group, began_at)
+    assert not group.duplicates() and group.pause_s(began_at) < ELECTION_S
 
 
 async def all_back(group: WorkingGroup) -> m.DescribedGroup | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
 from helpers.scene import Scene, left_as_found, log_bytes, under_load
@@ -110,50 +109,44 @@ async def handed_over(healthy: Scene, sick: Scene, *, leads: bool) -> None:
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-def test_row_29_l37_a_full_disk_costs_its_broker_the_partition_until_there_is_room(
+async def test_row_29_l37_a_full_disk_costs_its_broker_the_partition_until_there_is_room(
     cluster: LocalCluster, tmp_path: Path, leads: bool
 ) -> None:
-    async def story() -> None:
-        async with (
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2) if leads else (1, 0, 2)]) as sick,
-        ):
-            life, led = healthy.stored.broker_epoch(0), healthy.state()
-            await weigh_down(cluster, sick)
-            with disk_is_full(cluster, len(log_bytes(cluster, 0, sick.topic, 0)) + 1_000):
-                await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-                await handed_over(healthy, sick, leads=leads)
-            await sick.full()
-            assert healthy.state().leader_epoch == led.leader_epoch
-            assert healthy.stored.broker_epoch(0) == life
-
-    run(story(), timeout_s=LIMIT_S)
+    async with (
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2) if leads else (1, 0, 2)]) as sick,
+    ):
+        life, led = healthy.stored.broker_epoch(0), healthy.state()
+        await weigh_down(cluster, sick)
+        with disk_is_full(cluster, len(log_bytes(cluster, 0, sick.topic, 0)) + 1_000):
+            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
+            await handed_over(healthy, sick, leads=leads)
+        await sick.full()
+        assert healthy.state().leader_epoch == led.leader_epoch
+        assert healthy.stored.broker_epoch(0) == life
 
 
 @pytest.mark.parametrize("call", ["writev", "fdatasync", "pread"], ids=["append", "fsync", "read"])
-def test_row_31_l37_an_error_of_the_device_costs_its_broker_that_partition_alone(
+async def test_row_31_l37_an_error_of_the_device_costs_its_broker_that_partition_alone(
     cluster: LocalCluster, tmp_path: Path, call: str
 ) -> None:
     """The copy of the leader, with flush=sync; it is fetched again, or opened again, when the device works."""
 
-    async def story() -> None:
-        async with (
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)], flush="sync") as sick,
-        ):
-            life, led = healthy.stored.broker_epoch(0), healthy.state()
-            if call == "pread":
-                await weigh_down(cluster, sick)
-            with disk_fails(cluster, call, sick.topic, error=errno.EIO):
-                if call == "pread":  # what is new is served from memory
-                    await read_from_the_start(bootstrap_servers(cluster), sick.topic)
-                await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-                await handed_over(healthy, sick, leads=True)
-            await sick.full()
-            assert healthy.state().leader_epoch == led.leader_epoch
-            assert healthy.stored.broker_epoch(0) == life
-
-    run(story(), timeout_s=LIMIT_S)
+    async with (
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)], flush="sync") as sick,
+    ):
+        life, led = healthy.stored.broker_epoch(0), healthy.state()
+        if call == "pread":
+            await weigh_down(cluster, sick)
+        with disk_fails(cluster, call, sick.topic, error=errno.EIO):
+            if call == "pread":  # what is new is served from memory
+                await read_from_the_start(bootstrap_servers(cluster), sick.topic)
+            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
+            await handed_over(healthy, sick, leads=True)
+        await sick.full()
+        assert healthy.state().leader_epoch == led.leader_epoch
+        assert healthy.stored.broker_epoch(0) == life
 
 
 async def read_from_the_start(servers: str, topic: str) -> None:
@@ -165,27 +158,24 @@ async def read_from_the_start(servers: str, topic: str) -> None:
             pass
 
 
-def test_row_30_a_sync_that_takes_30_s_costs_its_broker_that_partition_alone(
+async def test_row_30_a_sync_that_takes_30_s_costs_its_broker_that_partition_alone(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """With flush=sync the leader waits for the device for log_flush_stall_limit_ms, then another one leads. The broker's session,
     and what it leads without flush=sync, do not wait at all."""
 
-    async def story() -> None:
-        async with (
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)], flush="sync") as sick,
-        ):
-            life, led = healthy.stored.broker_epoch(0), healthy.state()
-            with disk_fails(cluster, "fdatasync", sick.topic, seconds=30.0):
-                await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-                await handed_over(healthy, sick, leads=True)
-            await sick.full()
-            assert healthy.state().leader_epoch == led.leader_epoch
-            assert healthy.stored.broker_epoch(0) == life
-            assert healthy.longest_stall_s() < sick.longest_stall_s() < 30.0
-
-    run(story(), timeout_s=LIMIT_S)
+    async with (
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)], flush="sync") as sick,
+    ):
+        life, led = healthy.stored.broker_epoch(0), healthy.state()
+        with disk_fails(cluster, "fdatasync", sick.topic, seconds=30.0):
+            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
+            await handed_over(healthy, sick, leads=True)
+        await sick.full()
+        assert healthy.state().leader_epoch == led.leader_epoch
+        assert healthy.stored.broker_epoch(0) == life
+        assert healthy.longest_stall_s() < sick.longest_stall_s() < 30.0
 
 
 async def moved(scene: Scene, target: tuple[int, int], left: int) -> None:
@@ -196,62 +186,54 @@ async def moved(scene: Scene, target: tuple[int, int], left: int) -> None:
     await scene.until(f"nothing left on broker {left}", lambda: not list(old.glob(f"{scene.topic}-*")))
 
 
-def test_l37_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_away(
+async def test_l37_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_away(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The other replica leads, the copy goes on from there, and the move ends although the disk is still full."""
 
-    async def story() -> None:
-        async with (
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-            under_load(cluster, tmp_path, assignment=[(0, 1)], min_isr=1) as sick,
-            AdminClient(sick.servers) as admin,
-        ):
-            life, led = healthy.stored.broker_epoch(0), healthy.state()
-            await weigh_down(cluster, sick)
-            target = {TopicPartition(sick.topic, 0): (2, 1)}
-            await admin.reassignments.alter(target, throttle=Throttle(SLOW_BYTES_PER_S, SLOW_BYTES_PER_S))
-            with disk_is_full(cluster, len(log_bytes(cluster, 0, sick.topic, 0)) + 1_000):
-                await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-                await handed_over(healthy, sick, leads=True)
-                assert (sick.state().leader, sick.stored.moves(sick.topic)) == (1, {0})
-                await admin.reassignments.throttle(Throttle(-1, -1))
-                await moved(sick, (2, 1), left=0)
-                assert offline(cluster) == 0
-            assert healthy.state().leader_epoch == led.leader_epoch
-            assert healthy.stored.broker_epoch(0) == life
-
-    run(story(), timeout_s=LIMIT_S)
+    async with (
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
+        under_load(cluster, tmp_path, assignment=[(0, 1)], min_isr=1) as sick,
+        AdminClient(sick.servers) as admin,
+    ):
+        life, led = healthy.stored.broker_epoch(0), healthy.state()
+        await weigh_down(cluster, sick)
+        target = {TopicPartition(sick.topic, 0): (2, 1)}
+        await admin.reassignments.alter(target, throttle=Throttle(SLOW_BYTES_PER_S, SLOW_BYTES_PER_S))
+        with disk_is_full(cluster, len(log_bytes(cluster, 0, sick.topic, 0)) + 1_000):
+            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
+            await handed_over(healthy, sick, leads=True)
+            assert (sick.state().leader, sick.stored.moves(sick.topic)) == (1, {0})
+            await admin.reassignments.throttle(Throttle(-1, -1))
+            await moved(sick, (2, 1), left=0)
+            assert offline(cluster) == 0
+        assert healthy.state().leader_epoch == led.leader_epoch
+        assert healthy.stored.broker_epoch(0) == life
 
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "device"])
-def test_l37_a_disk_fails_under_the_copy_of_a_move_which_waits_until_it_works_again(
+async def test_l37_a_disk_fails_under_the_copy_of_a_move_which_waits_until_it_works_again(
     cluster: LocalCluster, tmp_path: Path, full: bool
 ) -> None:
     """The partition is served as before meanwhile: nobody counts on the copy, and nobody who has one is sent away."""
 
-    async def story() -> None:
-        async with (
-            under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-            under_load(cluster, tmp_path, assignment=[(1, 2)]) as sick,
-            AdminClient(sick.servers) as admin,
-        ):
-            life, led = healthy.stored.broker_epoch(0), sick.state()
-            for _ in range(2):
-                await weigh_down(cluster, sick)
-            fails = (
-                disk_is_full(cluster, BALLAST_BYTES)
-                if full
-                else disk_fails(cluster, "writev", sick.topic, error=errno.EIO)
-            )
-            with fails:
-                await admin.reassignments.alter({TopicPartition(sick.topic, 0): (1, 0)})
-                await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-                await sick.more_acks()
-                await healthy.more_acks()
-                assert sick.stored.moves(sick.topic) == {0}
-                assert (sick.state().leader_epoch, sick.state().isr) == (led.leader_epoch, {1, 2})
-            await moved(sick, (1, 0), left=2)
-            assert healthy.stored.broker_epoch(0) == life
-
-    run(story(), timeout_s=LIMIT_S)
+    async with (
+        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
+        under_load(cluster, tmp_path, assignment=[(1, 2)]) as sick,
+        AdminClient(sick.servers) as admin,
+    ):
+        life, led = healthy.stored.broker_epoch(0), sick.state()
+        for _ in range(2):
+            await weigh_down(cluster, sick)
+        fails = (
+            disk_is_full(cluster, BALLAST_BYTES) if full else disk_fails(cluster, "writev", sick.topic, error=errno.EIO)
+        )
+        with fails:
+            await admin.reassignments.alter({TopicPartition(sick.topic, 0): (1, 0)})
+            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
+            await sick.more_acks()
+            await healthy.more_acks()
+            assert sick.stored.moves(sick.topic) == {0}
+            assert (sick.state().leader_epoch, sick.state().isr) == (led.leader_epoch, {1, 2})
+        await moved(sick, (1, 0), left=2)
+        assert healthy.stored.broker_epoch(0) == life

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import run
 from helpers.metrics import metric
 from helpers.scene import Scene, log_bytes, state_of, under_load
 from helpers.stored import State as Stored
@@ -68,58 +67,49 @@ async def falls_asleep(scene: Scene) -> tuple[Stored, float]:
         await scene.do(cluster.resume, "broker-0")
 
 
-def test_row_9_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_row_9_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
     """It falls asleep while records are on their way to its followers, and wakes when they are older than the lag limit."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            before, shrinks = await falls_asleep(scene)
-            await asyncio.sleep(1.5 * LAG_S)  # the fault itself
-            assert state_of(cluster, "broker-0") is State.PAUSED
-            await scene.do(cluster.resume, "broker-0")
-            await scene.more_acks()
-            assert metric(cluster, "broker-0", "tidelog_isr_shrinks_total") == shrinks
-            assert scene.state() == before, "no election, and the same ISR"
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+        before, shrinks = await falls_asleep(scene)
+        await asyncio.sleep(1.5 * LAG_S)  # the fault itself
+        assert state_of(cluster, "broker-0") is State.PAUSED
+        await scene.do(cluster.resume, "broker-0")
+        await scene.more_acks()
+        assert metric(cluster, "broker-0", "tidelog_isr_shrinks_total") == shrinks
+        assert scene.state() == before, "no election, and the same ISR"
 
 
-def test_row_11_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
+async def test_row_11_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with under_load(cluster, tmp_path) as scene:
-            await scene.do(cluster.pause, "broker-1")
-            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            assert (without.leader, without.leader_epoch) == (0, 0)
-            await scene.more_acks()
-            assert state_of(cluster, "broker-1") is State.PAUSED and 1 in scene.stored.brokers()
-            await scene.do(cluster.resume, "broker-1")
-            await scene.full()
-        assert scene.longest_stall_s(0) < SESSION_S / 2
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path) as scene:
+        await scene.do(cluster.pause, "broker-1")
+        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+        assert (without.leader, without.leader_epoch) == (0, 0)
+        await scene.more_acks()
+        assert state_of(cluster, "broker-1") is State.PAUSED and 1 in scene.stored.brokers()
+        await scene.do(cluster.resume, "broker-1")
+        await scene.full()
+    assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
-def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
+async def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            await scene.do(cluster.proxy.shape, "broker-0", "broker-1", Traffic(bytes_per_s=10_000.0))
-            had = len(log_bytes(cluster, 1, scene.topic, 0))
-            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            assert (without.leader, without.leader_epoch) == (0, 0)
-            await scene.more_acks()
-            assert had < len(log_bytes(cluster, 1, scene.topic, 0)) < len(log_bytes(cluster, 0, scene.topic, 0))
-            await scene.do(cluster.heal)
-            await scene.full()
-        assert scene.longest_stall_s(0) < SESSION_S / 2
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+        await scene.do(cluster.proxy.shape, "broker-0", "broker-1", Traffic(bytes_per_s=10_000.0))
+        had = len(log_bytes(cluster, 1, scene.topic, 0))
+        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+        assert (without.leader, without.leader_epoch) == (0, 0)
+        await scene.more_acks()
+        assert had < len(log_bytes(cluster, 1, scene.topic, 0)) < len(log_bytes(cluster, 0, scene.topic, 0))
+        await scene.do(cluster.heal)
+        await scene.full()
+    assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
-def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
+async def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """A follower falls behind meanwhile: what it lacks is not acknowledged until the controller has heard of it, which it is
@@ -131,34 +121,31 @@ def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_wait
     def asked(**labels: str) -> float:
         return metric(cluster, "broker-0", "tidelog_alter_isr_requests_total", **labels)
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            before, asked_before, unanswered = scene.state(), asked(), asked(error="NO_ANSWER")
-            await scene.do(cluster.isolate, "broker-0", cluster.names(CONTROLLER))
-            await scene.more_acks()
-            await scene.do(cluster.pause, "broker-1")
-            await scene.until("a change that waits", lambda: pending_s() > 0.5)
-            acked = scene.acked
-            await scene.until("the end of its call", lambda: asked(error="NO_ANSWER") > unanswered)
-            waited_s = pending_s()
-            await scene.until("that it waits on", lambda: pending_s() > waited_s + 1.0)
-            assert scene.acked == acked
-            assert asked() - asked_before < 10, "no busy loop"
-            assert scene.state() == before and len(cluster.proxy.cuts()) == 4
-            for controller in cluster.names(CONTROLLER):
-                await scene.do(cluster.proxy.reset, "broker-0", controller)  # what it has asked so far is lost
-            await scene.do(cluster.heal)
-            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            assert (without.leader, without.leader_epoch) == (0, 0)
-            await scene.more_acks()
-            assert state_of(cluster, "broker-1") is State.PAUSED
-            await scene.do(cluster.resume, "broker-1")
-            await scene.full()
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+        before, asked_before, unanswered = scene.state(), asked(), asked(error="NO_ANSWER")
+        await scene.do(cluster.isolate, "broker-0", cluster.names(CONTROLLER))
+        await scene.more_acks()
+        await scene.do(cluster.pause, "broker-1")
+        await scene.until("a change that waits", lambda: pending_s() > 0.5)
+        acked = scene.acked
+        await scene.until("the end of its call", lambda: asked(error="NO_ANSWER") > unanswered)
+        waited_s = pending_s()
+        await scene.until("that it waits on", lambda: pending_s() > waited_s + 1.0)
+        assert scene.acked == acked
+        assert asked() - asked_before < 10, "no busy loop"
+        assert scene.state() == before and len(cluster.proxy.cuts()) == 4
+        for controller in cluster.names(CONTROLLER):
+            await scene.do(cluster.proxy.reset, "broker-0", controller)  # what it has asked so far is lost
+        await scene.do(cluster.heal)
+        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+        assert (without.leader, without.leader_epoch) == (0, 0)
+        await scene.more_acks()
+        assert state_of(cluster, "broker-1") is State.PAUSED
+        await scene.do(cluster.resume, "broker-1")
+        await scene.full()
 
 
-def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
+async def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     def check_committed(scene: Scene) -> None:
@@ -173,29 +160,26 @@ def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_
         await scene.until("a tail", lambda: log_end(scene, "broker-0") > held)
         check_committed(scene)
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            for _ in range(4):  # what is on its way just then may be a high watermark and no records
-                await cut(scene)
-                await scene.do(cluster.heal)
-                await scene.more_acks()
+    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+        for _ in range(4):  # what is on its way just then may be a high watermark and no records
             await cut(scene)
-            while 1 in scene.state().isr:
-                check_committed(scene)
-                await asyncio.sleep(0.1)
-            without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            assert (without.leader, without.leader_epoch) == (0, 0)
-            await scene.more_acks()
-            assert log_end(scene, "broker-1") < high_watermark(scene, "broker-0")
-            assert 1 in scene.stored.brokers()
             await scene.do(cluster.heal)
-            await scene.full()
-        assert scene.longest_stall_s(0) < SESSION_S / 2
+            await scene.more_acks()
+        await cut(scene)
+        while 1 in scene.state().isr:
+            check_committed(scene)
+            await asyncio.sleep(0.1)
+        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+        assert (without.leader, without.leader_epoch) == (0, 0)
+        await scene.more_acks()
+        assert log_end(scene, "broker-1") < high_watermark(scene, "broker-0")
+        assert 1 in scene.stored.brokers()
+        await scene.do(cluster.heal)
+        await scene.full()
+    assert scene.longest_stall_s(0) < SESSION_S / 2
 
-    run(story(), timeout_s=LIMIT_S)
 
-
-def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
+async def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Broker 1 checkpoints often, broker 2 flushes often, broker 0 does neither; a checkpoint tells how far a log is flushed."""
@@ -208,42 +192,36 @@ def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
         lines = file.read_text().splitlines() if file.exists() else []
         return max((int(line.split()[-1]) for line in lines if scene.topic in line), default=0)
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-            idle = syncs("broker-0")
-            for _ in range(2):
-                seen, synced = checkpointed(scene, "broker-1"), syncs("broker-2")
-                await scene.until("a newer checkpoint", lambda seen=seen: checkpointed(scene, "broker-1") > seen)
-                await scene.until("another flush", lambda synced=synced: syncs("broker-2") > synced)
-            assert checkpointed(scene, "broker-1", RECOVERY_POINTS_FILE) == 0
-            assert (checkpointed(scene, "broker-0"), checkpointed(scene, "broker-2")) == (0, 0)
-            assert syncs("broker-0") == idle
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
+        idle = syncs("broker-0")
+        for _ in range(2):
+            seen, synced = checkpointed(scene, "broker-1"), syncs("broker-2")
+            await scene.until("a newer checkpoint", lambda seen=seen: checkpointed(scene, "broker-1") > seen)
+            await scene.until("another flush", lambda synced=synced: syncs("broker-2") > synced)
+        assert checkpointed(scene, "broker-1", RECOVERY_POINTS_FILE) == 0
+        assert (checkpointed(scene, "broker-0"), checkpointed(scene, "broker-2")) == (0, 0)
+        assert syncs("broker-0") == idle
 
 
-def test_row_21_l35_leaders_serve_without_zookeeper_and_nobody_is_elected_when_it_is_back(
+async def test_row_21_l35_leaders_serve_without_zookeeper_and_nobody_is_elected_when_it_is_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Killed for longer than a session: what it has stored of sessions outlives it, and their time counts from when it is up, so
     none of them ends where processes come back to it meanwhile."""
 
-    async def story() -> None:
-        async with under_load(cluster, tmp_path) as scene:
-            before, members = scene.states(), scene.stored.brokers()
-            await scene.do(cluster.kill, "zookeeper-1")
-            await scene.acks_for(SESSION_S + 1.0, within_s=SESSION_S)
-            assert state_of(cluster, "zookeeper-1") is State.STOPPED
-            await scene.do(cluster.start, "zookeeper-1")
-            await scene.until("a controller", lambda: scene.stored.controller() is not None)
-            await scene.more_acks()
-            epochs = [(state.leader, state.leader_epoch) for state in before]
-            assert [(state.leader, state.leader_epoch) for state in scene.states()] == epochs
-            assert scene.stored.brokers() == members
-            assert max(map(scene.longest_stall_s, (0, 1, 2))) < SESSION_S
-            # ISRs change again.
-            await scene.do(cluster.kill, "broker-1")
-            await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-            await scene.do(cluster.start, "broker-1")
-
-    run(story(), timeout_s=LIMIT_S)
+    async with under_load(cluster, tmp_path) as scene:
+        before, members = scene.states(), scene.stored.brokers()
+        await scene.do(cluster.kill, "zookeeper-1")
+        await scene.acks_for(SESSION_S + 1.0, within_s=SESSION_S)
+        assert state_of(cluster, "zookeeper-1") is State.STOPPED
+        await scene.do(cluster.start, "zookeeper-1")
+        await scene.until("a controller", lambda: scene.stored.controller() is not None)
+        await scene.more_acks()
+        epochs = [(state.leader, state.leader_epoch) for state in before]
+        assert [(state.leader, state.leader_epoch) for state in scene.states()] == epochs
+        assert scene.stored.brokers() == members
+        assert max(map(scene.longest_stall_s, (0, 1, 2))) < SESSION_S
+        # ISRs change again.
+        await scene.do(cluster.kill, "broker-1")
+        await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
+        await scene.do(cluster.start, "broker-1")

@@ -186,55 +186,44 @@ async def found(consumer: RawConsumer, asked: int, unlike: int = -1) -> int:
             await asyncio.sleep(0.1)
 
 
-def test_a12_01_a_raw_consumer_registers_starts_commits_and_leaves(cluster: LocalCluster) -> None:
-    async def tell() -> None:
-        async with consumer_of(cluster) as consumer:
-            broker = await found(consumer, 0)
-            assert [await consumer.coordinator(asked) for asked in (1, 2)] == [broker, broker]
-            start = await consumer.join(broker)
-            assert positions(start) == {0: -1, 1: -1, 2: -1}
-            assert {each.id for each in start.brokers_info} == {0, 1, 2}
-            assert {(each.host, each.port) for each in start.brokers_info} == {
-                consumer.address(each) for each in (0, 1, 2)
-            }
-            ok, beyond = await consumer.commit(1, 10), await consumer.commit(2, 11)
-            assert ok.results[0].error_code is ErrorCode.NONE
-            assert beyond.results[0].error_code is ErrorCode.OFFSET_OUT_OF_RANGE
-            last = await consumer.leave()
-            assert last[-1].left is not None, last
-
-    asyncio.run(tell())
+async def test_a12_01_a_raw_consumer_registers_starts_commits_and_leaves(cluster: LocalCluster) -> None:
+    async with consumer_of(cluster) as consumer:
+        broker = await found(consumer, 0)
+        assert [await consumer.coordinator(asked) for asked in (1, 2)] == [broker, broker]
+        start = await consumer.join(broker)
+        assert positions(start) == {0: -1, 1: -1, 2: -1}
+        assert {each.id for each in start.brokers_info} == {0, 1, 2}
+        assert {(each.host, each.port) for each in start.brokers_info} == {consumer.address(each) for each in (0, 1, 2)}
+        ok, beyond = await consumer.commit(1, 10), await consumer.commit(2, 11)
+        assert ok.results[0].error_code is ErrorCode.NONE
+        assert beyond.results[0].error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+        last = await consumer.leave()
+        assert last[-1].left is not None, last
 
 
-def test_a_broker_that_does_not_coordinate_says_so_and_ends_the_stream_in_order(cluster: LocalCluster) -> None:
-    async def tell() -> None:
-        async with consumer_of(cluster) as consumer:
-            broker = await found(consumer, 0)
-            await consumer.connect((broker + 1) % 3)
-            refusal = await consumer.stream.read()
-            assert refusal.registered.error_code is ErrorCode.NOT_COORDINATOR
-            assert await consumer.stream.read() is None
-
-    asyncio.run(tell())
+async def test_a_broker_that_does_not_coordinate_says_so_and_ends_the_stream_in_order(cluster: LocalCluster) -> None:
+    async with consumer_of(cluster) as consumer:
+        broker = await found(consumer, 0)
+        await consumer.connect((broker + 1) % 3)
+        refusal = await consumer.stream.read()
+        assert refusal.registered.error_code is ErrorCode.NOT_COORDINATOR
+        assert await consumer.stream.read() is None
 
 
-def test_a17_01_when_the_coordinators_broker_is_killed_another_goes_on_with_the_stored_group(
+async def test_a17_01_when_the_coordinators_broker_is_killed_another_goes_on_with_the_stored_group(
     cluster: LocalCluster,
 ) -> None:
-    async def tell() -> None:
-        async with consumer_of(cluster) as consumer:
-            killed = await found(consumer, 0)
-            first = await consumer.join(killed)
-            assert (await consumer.commit(0, 4)).results[0].error_code is ErrorCode.NONE
-            cluster.kill(broker_name(killed))
-            with pytest.raises(TransportError):
-                while await consumer.stream.read() is not None:
-                    pass
-            await consumer.channel.close()
-            other = await found(consumer, (killed + 1) % 3, unlike=killed)
-            again = await consumer.join(other)
-            assert positions(again) == {0: 4, 1: -1, 2: -1}
-            assert again.coordinator_epoch > first.coordinator_epoch
-            assert again.generation == first.generation, "nobody came or went"
-
-    asyncio.run(tell())
+    async with consumer_of(cluster) as consumer:
+        killed = await found(consumer, 0)
+        first = await consumer.join(killed)
+        assert (await consumer.commit(0, 4)).results[0].error_code is ErrorCode.NONE
+        cluster.kill(broker_name(killed))
+        with pytest.raises(TransportError):
+            while await consumer.stream.read() is not None:
+                pass
+        await consumer.channel.close()
+        other = await found(consumer, (killed + 1) % 3, unlike=killed)
+        again = await consumer.join(other)
+        assert positions(again) == {0: 4, 1: -1, 2: -1}
+        assert again.coordinator_epoch > first.coordinator_epoch
+        assert again.generation == first.generation, "nobody came or went"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.cluster import unique_topic
 from helpers.groups import (
     COMMIT_INTERVAL_S,
@@ -93,90 +93,78 @@ def check_owners(group: WorkingGroup, since: float, lost: set[TopicPartition], n
         assert had in ([other], [other, name]), f"{tp}: {owners}"
 
 
-def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
+async def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", "c", session_s=SESSION_S) as group:
-            await group.all_commit()
-            before = await group.described()
-            lost = owned_by(before, "c")
-            committed, began_at = await group.offsets(), time.monotonic()
-            group.agents["c"].kill()
-            killed_at = time.monotonic()
-            after = await group.settled("a", "b")
-            assert after.generation == before.generation + 1, "one rebalance"
-            assert all(owned_by(before, name) < owned_by(after, name) for name in "ab")
-            await group.all_work(killed_at, "a", "b")
-        check_moved(group, lost, "c", killed_at, committed)
-        for tp, owners in group.owners(began_at).items():
-            assert owners in (["a"], ["b"]) or (tp in lost and owners in (["c", "a"], ["c", "b"]))
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, "a", "b", "c", session_s=SESSION_S) as group:
+        await group.all_commit()
+        before = await group.described()
+        lost = owned_by(before, "c")
+        committed, began_at = await group.offsets(), time.monotonic()
+        group.agents["c"].kill()
+        killed_at = time.monotonic()
+        after = await group.settled("a", "b")
+        assert after.generation == before.generation + 1, "one rebalance"
+        assert all(owned_by(before, name) < owned_by(after, name) for name in "ab")
+        await group.all_work(killed_at, "a", "b")
+    check_moved(group, lost, "c", killed_at, committed)
+    for tp, owners in group.owners(began_at).items():
+        assert owners in (["a"], ["b"]) or (tp in lost and owners in (["c", "a"], ["c", "b"]))
 
 
-def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_it_has(
+async def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_it_has(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S, **SLOW) as group:
-            before, began_at = await group.described(), time.monotonic()
-            await stop_at_work(group, "a")
-            await asyncio.sleep(LONG_S * 0.4)
-            assert group.agents["a"].state() is State.PAUSED
-            go_on(group, "a")
-            await asyncio.sleep(LONG_S)  # by now it would have been given up, were it so
-            await group.all_work(time.monotonic())
-            after = await group.described()
-        assert (after.generation, after.members) == (before.generation, before.members)
-        assert all(len(owners) == 1 for owners in group.owners(began_at).values()), group.owners(began_at)
-        assert not group.duplicates()
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S, **SLOW) as group:
+        before, began_at = await group.described(), time.monotonic()
+        await stop_at_work(group, "a")
+        await asyncio.sleep(LONG_S * 0.4)
+        assert group.agents["a"].state() is State.PAUSED
+        go_on(group, "a")
+        await asyncio.sleep(LONG_S)  # by now it would have been given up, were it so
+        await group.all_work(time.monotonic())
+        after = await group.described()
+    assert (after.generation, after.members) == (before.generation, before.members)
+    assert all(len(owners) == 1 for owners in group.owners(began_at).values()), group.owners(began_at)
+    assert not group.duplicates()
 
 
-def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
+async def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
-            await group.all_commit()
-            before, began_at = await group.described(), time.monotonic()
-            lost, committed = owned_by(before, "a"), await group.offsets()
-            stopped_at = await stop_at_work(group, "a")
-            await group.settled("b")
-            await group.all_work(stopped_at, "b")
-            go_on(group, "a")
-            after = await group.settled("a", "b")
-            came_back_at = time.monotonic()
-            await group.all_work(came_back_at)
-            assert owned_by(after, "a"), "it registered again"
-        check_moved(group, lost, "a", stopped_at, committed)
-        check_owners(group, began_at, lost, "a", "b")
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
+        await group.all_commit()
+        before, began_at = await group.described(), time.monotonic()
+        lost, committed = owned_by(before, "a"), await group.offsets()
+        stopped_at = await stop_at_work(group, "a")
+        await group.settled("b")
+        await group.all_work(stopped_at, "b")
+        go_on(group, "a")
+        after = await group.settled("a", "b")
+        came_back_at = time.monotonic()
+        await group.all_work(came_back_at)
+        assert owned_by(after, "a"), "it registered again"
+    check_moved(group, lost, "a", stopped_at, committed)
+    check_owners(group, began_at, lost, "a", "b")
 
 
-def test_l03_hole_49_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_waits(
+async def test_l03_hole_49_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_waits(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
-            before = await group.described()
-            lost = owned_by(before, "a")
-            ended_at = time.monotonic()
-            group.agents["a"].terminate()
-            await group.do(group.agents["a"].wait_gone, LONG_S)
-            after = await group.settled("b")
-            await group.all_work(ended_at, "b")
-            assert after.generation == before.generation + 1
-        last = max(each.at for each in group.handled("a"))
-        begun = group.first_after(ended_at, "b")
-        # Two thirds of its lease were left at least.
-        assert all(last < begun[tp].at < last + LONG_S / 2 for tp in lost)
-        assert not group.duplicates()
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
+        before = await group.described()
+        lost = owned_by(before, "a")
+        ended_at = time.monotonic()
+        group.agents["a"].terminate()
+        await group.do(group.agents["a"].wait_gone, LONG_S)
+        after = await group.settled("b")
+        await group.all_work(ended_at, "b")
+        assert after.generation == before.generation + 1
+    last = max(each.at for each in group.handled("a"))
+    begun = group.first_after(ended_at, "b")
+    # Two thirds of its lease were left at least.
+    assert all(last < begun[tp].at < last + LONG_S / 2 for tp in lost)
+    assert not group.duplicates()
 
 
 async def filled_topic(servers: str, records: int) -> TopicPartition:
@@ -219,48 +207,42 @@ async def read(consumer: Consumer, records: int) -> list[ConsumerRecord]:
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and_nothing_otherwise(
+async def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and_nothing_otherwise(
     shared_servers: str, auto_commit: bool
 ) -> None:
-    async def story() -> None:
-        tp = await filled_topic(shared_servers, 20)
-        async with member(shared_servers, tp, auto_commit=auto_commit) as first:
-            await read(first, 8)
-            await read(first, 4)  # still in its hands when it leaves
-        kept = 8 if auto_commit else 0
-        async with AdminClient(shared_servers) as admin:
-            stored = await admin.groups.committed(group_of(tp))
-            assert {each: info.offset for each, info in stored.items()} == ({tp: kept} if auto_commit else {})
-        async with member(shared_servers, tp, auto_commit=auto_commit) as second:
-            assert [each.offset for each in await read(second, 20 - kept)] == [*range(kept, 20)]
-
-    run(story(), timeout_s=LIMIT_S)
+    tp = await filled_topic(shared_servers, 20)
+    async with member(shared_servers, tp, auto_commit=auto_commit) as first:
+        await read(first, 8)
+        await read(first, 4)  # still in its hands when it leaves
+    kept = 8 if auto_commit else 0
+    async with AdminClient(shared_servers) as admin:
+        stored = await admin.groups.committed(group_of(tp))
+        assert {each: info.offset for each, info in stored.items()} == ({tp: kept} if auto_commit else {})
+    async with member(shared_servers, tp, auto_commit=auto_commit) as second:
+        assert [each.offset for each in await read(second, 20 - kept)] == [*range(kept, 20)]
 
 
-def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
+async def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
     """The coordinator's half."""
 
-    async def story() -> None:
-        tp = await filled_topic(shared_servers, 20)
-        async with AdminClient(shared_servers) as admin:
-            await eventually_coordinated(admin, group_of(tp))
-            address = await admin.groups.coordinator(group_of(tp))
-            raw = RawMember(group_of(tp), tp.topic, "a", session_ms=10_000, answers=ALL)
-            await raw.connect(address)
-            await raw.until("a start", lambda: raw.starts)
-            assert (await raw.commit(0, 5)).results[0].error_code is ErrorCode.NONE
-            before = await admin.groups.describe_one(group_of(tp))
-            await raw.close()
-            await raw.connect(address, rejoin=True)
-            await raw.until("another start", lambda: len(raw.starts) == 2)
-            (again,) = raw.starts[1].ownership_info
-            assert raw.starts[1].generation == before.generation + 1
-            assert [(each.partition, each.offset) for each in again.assigned_parts] == [(0, 5)]
-            await raw.close()
-
-    run(story(), timeout_s=LIMIT_S)
+    tp = await filled_topic(shared_servers, 20)
+    async with AdminClient(shared_servers) as admin:
+        await eventually_coordinated(admin, group_of(tp))
+        address = await admin.groups.coordinator(group_of(tp))
+        raw = RawMember(group_of(tp), tp.topic, "a", session_ms=10_000, answers=ALL)
+        await raw.connect(address)
+        await raw.until("a start", lambda: raw.starts)
+        assert (await raw.commit(0, 5)).results[0].error_code is ErrorCode.NONE
+        before = await admin.groups.describe_one(group_of(tp))
+        await raw.close()
+        await raw.connect(address, rejoin=True)
+        await raw.until("another start", lambda: len(raw.starts) == 2)
+        (again,) = raw.starts[1].ownership_info
+        assert raw.starts[1].generation == before.generation + 1
+        assert [(each.partition, each.offset) for each in again.assigned_parts] == [(0, 5)]
+        await raw.close()
 
 
 async def send_values(servers: str, tp: TopicPartition, values: range) -> None:
@@ -269,124 +251,112 @@ async def send_values(servers: str, tp: TopicPartition, values: range) -> None:
 
 
 @pytest.mark.parametrize("reset, begins_at", [("earliest", 30), ("latest", 40)])
-def test_l04_a18_02_a_member_whose_log_has_moved_away_is_given_all_of_it_anew_and_begins_where_its_policy_says(
+async def test_l04_a18_02_a_member_whose_log_has_moved_away_is_given_all_of_it_anew_and_begins_where_its_policy_says(
     shared_servers: str, reset: str, begins_at: int
 ) -> None:
-    async def story() -> None:
-        topic = unique_topic("moved")
-        moved, other = (TopicPartition(topic, p) for p in range(2))
-        seen: dict[TopicPartition, list[int]] = {moved: [], other: []}
+    topic = unique_topic("moved")
+    moved, other = (TopicPartition(topic, p) for p in range(2))
+    seen: dict[TopicPartition, list[int]] = {moved: [], other: []}
 
-        async def until(what: str, holds: Callable[[], bool]) -> None:
-            """`what` is for the reader of a traceback."""
-            async with asyncio.timeout(WITHIN_S):
-                while not holds():
-                    for record in await a.poll(timeout_s=0.2):
-                        seen[TopicPartition(record.topic, record.partition)].append(record.offset)
+    async def until(what: str, holds: Callable[[], bool]) -> None:
+        """`what` is for the reader of a traceback."""
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():
+                for record in await a.poll(timeout_s=0.2):
+                    seen[TopicPartition(record.topic, record.partition)].append(record.offset)
 
-        async with AdminClient(shared_servers) as admin:
-            await admin.create_topic(topic, 2, 3)
-            await admin.wait_until_led(topic, in_sync=True)
-            # One batch at a time, so that it has not fetched ahead what is to be deleted.
-            async with member(shared_servers, moved, auto_offset_reset=reset, partition_bytes=1) as a:
-                await until("both partitions", lambda: set(a.assignment) == {moved, other})
-                for tp in (moved, other):
-                    await a.position(tp)
-                    await send_values(shared_servers, tp, range(10))
-                await until("the first ten", lambda: [len(offsets) for offsets in seen.values()] == [10, 10])
-                await a.commit()
-                generation = a.stats.generation
-                a.pause(moved)
-                await send_values(shared_servers, moved, range(10, 11))  # answers the fetch that is on its way
-                await send_values(shared_servers, moved, range(11, 40))
-                await admin.logs.delete_records({moved: 30})
-                await send_values(shared_servers, other, range(10, 20))
-                await until("what another partition has", lambda: len(seen[other]) == 20)
-                assert (a.stats.generation, a.stats.membership.losses) == (generation, 0), "nothing is lost so far"
-                await a.commit()
-                a.resume(moved)
-                await until("a new generation", lambda: a.stats.generation > generation and len(a.assignment) == 2)
-                assert (a.stats.generation, a.stats.membership.losses) == (generation + 1, 1), "one rebalance"
-                await a.position(moved)
-                for tp in (moved, other):
-                    await send_values(shared_servers, tp, range(40, 45))
-                await until("the last", lambda: seen[moved][-1] == 44 and seen[other][-1] == 24)
-        ahead = [10] if 10 in seen[moved] else []  # it was fetched before the log moved
-        assert seen[moved] == [*range(10), *ahead, *range(begins_at, 45)]
-        assert seen[other] == [*range(25)], "what was committed before does not come again"
-
-    run(story(), timeout_s=LIMIT_S)
+    async with AdminClient(shared_servers) as admin:
+        await admin.create_topic(topic, 2, 3)
+        await admin.wait_until_led(topic, in_sync=True)
+        # One batch at a time, so that it has not fetched ahead what is to be deleted.
+        async with member(shared_servers, moved, auto_offset_reset=reset, partition_bytes=1) as a:
+            await until("both partitions", lambda: set(a.assignment) == {moved, other})
+            for tp in (moved, other):
+                await a.position(tp)
+                await send_values(shared_servers, tp, range(10))
+            await until("the first ten", lambda: [len(offsets) for offsets in seen.values()] == [10, 10])
+            await a.commit()
+            generation = a.stats.generation
+            a.pause(moved)
+            await send_values(shared_servers, moved, range(10, 11))  # answers the fetch that is on its way
+            await send_values(shared_servers, moved, range(11, 40))
+            await admin.logs.delete_records({moved: 30})
+            await send_values(shared_servers, other, range(10, 20))
+            await until("what another partition has", lambda: len(seen[other]) == 20)
+            assert (a.stats.generation, a.stats.membership.losses) == (generation, 0), "nothing is lost so far"
+            await a.commit()
+            a.resume(moved)
+            await until("a new generation", lambda: a.stats.generation > generation and len(a.assignment) == 2)
+            assert (a.stats.generation, a.stats.membership.losses) == (generation + 1, 1), "one rebalance"
+            await a.position(moved)
+            for tp in (moved, other):
+                await send_values(shared_servers, tp, range(40, 45))
+            await until("the last", lambda: seen[moved][-1] == 44 and seen[other][-1] == 24)
+    ahead = [10] if 10 in seen[moved] else []  # it was fetched before the log moved
+    assert seen[moved] == [*range(10), *ahead, *range(begins_at, 45)]
+    assert seen[other] == [*range(25)], "what was committed before does not come again"
 
 
-def test_l09_a_topic_that_matches_and_new_partitions_cost_one_rebalance_each(
+async def test_l09_a_topic_that_matches_and_new_partitions_cost_one_rebalance_each(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        prefix = unique_topic("wild")
-        async with working_group(shared_cluster, tmp_path, session_s=SESSION_S) as group:
-            pattern = f"{prefix}-.*|{group.load.topic}"
-            group.start("a", "b", pattern=pattern)
-            before = await group.settled("a", "b")
-            topic = f"{prefix}-1"
+    prefix = unique_topic("wild")
+    async with working_group(shared_cluster, tmp_path, session_s=SESSION_S) as group:
+        pattern = f"{prefix}-.*|{group.load.topic}"
+        group.start("a", "b", pattern=pattern)
+        before = await group.settled("a", "b")
+        topic = f"{prefix}-1"
 
-            async def grown(partitions: int, generation: int) -> None:
-                group.partitions[topic] = partitions
-                found = await group.settled("a", "b")
-                async with Producer(group.servers, acks=-1) as producer:
-                    for partition in range(partitions):
-                        await (await producer.send(topic, b"x", partition=partition))
-                await group.all_work(0.0)
-                assert (await group.described()).generation == found.generation == generation
+        async def grown(partitions: int, generation: int) -> None:
+            group.partitions[topic] = partitions
+            found = await group.settled("a", "b")
+            async with Producer(group.servers, acks=-1) as producer:
+                for partition in range(partitions):
+                    await (await producer.send(topic, b"x", partition=partition))
+            await group.all_work(0.0)
+            assert (await group.described()).generation == found.generation == generation
 
-            await group.admin.create_topic(f"other-{prefix}", 2, 3)
-            await group.admin.create_topic(topic, 2, 3)
-            await grown(2, before.generation + 1)
-            await group.admin.create_partitions(topic, 4)
-            await grown(4, before.generation + 2)
-        assert not group.duplicates()
-
-    run(story(), timeout_s=LIMIT_S)
+        await group.admin.create_topic(f"other-{prefix}", 2, 3)
+        await group.admin.create_topic(topic, 2, 3)
+        await grown(2, before.generation + 1)
+        await group.admin.create_partitions(topic, 4)
+        await grown(4, before.generation + 2)
+    assert not group.duplicates()
 
 
-def test_l11_who_registers_with_a_taken_id_or_too_short_a_session_is_told_and_the_group_does_not_notice(
+async def test_l11_who_registers_with_a_taken_id_or_too_short_a_session_is_told_and_the_group_does_not_notice(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
-            before = await group.described()
-            (taken, _) = (each.consumer_id for each in before.members)
-            address = shared_cluster.endpoints()[broker_name(before.coordinator_id)]
-            twin = RawMember(group.group_id, group.load.topic, taken, session_ms=3_000, answers=ALL)
-            hasty = RawMember(group.group_id, group.load.topic, "c", session_ms=10, answers=ALL)
-            refusals = [(twin, ErrorCode.DUPLICATE_CONSUMER_ID), (hasty, ErrorCode.INVALID_SESSION_TIMEOUT)]
-            for raw, code in refusals:
-                await raw.connect(address)
-                await raw.until("an answer", lambda raw=raw: raw.registered)  # type: ignore[misc]
-                assert [each.error_code for each in raw.registered] == [code]
-            await asyncio.sleep(KEPT_S)
-            for raw, _ in refusals:
-                assert raw.ended_at is None and len(raw.heard) == 1, "the coordinator keeps the stream"
-                await raw.close()
-            group.start("impatient", session_timeout_ms="10")  # a consumer closes its stream, and an agent ends
-            await group.do(group.agents["impatient"].wait_gone, WITHIN_S)
-            assert "session_timeout_ms 10 " in group.agents["impatient"].log_file.read_text()
-            after = await group.described()
-            assert (after.generation, after.members) == (before.generation, before.members)
-        assert not group.handled("impatient") and not group.duplicates()
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
+        before = await group.described()
+        (taken, _) = (each.consumer_id for each in before.members)
+        address = shared_cluster.endpoints()[broker_name(before.coordinator_id)]
+        twin = RawMember(group.group_id, group.load.topic, taken, session_ms=3_000, answers=ALL)
+        hasty = RawMember(group.group_id, group.load.topic, "c", session_ms=10, answers=ALL)
+        refusals = [(twin, ErrorCode.DUPLICATE_CONSUMER_ID), (hasty, ErrorCode.INVALID_SESSION_TIMEOUT)]
+        for raw, code in refusals:
+            await raw.connect(address)
+            await raw.until("an answer", lambda raw=raw: raw.registered)  # type: ignore[misc]
+            assert [each.error_code for each in raw.registered] == [code]
+        await asyncio.sleep(KEPT_S)
+        for raw, _ in refusals:
+            assert raw.ended_at is None and len(raw.heard) == 1, "the coordinator keeps the stream"
+            await raw.close()
+        group.start("impatient", session_timeout_ms="10")  # a consumer closes its stream, and an agent ends
+        await group.do(group.agents["impatient"].wait_gone, WITHIN_S)
+        assert "session_timeout_ms 10 " in group.agents["impatient"].log_file.read_text()
+        after = await group.described()
+        assert (after.generation, after.members) == (before.generation, before.members)
+    assert not group.handled("impatient") and not group.duplicates()
 
 
-def test_l11_a_consumer_raises_what_it_was_refused_for(shared_servers: str) -> None:
-    async def story() -> None:
-        tp = await filled_topic(shared_servers, 1)
-        one, other = (member(shared_servers, tp, consumer_id="a") for _ in range(2))
-        async with one as first:
-            await read(first, 1)
-            async with other as second:
-                with pytest.raises(TidelogError) as refused:
-                    await read(second, 1)
-            assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
-            assert first.assignment == [tp]
-
-    run(story(), timeout_s=LIMIT_S)
+async def test_l11_a_consumer_raises_what_it_was_refused_for(shared_servers: str) -> None:
+    tp = await filled_topic(shared_servers, 1)
+    one, other = (member(shared_servers, tp, consumer_id="a") for _ in range(2))
+    async with one as first:
+        await read(first, 1)
+        async with other as second:
+            with pytest.raises(TidelogError) as refused:
+                await read(second, 1)
+        assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+        assert first.assignment == [tp]

@@ -80,32 +80,31 @@ def numbered(count: int) -> Counter[tuple[int, bytes | None]]:
     return Counter((p, b"%d" % i) for p in range(PARTITIONS) for i in range(count))
 
 
-def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(shared_servers: str) -> None:
-    async def story() -> None:
-        topic = await make_topic(shared_servers)
-        a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(a.run())
-            tasks.create_task(b.run())
-            await eventually(
-                lambda: len(a.consumer.assignment) == len(b.consumer.assignment) == 3,
-                "each owns three",
-                timeout_s=LIMIT_S,
-            )
-            await send(shared_servers, topic, 0)
-            await eventually(lambda: seen(a, b).total() >= PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
-            assert a.processed and b.processed
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            b.leave()
-            await eventually(lambda: len(a.consumer.assignment) == PARTITIONS, "a owns all", timeout_s=LIMIT_S)
-            assert loop.time() - began < LONG_MS / 2000, "nobody's session was waited for"
-            await send(shared_servers, topic, EACH)
-            await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
-            a.leave()
-        assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
-
-    run(story(), timeout_s=120)
+async def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(
+    shared_servers: str,
+) -> None:
+    topic = await make_topic(shared_servers)
+    a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(a.run())
+        tasks.create_task(b.run())
+        await eventually(
+            lambda: len(a.consumer.assignment) == len(b.consumer.assignment) == 3,
+            "each owns three",
+            timeout_s=LIMIT_S,
+        )
+        await send(shared_servers, topic, 0)
+        await eventually(lambda: seen(a, b).total() >= PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
+        assert a.processed and b.processed
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        b.leave()
+        await eventually(lambda: len(a.consumer.assignment) == PARTITIONS, "a owns all", timeout_s=LIMIT_S)
+        assert loop.time() - began < LONG_MS / 2000, "nobody's session was waited for"
+        await send(shared_servers, topic, EACH)
+        await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
+        a.leave()
+    assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
 
 
 def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(

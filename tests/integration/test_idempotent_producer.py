@@ -54,42 +54,41 @@ async def identity(bed: Bed, broker: int, producer_id: int = -1, epoch: int = -1
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(make_cluster: MakeCluster) -> None:
+async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(
+    make_cluster: MakeCluster,
+) -> None:
     cluster = make_cluster()
     servers = bootstrap_servers(cluster)
 
-    async def story() -> None:
-        bed = await Bed.make(cluster)
-        producer_id = (await identity(bed, bed.leader)).producer_id
-        expected: list[bytes] = []
-        async with AdminClient(servers) as admin:
-            for acks in (1, -1):  # answered after the append by the leader alone; by all of them
-                found = await admin.wait_until_led(bed.topic, in_sync=True, timeout_s=60.0)
-                leader = found.partitions[0].leader
-                values = [b"%d-%d" % (acks, n) for n in range(2)]
-                records = numbered(batch(*values), producer_id, 0, len(expected))
-                first = await sent(bed, leader, records, acks=acks)  # from here on its answer counts as lost
-                assert (first.error_code, first.base_offset) == (ErrorCode.NONE, len(expected))
-                await asyncio.to_thread(cluster.kill, broker_name(leader))
-                now = leader
-                while now in (leader, -1):
-                    now = (await admin.describe_topic(bed.topic)).partitions[0].leader
-                    await asyncio.sleep(0.05)
+    bed = await Bed.make(cluster)
+    producer_id = (await identity(bed, bed.leader)).producer_id
+    expected: list[bytes] = []
+    async with AdminClient(servers) as admin:
+        for acks in (1, -1):  # answered after the append by the leader alone; by all of them
+            found = await admin.wait_until_led(bed.topic, in_sync=True, timeout_s=60.0)
+            leader = found.partitions[0].leader
+            values = [b"%d-%d" % (acks, n) for n in range(2)]
+            records = numbered(batch(*values), producer_id, 0, len(expected))
+            first = await sent(bed, leader, records, acks=acks)  # from here on its answer counts as lost
+            assert (first.error_code, first.base_offset) == (ErrorCode.NONE, len(expected))
+            await asyncio.to_thread(cluster.kill, broker_name(leader))
+            now = leader
+            while now in (leader, -1):
+                now = (await admin.describe_topic(bed.topic)).partitions[0].leader
+                await asyncio.sleep(0.05)
+            again = await sent(bed, now, records)
+            while again.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 again = await sent(bed, now, records)
-                while again.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    again = await sent(bed, now, records)
-                assert (again.error_code, again.base_offset) == (ErrorCode.NONE, len(expected)), again
-                expected += values
-                assert await everything(servers, bed.topic) == expected
-                await asyncio.to_thread(cluster.start, broker_name(leader))
-            await admin.wait_until_led(bed.topic, in_sync=True, timeout_s=60.0)
-            # The one that had been killed last leads again, and has rebuilt what it knew from its log.
-            repeated = numbered(batch(b"1-0", b"1-1"), producer_id, 0, 0)
-            leader = (await admin.describe_topic(bed.topic)).partitions[0].leader
-            assert (await sent(bed, leader, repeated)).base_offset == 0
-        assert await everything(servers, bed.topic) == expected
-
-    run(story(), timeout_s=220.0)
+            assert (again.error_code, again.base_offset) == (ErrorCode.NONE, len(expected)), again
+            expected += values
+            assert await everything(servers, bed.topic) == expected
+            await asyncio.to_thread(cluster.start, broker_name(leader))
+        await admin.wait_until_led(bed.topic, in_sync=True, timeout_s=60.0)
+        # The one that had been killed last leads again, and has rebuilt what it knew from its log.
+        repeated = numbered(batch(b"1-0", b"1-1"), producer_id, 0, 0)
+        leader = (await admin.describe_topic(bed.topic)).partitions[0].leader
+        assert (await sent(bed, leader, repeated)).base_offset == 0
+    assert await everything(servers, bed.topic) == expected
 
 
 @pytest.mark.slow
@@ -127,32 +126,26 @@ def test_l38_a_storm_of_retries_is_stored_once_and_in_order(shared_cluster: Loca
                 shared_cluster.resume(row.name)
 
 
-def test_hole_28_brokers_give_different_ids_and_the_next_epoch_of_any(bed: Bed) -> None:
-    async def story() -> None:
-        given = [await identity(bed, broker) for broker in (0, 1, 2, 0, 1, 2)]
-        assert {each.error_code for each in given} == {ErrorCode.NONE}
-        assert len({each.producer_id for each in given}) == 6
-        next_epoch = await identity(bed, 1, given[0].producer_id, 0)
-        assert (next_epoch.producer_id, next_epoch.producer_epoch) == (given[0].producer_id, 1)
-        renewed = await identity(bed, 1, given[0].producer_id, 2**15 - 1)
-        assert renewed.producer_id not in {each.producer_id for each in given} and renewed.producer_epoch == 0
-
-    run(story())
+async def test_hole_28_brokers_give_different_ids_and_the_next_epoch_of_any(bed: Bed) -> None:
+    given = [await identity(bed, broker) for broker in (0, 1, 2, 0, 1, 2)]
+    assert {each.error_code for each in given} == {ErrorCode.NONE}
+    assert len({each.producer_id for each in given}) == 6
+    next_epoch = await identity(bed, 1, given[0].producer_id, 0)
+    assert (next_epoch.producer_id, next_epoch.producer_epoch) == (given[0].producer_id, 1)
+    renewed = await identity(bed, 1, given[0].producer_id, 2**15 - 1)
+    assert renewed.producer_id not in {each.producer_id for each in given} and renewed.producer_epoch == 0
 
 
 @pytest.mark.parametrize(
     ("producer_id", "epoch"),
     [(-2, -1), (-1, 0), (0, -1), (5, 2**15), (5, INT32_MAX), (5, -(2**31)), (-(2**63), 0), (INT64_MAX, -1)],
 )
-def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, epoch: int) -> None:
-    async def story() -> None:
-        async with bed.unharmed() as channel:
-            request = m.InitProducerIdRequest(producer_id=producer_id, producer_epoch=epoch)
-            answer = await channel.call(s.REPLICA_SERVICE_INIT_PRODUCER_ID, request, TIMEOUT_S)
-            assert answer.error_code is ErrorCode.INVALID_REQUEST
-            assert str(producer_id if producer_id < 0 else epoch) in answer.error_message
-
-    run(story())
+async def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, epoch: int) -> None:
+    async with bed.unharmed() as channel:
+        request = m.InitProducerIdRequest(producer_id=producer_id, producer_epoch=epoch)
+        answer = await channel.call(s.REPLICA_SERVICE_INIT_PRODUCER_ID, request, TIMEOUT_S)
+        assert answer.error_code is ErrorCode.INVALID_REQUEST
+        assert str(producer_id if producer_id < 0 else epoch) in answer.error_message
 
 
 @pytest.mark.parametrize(
@@ -166,14 +159,11 @@ def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, epoch: 
         (4, -1, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_hole_28_bad_sequences_are_refused(bed: Bed, epoch: int, sequence: int, code: ErrorCode) -> None:
-    async def story() -> None:
-        producer_id = (await identity(bed, bed.leader)).producer_id
-        assert (await sent(bed, bed.leader, numbered(batch(b"v"), producer_id, 4, 0))).error_code is ErrorCode.NONE
-        async with bed.unharmed() as channel:
-            request = bed.produce(records=numbered(batch(b"v"), producer_id, epoch, sequence))
-            (result,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results
-            assert result.error_code is code, result
-            assert "producer" in result.error_message or "sequence" in result.error_message
-
-    run(story())
+async def test_hole_28_bad_sequences_are_refused(bed: Bed, epoch: int, sequence: int, code: ErrorCode) -> None:
+    producer_id = (await identity(bed, bed.leader)).producer_id
+    assert (await sent(bed, bed.leader, numbered(batch(b"v"), producer_id, 4, 0))).error_code is ErrorCode.NONE
+    async with bed.unharmed() as channel:
+        request = bed.produce(records=numbered(batch(b"v"), producer_id, epoch, sequence))
+        (result,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results
+        assert result.error_code is code, result
+        assert "producer" in result.error_message or "sequence" in result.error_message

@@ -90,38 +90,33 @@ def check_moved(group: WorkingGroup, loss: Loss, *heirs: str) -> None:
         assert all(each.at > loss.at - COMMIT_INTERVAL_S - COMMIT_S for each in repeated), "it was committed long ago"
 
 
-def test_row_23_a_member_that_dies_again_and_again_takes_no_more_from_the_others_than_what_it_owned(
+async def test_row_23_a_member_that_dies_again_and_again_takes_no_more_from_the_others_than_what_it_owned(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Again when it works and its predecessor is gone, nine or ten seconds later; under another name each time."""
 
-    async def story() -> None:
-        async with working_group(shared_cluster, tmp_path, *STEADY, session_s=SESSION_S) as group:
-            await group.all_commit()
-            before, began_at, ledger = await group.described(), time.monotonic(), group.load.ledger
-            sent, handled = ledger.count(Outcome.ACKED), len(group.handled(*STEADY))
-            losses: list[Loss] = []
-            for name in LIVES:
-                group.start(name)  # the lease of its predecessor is not out yet
-                await group.settled(*STEADY, name)
-                await group.all_work(time.monotonic(), *STEADY, name)
-                losses.append(await loss_of(group, name))
-                await group.do(group.agents[name].kill)
-            sent, handled = ledger.count(Outcome.ACKED) - sent, len(group.handled(*STEADY)) - handled
-            assert handled > sent / 2, f"the others processed {handled} of {sent} records"
-            after = await group.settled(*STEADY)
-            assert after.generation <= before.generation + 2 * len(LIVES), (
-                "a rebalance for each coming and going at most"
-            )
-            await group.all_work(time.monotonic(), *STEADY)
-        for loss in losses:
-            check_moved(group, loss)
-        assert group.duplicates().keys() <= set().union(*(loss.lost for loss in losses))
-        for tp, owners in group.owners(began_at).items():
-            # A partition goes to a newcomer and comes back when that is dead; or it is never touched.
-            assert len(owners) <= 1 + 2 * sum(tp in loss.lost for loss in losses), f"{tp}: {owners}"
-
-    run(story(), timeout_s=LIMIT_S)
+    async with working_group(shared_cluster, tmp_path, *STEADY, session_s=SESSION_S) as group:
+        await group.all_commit()
+        before, began_at, ledger = await group.described(), time.monotonic(), group.load.ledger
+        sent, handled = ledger.count(Outcome.ACKED), len(group.handled(*STEADY))
+        losses: list[Loss] = []
+        for name in LIVES:
+            group.start(name)  # the lease of its predecessor is not out yet
+            await group.settled(*STEADY, name)
+            await group.all_work(time.monotonic(), *STEADY, name)
+            losses.append(await loss_of(group, name))
+            await group.do(group.agents[name].kill)
+        sent, handled = ledger.count(Outcome.ACKED) - sent, len(group.handled(*STEADY)) - handled
+        assert handled > sent / 2, f"the others processed {handled} of {sent} records"
+        after = await group.settled(*STEADY)
+        assert after.generation <= before.generation + 2 * len(LIVES), "a rebalance for each coming and going at most"
+        await group.all_work(time.monotonic(), *STEADY)
+    for loss in losses:
+        check_moved(group, loss)
+    assert group.duplicates().keys() <= set().union(*(loss.lost for loss in losses))
+    for tp, owners in group.owners(began_at).items():
+        # A partition goes to a newcomer and comes back when that is dead; or it is never touched.
+        assert len(owners) <= 1 + 2 * sum(tp in loss.lost for loss in losses), f"{tp}: {owners}"
 
 
 def own_links(cluster: LocalCluster, end: str) -> str:
@@ -134,57 +129,54 @@ def own_links(cluster: LocalCluster, end: str) -> str:
     )
 
 
-def test_coord_15_members_whose_links_to_their_coordinator_are_cut_one_way_stop_before_the_next_owner_begins(
+async def test_coord_15_members_whose_links_to_their_coordinator_are_cut_one_way_stop_before_the_next_owner_begins(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """One is not heard and one hears nothing. They read all the time, from other brokers; what was held back arrives late."""
     unheard, deaf = "a", "b"
 
-    async def story() -> None:
-        broker, (group_id,) = await groups_of_one_coordinator(shared_cluster, 1)
-        one, other = (each for each in (0, 1, 2) if each != broker_id_of(broker))
-        ends = {name: f"{group_id}-{name}" for name in (unheard, deaf)}
-        where = [[one, other], [other, one]] * 3
-        async with working_group(
-            shared_cluster, tmp_path, session_s=SESSION_S, group_id=group_id, assignment=where
-        ) as group:
-            for name, end in ends.items():
-                group.start(name, link_map=own_links(shared_cluster, end))
-            group.start("c")
-            before, began_at = await group.settled("a", "b", "c"), time.monotonic()
-            await group.all_commit()
-            losses = [await loss_of(group, name) for name in ends]
-            ways = [(ends[unheard], broker), (broker, ends[deaf])]
-            for way in ways:
-                shared_cluster.proxy.cut(*way)
-            assert shared_cluster.passing(ways) == []
-            alone = await group.settled("c")
-            await group.all_work(time.monotonic(), "c")
-            healed_at = time.monotonic()
-            for way in ways:
-                shared_cluster.proxy.join(*way)
-            after = await group.settled("a", "b", "c")
-            assert after.coordinator_epoch == before.coordinator_epoch
-            await group.all_work(time.monotonic())
-            await group.all_commit()
-        for loss in losses:
-            assert owned_by(after, loss.name), "it registered again"
-            check_moved(group, loss, "c")
-            begun = group.first_after(loss.at, "c")
-            cut_off = [each for each in group.handled(loss.name) if loss.at < each.at < healed_at]
-            assert cut_off, "its lease was not out yet"
-            assert all(each.at < begun[each.tp].at for each in cut_off), "beside the new owner"
-            for tp in loss.lost:
-                assert group.owners(began_at)[tp][:2] == [loss.name, "c"]
-        # They return together or one by one, and then the second takes its share of what the first was given.
-        returns = after.generation - alone.generation
-        assert 1 <= returns <= len(ends)
-        lost = set().union(*(loss.lost for loss in losses))
-        for tp, owners in group.owners(began_at).items():
-            assert len(owners) <= 1 + (tp in lost) + returns, f"{tp}: {owners}"
-        assert group.duplicates().keys() <= lost
-
-    run(story(), timeout_s=LIMIT_S)
+    broker, (group_id,) = await groups_of_one_coordinator(shared_cluster, 1)
+    one, other = (each for each in (0, 1, 2) if each != broker_id_of(broker))
+    ends = {name: f"{group_id}-{name}" for name in (unheard, deaf)}
+    where = [[one, other], [other, one]] * 3
+    async with working_group(
+        shared_cluster, tmp_path, session_s=SESSION_S, group_id=group_id, assignment=where
+    ) as group:
+        for name, end in ends.items():
+            group.start(name, link_map=own_links(shared_cluster, end))
+        group.start("c")
+        before, began_at = await group.settled("a", "b", "c"), time.monotonic()
+        await group.all_commit()
+        losses = [await loss_of(group, name) for name in ends]
+        ways = [(ends[unheard], broker), (broker, ends[deaf])]
+        for way in ways:
+            shared_cluster.proxy.cut(*way)
+        assert shared_cluster.passing(ways) == []
+        alone = await group.settled("c")
+        await group.all_work(time.monotonic(), "c")
+        healed_at = time.monotonic()
+        for way in ways:
+            shared_cluster.proxy.join(*way)
+        after = await group.settled("a", "b", "c")
+        assert after.coordinator_epoch == before.coordinator_epoch
+        await group.all_work(time.monotonic())
+        await group.all_commit()
+    for loss in losses:
+        assert owned_by(after, loss.name), "it registered again"
+        check_moved(group, loss, "c")
+        begun = group.first_after(loss.at, "c")
+        cut_off = [each for each in group.handled(loss.name) if loss.at < each.at < healed_at]
+        assert cut_off, "its lease was not out yet"
+        assert all(each.at < begun[each.tp].at for each in cut_off), "beside the new owner"
+        for tp in loss.lost:
+            assert group.owners(began_at)[tp][:2] == [loss.name, "c"]
+    # They return together or one by one, and then the second takes its share of what the first was given.
+    returns = after.generation - alone.generation
+    assert 1 <= returns <= len(ends)
+    lost = set().union(*(loss.lost for loss in losses))
+    for tp, owners in group.owners(began_at).items():
+        assert len(owners) <= 1 + (tp in lost) + returns, f"{tp}: {owners}"
+    assert group.duplicates().keys() <= lost
 
 
 @pytest.fixture(scope="module")

@@ -131,15 +131,13 @@ def test_a_pattern_and_an_assignment_select(spark: Any, shared_servers: str, top
     assert [row["partition"] for row in assigned.select("partition").distinct().collect()] == [2]
 
 
-def test_an_empty_topic_is_an_empty_frame(spark: Any, shared_servers: str) -> None:
+async def test_an_empty_topic_is_an_empty_frame(spark: Any, shared_servers: str) -> None:
     name = unique_topic("empty")
 
-    async def create() -> None:
-        async with AdminClient(shared_servers) as admin:
-            await admin.create_topic(name, 2, 3)
-            await admin.wait_until_led(name)
+    async with AdminClient(shared_servers) as admin:
+        await admin.create_topic(name, 2, 3)
+        await admin.wait_until_led(name)
 
-    asyncio.run(create())
     assert read(spark, shared_servers, subscribe=name).count() == 0
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import unique_topic
 from helpers.scene import WITHIN_S
 from tidelog.client.admin import AdminClient
@@ -73,50 +72,44 @@ def reassign(servers: str, verb: str, *args: object, exit_code: int = 0) -> str:
     "throttle",
     [pytest.param(Throttle(2_000_000, 0), id="leader"), pytest.param(Throttle(0, 2_000_000), id="follower")],
 )
-def test_a_move_takes_as_long_as_its_rate_says(shared_cluster: LocalCluster, throttle: Throttle) -> None:
+async def test_a_move_takes_as_long_as_its_rate_says(shared_cluster: LocalCluster, throttle: Throttle) -> None:
     servers = bootstrap_servers(shared_cluster)
 
-    async def story() -> None:
-        async with AdminClient(servers) as admin:
-            tp = await filled(admin, servers)
-            began = asyncio.get_running_loop().time()
-            await admin.reassignments.alter({tp: (1,)}, throttle=throttle)
-            assert await admin.reassignments.throttles() == throttle
-            await moved(admin, tp)
-            took_s = asyncio.get_running_loop().time() - began
-            assert took_s > (SIZE_BYTES - 2 * AT_ONCE_BYTES) / max(throttle), took_s
-            await lifted(admin)
-            await admin.delete_topic(tp.topic)
-
-    run(story(), timeout_s=LIMIT_S)
+    async with AdminClient(servers) as admin:
+        tp = await filled(admin, servers)
+        began = asyncio.get_running_loop().time()
+        await admin.reassignments.alter({tp: (1,)}, throttle=throttle)
+        assert await admin.reassignments.throttles() == throttle
+        await moved(admin, tp)
+        took_s = asyncio.get_running_loop().time() - began
+        assert took_s > (SIZE_BYTES - 2 * AT_ONCE_BYTES) / max(throttle), took_s
+        await lifted(admin)
+        await admin.delete_topic(tp.topic)
 
 
-def test_a_throttle_is_changed_on_the_way_by_the_command_line_and_ends_with_the_move(
+async def test_a_throttle_is_changed_on_the_way_by_the_command_line_and_ends_with_the_move(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     servers = bootstrap_servers(shared_cluster)
     file = tmp_path / "plan.json"
     plan = ("--reassignment-json-file", file)
 
-    async def story() -> None:
-        async with AdminClient(servers) as admin:
-            tp = await filled(admin, servers)
-            rows = [{"topic": tp.topic, "partition": tp.partition, "replicas": [1]}]
-            file.write_text(json.dumps({"version": 1, "partitions": rows}))
-            # At this rate it would take a quarter of an hour.
-            said = await asyncio.to_thread(reassign, servers, "execute", *plan, "--throttle", 10_000)
-            assert "The inter-broker throttle limit was set to 10000 B/s" in said
-            said = await asyncio.to_thread(reassign, servers, "verify", *plan, exit_code=1)
-            assert f"Reassignment of partition {tp} is still in progress." in said
-            assert log_bytes(shared_cluster, 1, tp) < SIZE_BYTES / 2
-            assert await admin.reassignments.throttles() == Throttle(10_000, 10_000)
-            more = ("--additional", "--throttle", 100_000_000)
-            said = await asyncio.to_thread(reassign, servers, "execute", *plan, *more)
-            assert "The inter-broker throttle limit was set to 100000000 B/s" in said
-            await moved(admin, tp)
-            said = await asyncio.to_thread(reassign, servers, "verify", *plan)
-            assert f"Reassignment of partition {tp} is completed." in said
-            await lifted(admin)
-            await admin.delete_topic(tp.topic)
-
-    run(story(), timeout_s=LIMIT_S)
+    async with AdminClient(servers) as admin:
+        tp = await filled(admin, servers)
+        rows = [{"topic": tp.topic, "partition": tp.partition, "replicas": [1]}]
+        file.write_text(json.dumps({"version": 1, "partitions": rows}))
+        # At this rate it would take a quarter of an hour.
+        said = await asyncio.to_thread(reassign, servers, "execute", *plan, "--throttle", 10_000)
+        assert "The inter-broker throttle limit was set to 10000 B/s" in said
+        said = await asyncio.to_thread(reassign, servers, "verify", *plan, exit_code=1)
+        assert f"Reassignment of partition {tp} is still in progress." in said
+        assert log_bytes(shared_cluster, 1, tp) < SIZE_BYTES / 2
+        assert await admin.reassignments.throttles() == Throttle(10_000, 10_000)
+        more = ("--additional", "--throttle", 100_000_000)
+        said = await asyncio.to_thread(reassign, servers, "execute", *plan, *more)
+        assert "The inter-broker throttle limit was set to 100000000 B/s" in said
+        await moved(admin, tp)
+        said = await asyncio.to_thread(reassign, servers, "verify", *plan)
+        assert f"Reassignment of partition {tp} is completed." in said
+        await lifted(admin)
+        await admin.delete_topic(tp.topic)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from helpers.aio import run
 from helpers.cluster import unique_topic
 from helpers.loads import Load
 from tidelog.client.admin import AdminClient
@@ -103,86 +102,79 @@ async def made_group(admin: AdminClient, group: str, tp: TopicPartition) -> None
             await asyncio.sleep(0.05)
 
 
-def test_a_leader_dies_and_comes_back_and_the_view_shows_every_step(
+async def test_a_leader_dies_and_comes_back_and_the_view_shows_every_step(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     servers = bootstrap_servers(shared_cluster)
 
-    async def story() -> None:
-        async with AdminClient(servers) as admin:
-            topic = await make_topic(admin)
-            group = unique_topic("group")
-            await made_group(admin, group, TopicPartition(topic, 0))
-            load = Load(topic, 1, "all", tmp_path)
-            async with load.running(servers), watched(servers, topic) as top:
-                await top.until("a load", lambda: (top.partition["recordsPerS"] or 0) > 0)
-                before = top.partition
-                leader = before["leader"]
-                assert (before["isr"], before["status"], top.broker(leader)["state"]) == ([0, 1, 2], None, "alive")
-                await top.until(
-                    "the lag of the group",
-                    lambda: any(g["group"] == group and (g["lag"] or 0) > 0 for g in top.seen["groups"]),
-                )
-
-                await asyncio.to_thread(shared_cluster.kill, broker_name(leader))
-                await top.until("another leader", lambda: top.partition["leader"] not in (leader, None))
-                await top.until(
-                    "an ISR of two",
-                    lambda: (
-                        top.partition["isr"] == sorted({0, 1, 2} - {leader})
-                        and top.partition["status"] == "under-replicated"
-                    ),
-                )
-                assert top.partition["leaderEpoch"] == before["leaderEpoch"] + 1
-                await top.until(
-                    "a dead broker, named",
-                    lambda: (
-                        top.broker(leader)["state"] == "down"
-                        and f"no answer from broker {leader}" in top.seen["problems"]
-                    ),
-                )
-                assert (top.broker(leader)["answers"], top.broker(leader)["leaders"]) == (False, 0)
-                await top.until("acks of the next one", lambda: (top.partition["recordsPerS"] or 0) > 0)
-                await top.until("what the dead one lacks", lambda: top.partition["behind"].get(str(leader), 0) > 0)
-
-                await asyncio.to_thread(shared_cluster.start, broker_name(leader))
-                await top.until("its answer", lambda: top.broker(leader)["answers"] and not top.seen["problems"])
-                await top.until("an ISR of three", lambda: top.partition["isr"] == [0, 1, 2])
-                assert top.broker(leader)["state"] == "alive"
-            await admin.delete_topic(topic)
-        await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
-
-    run(story(), timeout_s=220.0)
-
-
-def test_the_controller_dies_and_what_is_known_stays_with_its_age(shared_cluster: LocalCluster) -> None:
-    servers = bootstrap_servers(shared_cluster)
-
-    async def story() -> None:
-        async with AdminClient(servers) as admin:
-            topic = await make_topic(admin)
-        async with watched(servers, topic) as top:
-            await top.until("a controller", lambda: top.seen["controllerId"] is not None)
-            first, epoch = top.seen["controllerId"], top.seen["controllerEpoch"]
-            await asyncio.to_thread(shared_cluster.kill, process_name(CONTROLLER, first))
+    async with AdminClient(servers) as admin:
+        topic = await make_topic(admin)
+        group = unique_topic("group")
+        await made_group(admin, group, TopicPartition(topic, 0))
+        load = Load(topic, 1, "all", tmp_path)
+        async with load.running(servers), watched(servers, topic) as top:
+            await top.until("a load", lambda: (top.partition["recordsPerS"] or 0) > 0)
+            before = top.partition
+            leader = before["leader"]
+            assert (before["isr"], before["status"], top.broker(leader)["state"]) == ([0, 1, 2], None, "alive")
             await top.until(
-                "what is known, with its age, of brokers that answer",
+                "the lag of the group",
+                lambda: any(g["group"] == group and (g["lag"] or 0) > 0 for g in top.seen["groups"]),
+            )
+
+            await asyncio.to_thread(shared_cluster.kill, broker_name(leader))
+            await top.until("another leader", lambda: top.partition["leader"] not in (leader, None))
+            await top.until(
+                "an ISR of two",
                 lambda: (
-                    f"leaders and ISRs are {top.seen['describedAgoS']:.0f} s old" in top.seen["problems"]
-                    and all(broker["answers"] for broker in top.seen["brokers"])
+                    top.partition["isr"] == sorted({0, 1, 2} - {leader})
+                    and top.partition["status"] == "under-replicated"
                 ),
             )
+            assert top.partition["leaderEpoch"] == before["leaderEpoch"] + 1
             await top.until(
-                "the next controller",
-                lambda: top.seen["controllerId"] not in (first, None) and not top.seen["problems"],
+                "a dead broker, named",
+                lambda: (
+                    top.broker(leader)["state"] == "down" and f"no answer from broker {leader}" in top.seen["problems"]
+                ),
             )
-            assert top.seen["controllerEpoch"] > epoch
-            await asyncio.to_thread(shared_cluster.start, process_name(CONTROLLER, first))
-        async with AdminClient(servers) as admin:
-            await admin.delete_topic(topic)
-        await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
+            assert (top.broker(leader)["answers"], top.broker(leader)["leaders"]) == (False, 0)
+            await top.until("acks of the next one", lambda: (top.partition["recordsPerS"] or 0) > 0)
+            await top.until("what the dead one lacks", lambda: top.partition["behind"].get(str(leader), 0) > 0)
 
-    run(story(), timeout_s=220.0)
+            await asyncio.to_thread(shared_cluster.start, broker_name(leader))
+            await top.until("its answer", lambda: top.broker(leader)["answers"] and not top.seen["problems"])
+            await top.until("an ISR of three", lambda: top.partition["isr"] == [0, 1, 2])
+            assert top.broker(leader)["state"] == "alive"
+        await admin.delete_topic(topic)
+    await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
+
+
+async def test_the_controller_dies_and_what_is_known_stays_with_its_age(shared_cluster: LocalCluster) -> None:
+    servers = bootstrap_servers(shared_cluster)
+
+    async with AdminClient(servers) as admin:
+        topic = await make_topic(admin)
+    async with watched(servers, topic) as top:
+        await top.until("a controller", lambda: top.seen["controllerId"] is not None)
+        first, epoch = top.seen["controllerId"], top.seen["controllerEpoch"]
+        await asyncio.to_thread(shared_cluster.kill, process_name(CONTROLLER, first))
+        await top.until(
+            "what is known, with its age, of brokers that answer",
+            lambda: (
+                f"leaders and ISRs are {top.seen['describedAgoS']:.0f} s old" in top.seen["problems"]
+                and all(broker["answers"] for broker in top.seen["brokers"])
+            ),
+        )
+        await top.until(
+            "the next controller",
+            lambda: top.seen["controllerId"] not in (first, None) and not top.seen["problems"],
+        )
+        assert top.seen["controllerEpoch"] > epoch
+        await asyncio.to_thread(shared_cluster.start, process_name(CONTROLLER, first))
+    async with AdminClient(servers) as admin:
+        await admin.delete_topic(topic)
+    await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
 
 
 # -- on a terminal ----------------------------------------------------------------------------------------------------

@@ -144,77 +144,71 @@ def test_row_18_a_broker_that_is_down_during_a_deletion_removes_its_replica(whol
     tidelog(servers, "topics", "delete", kept)
 
 
-def test_partitions_are_added_under_load_and_nothing_is_lost(shared_servers: str) -> None:
+async def test_partitions_are_added_under_load_and_nothing_is_lost(shared_servers: str) -> None:
     topic, servers = unique_topic("grow"), shared_servers
 
-    async def story() -> None:
-        sent: list[tuple[int, int, bytes]] = []
-        async with (
-            AdminClient(servers) as admin,
-            Producer(servers, metadata_max_age_ms=300, linger_ms=2) as producer,
-            Consumer(servers, metadata_max_age_ms=300) as consumer,
-        ):
-            await admin.create_topic(topic, 2, 3)
-            await admin.wait_until_led(topic, in_sync=True)
-            await consumer.assign_topics(topic)
-            enough, progress = asyncio.Event(), asyncio.Event()
+    sent: list[tuple[int, int, bytes]] = []
+    async with (
+        AdminClient(servers) as admin,
+        Producer(servers, metadata_max_age_ms=300, linger_ms=2) as producer,
+        Consumer(servers, metadata_max_age_ms=300) as consumer,
+    ):
+        await admin.create_topic(topic, 2, 3)
+        await admin.wait_until_led(topic, in_sync=True)
+        await consumer.assign_topics(topic)
+        enough, progress = asyncio.Event(), asyncio.Event()
 
-            async def load() -> None:
-                number = 0
-                while not enough.is_set():
-                    acks = []
-                    for _ in range(50):
-                        value = b"%d" % number
-                        acks.append((value, await producer.send(topic, value, key=value if number % 2 else None)))
-                        number += 1
-                    for value, ack in acks:
-                        found = await ack
-                        sent.append((found.partition, found.offset, value))
-                    progress.set()
+        async def load() -> None:
+            number = 0
+            while not enough.is_set():
+                acks = []
+                for _ in range(50):
+                    value = b"%d" % number
+                    acks.append((value, await producer.send(topic, value, key=value if number % 2 else None)))
+                    number += 1
+                for value, ack in acks:
+                    found = await ack
+                    sent.append((found.partition, found.offset, value))
+                progress.set()
 
-            async def until_sent(condition: Callable[[], bool]) -> None:
-                while not condition():
-                    progress.clear()
-                    await progress.wait()
+        async def until_sent(condition: Callable[[], bool]) -> None:
+            while not condition():
+                progress.clear()
+                await progress.wait()
 
-            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-                group.create_task(load())
-                for total in (3, 6):
-                    goal = len(sent) + 500
-                    await until_sent(lambda goal=goal: len(sent) >= goal)  # type: ignore[misc]
-                    await admin.create_partitions(topic, total)
-                await until_sent(lambda: len({partition for partition, *_ in sent}) == 6)
-                enough.set()
-            got: list[tuple[int, int, bytes | None]] = []
-            async with asyncio.timeout(60):
-                while len(got) < len(sent):
-                    got += [(r.partition, r.offset, r.value) for r in await consumer.poll(timeout_s=5.0)]
-            assert sorted(got, key=lambda x: x[:2]) == sorted(sent)
-            described = await admin.wait_until_led(topic, in_sync=True)
-            assert [len(p.isr) for p in described.partitions] == [3] * 6
-            # As if all six had been made at once: each broker leads two of them.
-            assert sorted(p.replicas[0] for p in described.partitions) == [0, 0, 1, 1, 2, 2]
-            with pytest.raises(TidelogError) as caught:
-                await admin.create_partitions(topic, 6)
-            assert caught.value.code is ErrorCode.INVALID_PARTITIONS
-            await admin.delete_topic(topic)
-
-    asyncio.run(story())
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            group.create_task(load())
+            for total in (3, 6):
+                goal = len(sent) + 500
+                await until_sent(lambda goal=goal: len(sent) >= goal)  # type: ignore[misc]
+                await admin.create_partitions(topic, total)
+            await until_sent(lambda: len({partition for partition, *_ in sent}) == 6)
+            enough.set()
+        got: list[tuple[int, int, bytes | None]] = []
+        async with asyncio.timeout(60):
+            while len(got) < len(sent):
+                got += [(r.partition, r.offset, r.value) for r in await consumer.poll(timeout_s=5.0)]
+        assert sorted(got, key=lambda x: x[:2]) == sorted(sent)
+        described = await admin.wait_until_led(topic, in_sync=True)
+        assert [len(p.isr) for p in described.partitions] == [3] * 6
+        # As if all six had been made at once: each broker leads two of them.
+        assert sorted(p.replicas[0] for p in described.partitions) == [0, 0, 1, 1, 2, 2]
+        with pytest.raises(TidelogError) as caught:
+            await admin.create_partitions(topic, 6)
+        assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+        await admin.delete_topic(topic)
 
 
-def test_offsets_by_time_at_the_command_line(shared_servers: str) -> None:
+async def test_offsets_by_time_at_the_command_line(shared_servers: str) -> None:
     topic, servers = unique_topic("times"), shared_servers
     tidelog(servers, "topics", "create", topic, "--partitions", "1")
     times = [1_000, 3_000, 2_000, 2_500, 5_000, 2**62, 4_000]
 
-    async def fill() -> None:
-        async with Producer(servers, linger_ms=20) as producer:
-            acks = [await producer.send(topic, b"%d" % at, timestamp_ms=at) for at in times[:3]]
-            await asyncio.gather(*acks)
-            for at in times[3:]:
-                await (await producer.send(topic, b"%d" % at, timestamp_ms=at))
-
-    asyncio.run(fill())
+    async with Producer(servers, linger_ms=20) as producer:
+        acks = [await producer.send(topic, b"%d" % at, timestamp_ms=at) for at in times[:3]]
+        await asyncio.gather(*acks)
+        for at in times[3:]:
+            await (await producer.send(topic, b"%d" % at, timestamp_ms=at))
 
     def at(time: str) -> str:
         return tidelog(servers, "topics", "offsets", "--topic", topic, "--time", time)

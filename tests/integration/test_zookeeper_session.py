@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from helpers.virtual_time import LoopClock
 from helpers.zookeeper import drop_connection, eventually, expire, free_port, owned_tasks, zk_clients, zookeeper_server
 from tidelog.cluster.zookeeper import EmbeddedZooKeeper, ServerFiles
 from tidelog.ids import Address
@@ -17,6 +16,7 @@ from tidelog.runtime import meta_session
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.zk import ConnectionThreadEnded, ZkMeta
 from tidelog.runtime.zk_patterns import elect, ensure_path, register, watch_children
+from tidelog.testing.clock import SimClock
 
 pytestmark = pytest.mark.integration
 
@@ -28,14 +28,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 
 
 @pytest.mark.parametrize(("asked_s", "granted_s"), [(0.2, 1.0), (1.5, 1.5), (6.0, 6.0), (600.0, 60.0)])
-def test_the_session_timeout_is_the_one_the_server_granted(
+async def test_the_session_timeout_is_the_one_the_server_granted(
     server: EmbeddedZooKeeper, asked_s: float, granted_s: float
 ) -> None:
-    async def main() -> None:
-        async with zk_clients(server, timeout_s=asked_s) as (meta,):
-            assert meta.session_timeout_s == granted_s
-
-    asyncio.run(main())
+    async with zk_clients(server, timeout_s=asked_s) as (meta,):
+        assert meta.session_timeout_s == granted_s
 
 
 def test_start_waits_for_a_server_that_comes_later_and_says_so(
@@ -66,34 +63,32 @@ def test_start_waits_for_a_server_that_comes_later_and_says_so(
     assert len(lines) >= 3 and all("waiting for the metadata store at" in line for line in lines), lines
 
 
-def test_row_21_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session() -> None:
+async def test_row_21_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session() -> None:
     """So does one that is still starting: whoever waits for its answer all the time comes back too late."""
     session_s = 6.0
     accepted: list[float] = []
 
-    async def main() -> None:
-        again = asyncio.Event()
-        writers: list[asyncio.StreamWriter] = []
+    again = asyncio.Event()
+    writers: list[asyncio.StreamWriter] = []
 
-        async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            accepted.append(asyncio.get_running_loop().time())
-            writers.append(writer)
-            if len(accepted) == 2:
-                again.set()
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(asyncio.get_running_loop().time())
+        writers.append(writer)
+        if len(accepted) == 2:
+            again.set()
 
-        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server, owned_tasks() as tasks:
-            host, port = server.sockets[0].getsockname()
-            meta = ZkMeta(f"{host}:{port}", session_timeout_s=session_s, spawn=tasks.spawn)
-            starting = asyncio.ensure_future(meta.start())
-            async with asyncio.timeout(20):
-                await again.wait()
-            starting.cancel()
-            await meta.close()
-            for writer in writers:
-                writer.close()
-                await writer.wait_closed()
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server, owned_tasks() as tasks:
+        host, port = server.sockets[0].getsockname()
+        meta = ZkMeta(f"{host}:{port}", session_timeout_s=session_s, spawn=tasks.spawn)
+        starting = asyncio.ensure_future(meta.start())
+        async with asyncio.timeout(20):
+            await again.wait()
+        starting.cancel()
+        await meta.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
 
-    asyncio.run(main())
     assert accepted[1] - accepted[0] < session_s * 2 / 3
 
 
@@ -198,98 +193,86 @@ def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
         server.resume()
 
 
-def test_a_session_outlives_a_killed_server_that_comes_back(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
-        async with zk_clients(server, timeout_s=10.0) as (meta,):
-            states: list[SessionState] = []
-            meta.on_session(states.append)
-            (stat,) = await meta.multi([Create("/mine", b"0", ephemeral=True)])
-            session_id = meta.session_id
-            server.kill()
-            await eventually(lambda: states == [SessionState.SUSPENDED])
-            reading = asyncio.ensure_future(meta.get("/mine"))
-            server.start()
-            assert await reading == (b"0", stat)
-            assert states == [SessionState.SUSPENDED, SessionState.CONNECTED] and meta.session_id == session_id
-
-    asyncio.run(main())
+async def test_a_session_outlives_a_killed_server_that_comes_back(server: EmbeddedZooKeeper) -> None:
+    async with zk_clients(server, timeout_s=10.0) as (meta,):
+        states: list[SessionState] = []
+        meta.on_session(states.append)
+        (stat,) = await meta.multi([Create("/mine", b"0", ephemeral=True)])
+        session_id = meta.session_id
+        server.kill()
+        await eventually(lambda: states == [SessionState.SUSPENDED])
+        reading = asyncio.ensure_future(meta.get("/mine"))
+        server.start()
+        assert await reading == (b"0", stat)
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED] and meta.session_id == session_id
 
 
-def test_find_8_what_was_queued_for_an_expired_session_is_not_sent_in_the_next(server: EmbeddedZooKeeper) -> None:
+async def test_find_8_what_was_queued_for_an_expired_session_is_not_sent_in_the_next(server: EmbeddedZooKeeper) -> None:
     """Appended to kazoo's own queue at the worst moment: after the session ended, before the loop was told."""
 
-    async def main() -> None:
-        async with zk_clients(server, 2) as (one, two):
-            await two.multi([Create("/t", b"0")])
-            old = one.session_id
-            blocked = threading.Event()
-            release = threading.Event()
-            inner = one._drain
+    async with zk_clients(server, 2) as (one, two):
+        await two.multi([Create("/t", b"0")])
+        old = one.session_id
+        blocked = threading.Event()
+        release = threading.Event()
+        inner = one._drain
 
-            def late() -> None:
-                if not release.is_set():
-                    blocked.set()
-                    asyncio.get_running_loop().call_later(0.05, late)  # the loop hears of nothing for a while
-                else:
-                    inner()
+        def late() -> None:
+            if not release.is_set():
+                blocked.set()
+                asyncio.get_running_loop().call_later(0.05, late)  # the loop hears of nothing for a while
+            else:
+                inner()
 
-            one._drain = late  # type: ignore[method-assign]
-            expire(one)
-            await eventually(lambda: one._client._session_id not in (None, old) and one._client._live.is_set())
-            assert one.session_id == old and one.state is SessionState.CONNECTED  # as the loop still believes
-            write = asyncio.ensure_future(one.multi([SetData("/t", b"stale")]))
-            await asyncio.sleep(0.3)
-            release.set()
-            with pytest.raises((SessionExpired, OutcomeUnknown)):
-                await write
-            assert (await two.get("/t"))[0] == b"0"
-            assert one.session_id != old
-
-    asyncio.run(main())
+        one._drain = late  # type: ignore[method-assign]
+        expire(one)
+        await eventually(lambda: one._client._session_id not in (None, old) and one._client._live.is_set())
+        assert one.session_id == old and one.state is SessionState.CONNECTED  # as the loop still believes
+        write = asyncio.ensure_future(one.multi([SetData("/t", b"stale")]))
+        await asyncio.sleep(0.3)
+        release.set()
+        with pytest.raises((SessionExpired, OutcomeUnknown)):
+            await write
+        assert (await two.get("/t"))[0] == b"0"
+        assert one.session_id != old
 
 
-def test_mut_24_a_bounce_while_disconnected_is_seen(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
-        async with zk_clients(server, 3, timeout_s=6.0) as (controller, broker, again), owned_tasks() as tasks:
-            before = await register(broker, "/brokers/ids/1", b"x")
-            seen: list[dict[str, int]] = []
+async def test_mut_24_a_bounce_while_disconnected_is_seen(server: EmbeddedZooKeeper) -> None:
+    async with zk_clients(server, 3, timeout_s=6.0) as (controller, broker, again), owned_tasks() as tasks:
+        before = await register(broker, "/brokers/ids/1", b"x")
+        seen: list[dict[str, int]] = []
 
-            async def watch() -> None:
-                async for snapshot in watch_children(controller, "/brokers/ids"):
-                    seen.append({n: stat.czxid for n, (_, stat) in snapshot.items()})  # noqa: PERF401 - it never ends
+        async def watch() -> None:
+            async for snapshot in watch_children(controller, "/brokers/ids"):
+                seen.append({n: stat.czxid for n, (_, stat) in snapshot.items()})  # noqa: PERF401 - it never ends
 
-            tasks.spawn("watch", watch())
-            await eventually(lambda: seen == [{"1": before.czxid}])
-            # Disconnected for as long as the bounce takes.
-            hold = threading.Event()
-            connect = controller._connection._connect_attempt
+        tasks.spawn("watch", watch())
+        await eventually(lambda: seen == [{"1": before.czxid}])
+        # Disconnected for as long as the bounce takes.
+        hold = threading.Event()
+        connect = controller._connection._connect_attempt
 
-            def held(*args: object) -> object:
-                hold.wait(10)
-                return connect(*args)
+        def held(*args: object) -> object:
+            hold.wait(10)
+            return connect(*args)
 
-            controller._connection._connect_attempt = held
-            drop_connection(controller)
-            await eventually(lambda: controller.state is SessionState.SUSPENDED)
-            await broker.close()
-            after = await register(again, "/brokers/ids/1", b"x")
-            hold.set()
-            await eventually(lambda: seen[-1] == {"1": after.czxid})
-            assert after.czxid != before.czxid
-
-    asyncio.run(main())
+        controller._connection._connect_attempt = held
+        drop_connection(controller)
+        await eventually(lambda: controller.state is SessionState.SUSPENDED)
+        await broker.close()
+        after = await register(again, "/brokers/ids/1", b"x")
+        hold.set()
+        await eventually(lambda: seen[-1] == {"1": after.czxid})
+        assert after.czxid != before.czxid
 
 
-def test_hole_40_a_restart_within_the_session_timeout_waits_and_registers(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
-        async with zk_clients(server, 2, timeout_s=1.5) as (old, new):
-            before = await register(old, "/brokers/ids/1", b"x")
-            # As a killed process: its session is never closed and never pinged again.
-            old._connection._send_ping = lambda *_: None
-            after = await register(new, "/brokers/ids/1", b"x")
-            assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
-
-    asyncio.run(main())
+async def test_hole_40_a_restart_within_the_session_timeout_waits_and_registers(server: EmbeddedZooKeeper) -> None:
+    async with zk_clients(server, 2, timeout_s=1.5) as (old, new):
+        before = await register(old, "/brokers/ids/1", b"x")
+        # As a killed process: its session is never closed and never pinged again.
+        old._connection._send_ping = lambda *_: None
+        after = await register(new, "/brokers/ids/1", b"x")
+        assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
 
 
 def test_a_dead_connection_thread_is_reported_to_the_supervisor(server: EmbeddedZooKeeper) -> None:
@@ -336,67 +319,56 @@ def test_close_does_not_wait_for_a_server_that_is_silent(server: EmbeddedZooKeep
         server.resume()
 
 
-def test_one_wins_an_election_and_keeps_its_lease(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
-        async with zk_clients(server, 2, timeout_s=6.0) as (one, two), owned_tasks() as tasks:
-            outcomes = await asyncio.gather(
-                elect(one, "/controller", "/controller_epoch", b"one"),
-                elect(two, "/controller", "/controller_epoch", b"two"),
-            )
-            (won,) = [o for o in outcomes if o is not None]
-            winner, data = (one, b"one") if won.session_id == one.session_id else (two, b"two")
-            loser = two if winner is one else one
-            keeper = LeaseKeeper(
-                winner, LoopClock(), "/controller", data, session_id=won.session_id, version=won.version
-            )
-            assert not keeper.holds()
-            tasks.spawn("lease", keeper.run())
-            await eventually(keeper.holds)
-            # It outlives the lease that the first write gave. How steadily, the keeper's own tests say, whose clock no busy
-            # machine holds up.
-            first = keeper.lease.valid_until
-            await eventually(lambda: LoopClock().now() > first and keeper.holds())
-            expire(winner)
-            await eventually(lambda: not keeper.holds())
-            again = await elect(loser, "/controller", "/controller_epoch", b"again")
-            assert again is not None and again.epoch == won.epoch + 1
-
-    asyncio.run(main())
+async def test_one_wins_an_election_and_keeps_its_lease(server: EmbeddedZooKeeper) -> None:
+    async with zk_clients(server, 2, timeout_s=6.0) as (one, two), owned_tasks() as tasks:
+        outcomes = await asyncio.gather(
+            elect(one, "/controller", "/controller_epoch", b"one"),
+            elect(two, "/controller", "/controller_epoch", b"two"),
+        )
+        (won,) = [o for o in outcomes if o is not None]
+        winner, data = (one, b"one") if won.session_id == one.session_id else (two, b"two")
+        loser = two if winner is one else one
+        keeper = LeaseKeeper(winner, SimClock(), "/controller", data, session_id=won.session_id, version=won.version)
+        assert not keeper.holds()
+        tasks.spawn("lease", keeper.run())
+        await eventually(keeper.holds)
+        # It outlives the lease that the first write gave. How steadily, the keeper's own tests say, whose clock no busy
+        # machine holds up.
+        first = keeper.lease.valid_until
+        await eventually(lambda: SimClock().now() > first and keeper.holds())
+        expire(winner)
+        await eventually(lambda: not keeper.holds())
+        again = await elect(loser, "/controller", "/controller_epoch", b"again")
+        assert again is not None and again.epoch == won.epoch + 1
 
 
-def test_ten_thousand_znodes_are_read_pipelined(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
-        async with zk_clients(server) as (meta,):
-            await ensure_path(meta, "/many")
-            paths = [f"/many/{i}" for i in range(10_000)]
-            for start in range(0, len(paths), 500):
-                await meta.multi([Create(path, b"x" * 75) for path in paths[start : start + 500]])
-            found = await meta.get_many(paths)
-            assert all(f is not None and f[0] == b"x" * 75 for f in found)
-            assert len(await meta.children("/many")) == 10_000
-            for start in range(0, len(paths), 500):
-                await meta.multi([Delete(path) for path in paths[start : start + 500]])
-
-    asyncio.run(main())
+async def test_ten_thousand_znodes_are_read_pipelined(server: EmbeddedZooKeeper) -> None:
+    async with zk_clients(server) as (meta,):
+        await ensure_path(meta, "/many")
+        paths = [f"/many/{i}" for i in range(10_000)]
+        for start in range(0, len(paths), 500):
+            await meta.multi([Create(path, b"x" * 75) for path in paths[start : start + 500]])
+        found = await meta.get_many(paths)
+        assert all(f is not None and f[0] == b"x" * 75 for f in found)
+        assert len(await meta.children("/many")) == 10_000
+        for start in range(0, len(paths), 500):
+            await meta.multi([Delete(path) for path in paths[start : start + 500]])
 
 
-def test_a_child_list_of_900_kb_is_read_and_watched(server: EmbeddedZooKeeper) -> None:
+async def test_a_child_list_of_900_kb_is_read_and_watched(server: EmbeddedZooKeeper) -> None:
     """Reliability 7.2, ZK: the limit of 1 MB is the server's for requests; an answer may be as large as the tree is."""
     names = [f"{number:05}{'n' * 240}" for number in range(3_700)]
 
-    async def main() -> None:
-        async with zk_clients(server) as (meta,):
-            await ensure_path(meta, "/many")
-            for first in range(0, len(names), 500):
-                await meta.multi([Create(f"/many/{name}") for name in names[first : first + 500]])
-            assert sum(map(len, names)) > 900_000
-            assert sorted(await meta.children("/many")) == names
-            async with asyncio.timeout(60):
-                async for children in watch_children(meta, "/many"):
-                    if len(children) == len(names):
-                        await meta.multi([Create("/many/one more")])
-                    else:
-                        assert len(children) == len(names) + 1
-                        break
-
-    asyncio.run(main())
+    async with zk_clients(server) as (meta,):
+        await ensure_path(meta, "/many")
+        for first in range(0, len(names), 500):
+            await meta.multi([Create(f"/many/{name}") for name in names[first : first + 500]])
+        assert sum(map(len, names)) > 900_000
+        assert sorted(await meta.children("/many")) == names
+        async with asyncio.timeout(60):
+            async for children in watch_children(meta, "/many"):
+                if len(children) == len(names):
+                    await meta.multi([Create("/many/one more")])
+                else:
+                    assert len(children) == len(names) + 1
+                    break

@@ -12,7 +12,7 @@ import pytest
 from helpers.aio import run
 from helpers.batches import batch, placed
 from helpers.broker import TOPIC_ID, BrokerBench, member
-from helpers.replication import EVENTS, FakeFollower, FakeLeader, Node, World, play, until
+from helpers.replication import EVENTS, FakeFollower, FakeLeader, broker_world, until
 from tidelog.controller.effects import Outcome, Resign
 from tidelog.controller.events import BrokerAnswered, ControlledShutdownRequested, Token, WritesDone
 from tidelog.errors import ErrorCode
@@ -20,6 +20,7 @@ from tidelog.ids import BrokerId
 from tidelog.ports.net import Bidi, Unary
 from tidelog.replica import events as ev
 from tidelog.replica.isr import Member, PendingExpand
+from tidelog.testing import loop as sim
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from unit.broker.test_control_service import EPOCH, ControlBench, news, roles, state, stop
@@ -249,21 +250,22 @@ def position(**fields: Any) -> ErrorCode:
     """What a leader (epoch 3, follower 2 in its life 201) answers to a position; it must not be counted."""
     codes: list[ErrorCode] = []
 
-    async def story(world: World, one: Node, two: Node) -> None:
-        two.process.kill()
-        world.told(1, 3, only=[1])
-        one.append()
-        if (life := fields.pop("broker_epoch", None)) is not None:
-            newest = FakeFollower(world)
-            await newest.state(0)
-            await newest.read()
-        follower = FakeFollower(world, broker_epoch=life)
-        before = one.high_watermark, one.host.replica.isr
-        await follower.state(1, 3, **fields)
-        codes.extend(part.error_code for part in (await follower.read()).partitions)
-        assert (one.high_watermark, one.host.replica.isr) == before
+    async def story() -> None:
+        async with broker_world() as (world, one, two):
+            two.process.kill()
+            world.told(1, 3, only=[1])
+            one.append()
+            if (life := fields.pop("broker_epoch", None)) is not None:
+                newest = FakeFollower(world)
+                await newest.state(0)
+                await newest.read()
+            follower = FakeFollower(world, broker_epoch=life)
+            before = one.high_watermark, one.host.replica.isr
+            await follower.state(1, 3, **fields)
+            codes.extend(part.error_code for part in (await follower.read()).partitions)
+            assert (one.high_watermark, one.host.replica.isr) == before
 
-    play(story)
+    sim.run(story())
     (code,) = codes
     return code
 
@@ -272,15 +274,16 @@ def chunk(**fields: Any) -> ErrorCode:
     """A follower in epoch 3 gets a chunk with a wrong epoch: it appends nothing and, where it can, states its position."""
     ends: list[int] = []
 
-    async def story(world: World, two: Node) -> None:
-        leader = FakeLeader(world)
-        await leader.start()
-        two.told(1, 3, partition_epoch=30, isr=(1, 2), replicas=(1, 2))
-        await until(lambda: leader.requests)
-        await leader.send(records=placed(batch(b"zombie"), 0, 3), high_watermark=1, **fields)
-        ends.extend((two.end, two.high_watermark))
+    async def story() -> None:
+        async with broker_world(2) as (world, two):
+            leader = FakeLeader(world)
+            await leader.start()
+            two.told(1, 3, partition_epoch=30, isr=(1, 2), replicas=(1, 2))
+            await until(lambda: leader.requests)
+            await leader.send(records=placed(batch(b"zombie"), 0, 3), high_watermark=1, **fields)
+            ends.extend((two.end, two.high_watermark))
 
-    play(story, 2)
+    sim.run(story())
     assert ends == [0, 0]
     return E.NONE
 

@@ -16,7 +16,7 @@ from helpers.aio import run
 from helpers.batches import batch
 from helpers.broker import BrokerBench
 from helpers.replica import leader, members
-from helpers.replication import FakeLeader, Node, World, play, until
+from helpers.replication import FakeLeader, broker_world, until
 from tidelog.client.member_events import Broke, Close, Fail, Lose
 from tidelog.controller.effects import Resign
 from tidelog.controller.events import BrokerAnswered
@@ -29,6 +29,7 @@ from tidelog.replica.isr import Committed, PendingExpand
 from tidelog.runtime.authorization import guarded
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.retry import ALTER_ISR, ALTER_ISR_UNAUTHORIZED, PRODUCER
+from tidelog.testing import loop as sim
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -129,21 +130,22 @@ class Carried:
 def as_client(code: ErrorCode) -> Carried:
     seen = Carried()
 
-    async def story(bench: plane.PlaneBench) -> None:
-        bench.controller.answers = [m.AlterIsrResponse(error_code=code)]
-        bench.propose(plane.P0, plane.proposal(7))
-        await asyncio.sleep(0.01)
-        bench.broker_epoch, bench.controller_epoch = 102, 6
-        await asyncio.sleep(60.0)
-        assert [x for _, _, x, _ in bench.replicas.answered] == [E.NONE], "nothing was given up"
-        sent = bench.controller.sent_at
-        seen.pauses = [b - a for a, b in itertools.pairwise(sent)]
-        seen.epochs = [request.broker_epoch for request in bench.controller.requests]
-        seen.controllers = [request.controller_epoch for request in bench.controller.requests]
-        seen.sequences = [request.sequence for request in bench.controller.requests]
-        seen.looked = bench.controller.looked
+    async def story() -> None:
+        async with plane.running_plane() as bench:
+            bench.controller.answers = [m.AlterIsrResponse(error_code=code)]
+            bench.propose(plane.P0, plane.proposal(7))
+            await asyncio.sleep(0.01)
+            bench.broker_epoch, bench.controller_epoch = 102, 6
+            await asyncio.sleep(60.0)
+            assert [x for _, _, x, _ in bench.replicas.answered] == [E.NONE], "nothing was given up"
+            sent = bench.controller.sent_at
+            seen.pauses = [b - a for a, b in itertools.pairwise(sent)]
+            seen.epochs = [request.broker_epoch for request in bench.controller.requests]
+            seen.controllers = [request.controller_epoch for request in bench.controller.requests]
+            seen.sequences = [request.sequence for request in bench.controller.requests]
+            seen.looked = bench.controller.looked
 
-    plane.play(story)
+    sim.run(story())
     return seen
 
 
@@ -184,17 +186,18 @@ def positions_of_a_follower_after(code: ErrorCode) -> int:
     """How many more positions it states within a second of a refusal."""
     counts: list[int] = []
 
-    async def story(world: World, two: Node) -> None:
-        fake = FakeLeader(world)
-        await fake.start()
-        two.told(1, 3, partition_epoch=30, isr=(1, 2), replicas=(1, 2))
-        await until(fake.positions)
-        before = len(fake.positions())
-        await fake.send(error_code=code)
-        await asyncio.sleep(1.0)
-        counts.append(len(fake.positions()) - before)
+    async def story() -> None:
+        async with broker_world(2) as (world, two):
+            fake = FakeLeader(world)
+            await fake.start()
+            two.told(1, 3, partition_epoch=30, isr=(1, 2), replicas=(1, 2))
+            await until(fake.positions)
+            before = len(fake.positions())
+            await fake.send(error_code=code)
+            await asyncio.sleep(1.0)
+            counts.append(len(fake.positions()) - before)
 
-    play(story, 2)
+    sim.run(story())
     return counts[0]
 
 
@@ -371,15 +374,13 @@ def committed_in_an_older_generation() -> ErrorCode:
 
 
 def of_a_broker_that_coordinates_nothing() -> ErrorCode:
-    answers: list[m.FetchOffsetsResponse] = []
+    async def story() -> ErrorCode:
+        async with shell.coordinator_world() as world:
+            host = await world.host(1)  # it has not been elected yet
+            request = m.FetchOffsetsRequest(group_id="g")
+            return (await world.call(host, s.COORDINATOR_SERVICE_FETCH_OFFSETS, request)).error_code
 
-    async def tell(world: shell.World) -> None:
-        host = await world.host(1)  # it has not been elected yet
-        request = m.FetchOffsetsRequest(group_id="g")
-        answers.append(await world.call(host, s.COORDINATOR_SERVICE_FETCH_OFFSETS, request))
-
-    shell.story(tell)
-    return answers[0].error_code
+    return sim.run(story())
 
 
 def as_member(code: ErrorCode) -> tuple[list[Any], bool]:

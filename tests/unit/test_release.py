@@ -15,7 +15,6 @@ from tidelog.ids import BrokerId
 from tidelog.ports.meta import Create, Stat
 from tidelog.release import RELEASE, UNLEVELLED, VERSION, Release, obstacle
 from tidelog.runtime.joining import check_release
-from tidelog.testing import loop as sim
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.rand import seeded
 from tidelog.wire import znodes
@@ -75,26 +74,23 @@ def test_a_registration_without_a_level_is_level_1() -> None:
         znodes.decode_broker(7, json.dumps({**fields, "feature_level": 0}).encode())
 
 
-def test_who_may_not_join_is_told_before_it_does_anything() -> None:
-    async def tell() -> None:
-        meta = SimZooKeeper(seeded(1, "store")).client(session_timeout_s=6.0)
-        await meta.start()
-        await check_release(meta, "broker 1", THIRD)  # nobody is there
-        for path in znodes.PERSISTENT_PARENTS:
-            await meta.multi([Create(path)])
-        await meta.multi([Create(znodes.broker_path(7), registered(THIRD)), Create(znodes.broker_path(8), b"junk")])
-        await check_release(meta, "broker 1", SECOND)
-        await check_release(meta, "broker 7", UNLEVELLED)  # its own former life
-        with pytest.raises(TidelogError, match=r"broker 7 is release 0\.3\.0") as refused:
-            await check_release(meta, "broker 1", UNLEVELLED)
-        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
-        controller = znodes.ControllerRegistration(2, "c", 1, "x", UNLEVELLED)
-        await meta.multi([Create(znodes.CONTROLLER, znodes.encode_controller(controller))])
-        with pytest.raises(TidelogError, match="upgrade controller 2 first"):
-            await check_release(meta, "broker 1", THIRD)
-        await check_release(meta, "controller 2", THIRD)
-
-    sim.run(tell())
+async def test_who_may_not_join_is_told_before_it_does_anything() -> None:
+    meta = SimZooKeeper(seeded(1, "store")).client(session_timeout_s=6.0)
+    await meta.start()
+    await check_release(meta, "broker 1", THIRD)  # nobody is there
+    for path in znodes.PERSISTENT_PARENTS:
+        await meta.multi([Create(path)])
+    await meta.multi([Create(znodes.broker_path(7), registered(THIRD)), Create(znodes.broker_path(8), b"junk")])
+    await check_release(meta, "broker 1", SECOND)
+    await check_release(meta, "broker 7", UNLEVELLED)  # its own former life
+    with pytest.raises(TidelogError, match=r"broker 7 is release 0\.3\.0") as refused:
+        await check_release(meta, "broker 1", UNLEVELLED)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    controller = znodes.ControllerRegistration(2, "c", 1, "x", UNLEVELLED)
+    await meta.multi([Create(znodes.CONTROLLER, znodes.encode_controller(controller))])
+    with pytest.raises(TidelogError, match="upgrade controller 2 first"):
+        await check_release(meta, "broker 1", THIRD)
+    await check_release(meta, "controller 2", THIRD)
 
 
 def test_a_controller_admits_no_broker_beside_which_it_does_not_work() -> None:

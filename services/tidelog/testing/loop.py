@@ -186,6 +186,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self.call_soon(answer)
         return future
 
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """No signal reaches a simulated process."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return False
+
     def finish(self) -> None:
         """Ends what is left, also of stopped and killed processes, and closes the loop.
 

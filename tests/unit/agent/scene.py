@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from helpers.virtual_time import LoopClock
 from tidelog.agent.handler import Immediate, Records
 from tidelog.agent.worker import Worker, WorkerOptions
 from tidelog.client.records import ConsumerRecord
 from tidelog.ids import TopicPartition
+from tidelog.testing.clock import SimClock
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -101,7 +101,7 @@ class Scene:
         self.reader = FakeReader(*polls)
         self.handler = FakeHandler(self.reader.story)
         self.counts = Counts()
-        self.worker = Worker(self.reader, self.handler, LoopClock(), self.counts, WorkerOptions(**options))
+        self.worker = Worker(self.reader, self.handler, SimClock(), self.counts, WorkerOptions(**options))
         self.reader.when_empty = self.worker.stop
 
     @property

@@ -1,7 +1,7 @@
 """Agents against brokers in memory whose coordinator is the real state machine."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from helpers.fake_broker import FakeCluster
 from helpers.fake_coordinator import FakeCoordinator
-from helpers.virtual_time import run_virtual
 from tidelog.agent.app import STATES, Agent, handler_of
 from tidelog.agent.handler import Handler, Records
 from tidelog.agent.watching import CountHandler
@@ -100,172 +99,145 @@ def everything(count: int) -> list[bytes]:
     return sorted(b"%d-%d" % (number, offset) for number in range(PARTITIONS) for offset in range(count))
 
 
-def play(story: Callable[[Bed], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        await story(Bed())
-
-    run_virtual(run())
+@pytest.fixture
+async def bed() -> AsyncIterator[Bed]:
+    yield Bed()
 
 
-def test_two_agents_share_the_partitions_and_handle_every_record_once() -> None:
-    async def story(bed: Bed) -> None:
-        bed.fill(100)
-        first, second = (bed.agent(name, handler="forward", forward_topic="copy") for name in ("a", "b"))
-        await bed.until(lambda: first.owned == second.owned == 2)
-        bed.fill(100)
-        await bed.until(lambda: len(bed.copied()) >= 800)
-        assert sorted(v or b"" for v in bed.copied()) == everything(200)
-        await first.end()
-        await second.end()
-        assert await bed.committed() == [200] * PARTITIONS
-        assert len(bed.copied()) == 800
-
-    play(story)
+async def test_two_agents_share_the_partitions_and_handle_every_record_once(bed: Bed) -> None:
+    bed.fill(100)
+    first, second = (bed.agent(name, handler="forward", forward_topic="copy") for name in ("a", "b"))
+    await bed.until(lambda: first.owned == second.owned == 2)
+    bed.fill(100)
+    await bed.until(lambda: len(bed.copied()) >= 800)
+    assert sorted(v or b"" for v in bed.copied()) == everything(200)
+    await first.end()
+    await second.end()
+    assert await bed.committed() == [200] * PARTITIONS
+    assert len(bed.copied()) == 800
 
 
-def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_there() -> None:
+async def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_there(bed: Bed) -> None:
     """A18.01, HOLE-49: without waiting for the session to run out."""
 
-    async def story(bed: Bed) -> None:
-        bed.fill(50)
-        first = bed.agent("a", CountHandler(), commit_interval_ms=1_000_000)
-        await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0 and first.owned == PARTITIONS)
-        left_at = bed.cluster.clock.now()
-        await first.end()
-        assert await bed.committed() == [50] * PARTITIONS
-        counting = CountHandler()
-        second = bed.agent("b", counting)
-        await bed.until(lambda: second.owned == PARTITIONS)
-        assert bed.cluster.clock.now() - left_at < 2.0
-        bed.fill(1)
-        await bed.until(lambda: counting.counts["t"] == PARTITIONS)
-        await second.end()
-
-    play(story)
+    bed.fill(50)
+    first = bed.agent("a", CountHandler(), commit_interval_ms=1_000_000)
+    await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0 and first.owned == PARTITIONS)
+    left_at = bed.cluster.clock.now()
+    await first.end()
+    assert await bed.committed() == [50] * PARTITIONS
+    counting = CountHandler()
+    second = bed.agent("b", counting)
+    await bed.until(lambda: second.owned == PARTITIONS)
+    assert bed.cluster.clock.now() - left_at < 2.0
+    bed.fill(1)
+    await bed.until(lambda: counting.counts["t"] == PARTITIONS)
+    await second.end()
 
 
-def test_what_moves_to_another_agent_is_committed_first_so_that_nothing_is_handled_twice() -> None:
-    async def story(bed: Bed) -> None:
-        bed.fill(50)
-        counts = CountHandler(), CountHandler()
-        first = bed.agent("a", counts[0], commit_interval_ms=1_000_000)
-        await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0)
-        assert await bed.committed() == [-1] * PARTITIONS
-        second = bed.agent("b", counts[1])
-        await bed.until(lambda: first.owned == second.owned == 2)
-        assert sorted(await bed.committed()) == [-1, -1, 50, 50]
-        bed.fill(1)
-        await bed.until(lambda: counts[0].counts["t"] + counts[1].counts["t"] >= 51 * PARTITIONS)
-        await asyncio.sleep(5)
-        assert (counts[0].counts["t"], counts[1].counts["t"]) == (202, 2)
-        await first.end()
-        await second.end()
-
-    play(story)
+async def test_what_moves_to_another_agent_is_committed_first_so_that_nothing_is_handled_twice(bed: Bed) -> None:
+    bed.fill(50)
+    counts = CountHandler(), CountHandler()
+    first = bed.agent("a", counts[0], commit_interval_ms=1_000_000)
+    await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0)
+    assert await bed.committed() == [-1] * PARTITIONS
+    second = bed.agent("b", counts[1])
+    await bed.until(lambda: first.owned == second.owned == 2)
+    assert sorted(await bed.committed()) == [-1, -1, 50, 50]
+    bed.fill(1)
+    await bed.until(lambda: counts[0].counts["t"] + counts[1].counts["t"] >= 51 * PARTITIONS)
+    await asyncio.sleep(5)
+    assert (counts[0].counts["t"], counts[1].counts["t"]) == (202, 2)
+    await first.end()
+    await second.end()
 
 
-def test_open_02_a_handler_that_takes_longer_than_the_session_keeps_its_partitions() -> None:
-    async def story(bed: Bed) -> None:
-        class Slow(CountHandler):
-            async def handle(self, records: Records) -> None:
-                await asyncio.sleep(10.0)
-                await super().handle(records)
+async def test_open_02_a_handler_that_takes_longer_than_the_session_keeps_its_partitions(bed: Bed) -> None:
+    class Slow(CountHandler):
+        async def handle(self, records: Records) -> None:
+            await asyncio.sleep(10.0)
+            await super().handle(records)
 
-        bed.fill(1)
-        slow = Slow()
-        agent = bed.agent("a", slow)
-        await bed.until(lambda: slow.counts["t"] == PARTITIONS, limit_s=120)
-        snapshot = agent.agent.snapshot()
-        assert (snapshot.losses, snapshot.starts, snapshot.state) == (0, 1, "stable")
-        await agent.end()
-
-    play(story)
+    bed.fill(1)
+    slow = Slow()
+    agent = bed.agent("a", slow)
+    await bed.until(lambda: slow.counts["t"] == PARTITIONS, limit_s=120)
+    snapshot = agent.agent.snapshot()
+    assert (snapshot.losses, snapshot.starts, snapshot.state) == (0, 1, "stable")
+    await agent.end()
 
 
-def test_coord_15_a_handler_beyond_the_processing_limit_loses_its_partitions_and_commits_nothing_of_them() -> None:
-    async def story(bed: Bed) -> None:
-        stuck = asyncio.Event()
+async def test_coord_15_a_handler_beyond_the_processing_limit_loses_its_partitions_and_commits_nothing_of_them(
+    bed: Bed,
+) -> None:
+    stuck = asyncio.Event()
 
-        class Stuck(CountHandler):
-            async def handle(self, records: Records) -> None:
-                await stuck.wait()
+    class Stuck(CountHandler):
+        async def handle(self, records: Records) -> None:
+            await stuck.wait()
 
-        bed.fill(1)
-        first = bed.agent("a", Stuck(), max_processing_ms=5_000)
-        await bed.until(lambda: first.owned == PARTITIONS)
-        counting = CountHandler()
-        second = bed.agent("b", counting)
-        await bed.until(lambda: second.owned == PARTITIONS and counting.counts["t"] == PARTITIONS)
-        await bed.until(lambda: second.agent.snapshot().lag_records == {"t": 0})
-        await second.end()
-        stuck.set()
-        await first.end()
-        assert await bed.committed() == [1] * PARTITIONS
-
-    play(story)
-
-
-def test_a_handler_that_fails_ends_the_agent_with_the_reason_and_leaves_the_group() -> None:
-    async def story(bed: Bed) -> None:
-        class Fails(CountHandler):
-            async def handle(self, records: Records) -> None:
-                raise ValueError("no such customer")
-
-        bed.fill(1)
-        agent = bed.agent("a", Fails())
-        await bed.until(lambda: agent.failure is not None)
-        assert agent.failure is not None and "no such customer" in agent.failure.message
-        await bed.until(lambda: agent.agent.snapshot().state == "left")
-        assert await bed.committed() == [-1] * PARTITIONS
-
-    play(story)
+    bed.fill(1)
+    first = bed.agent("a", Stuck(), max_processing_ms=5_000)
+    await bed.until(lambda: first.owned == PARTITIONS)
+    counting = CountHandler()
+    second = bed.agent("b", counting)
+    await bed.until(lambda: second.owned == PARTITIONS and counting.counts["t"] == PARTITIONS)
+    await bed.until(lambda: second.agent.snapshot().lag_records == {"t": 0})
+    await second.end()
+    stuck.set()
+    await first.end()
+    assert await bed.committed() == [1] * PARTITIONS
 
 
-def test_open_06_an_agent_waits_for_brokers_that_come_later() -> None:
-    async def story(bed: Bed) -> None:
-        bed.cluster.down.update(bed.cluster.addresses)
-        agent = bed.agent("a", CountHandler())
-        await asyncio.sleep(60)
-        assert agent.agent.snapshot().state == "starting"
-        bed.cluster.down.clear()
-        await bed.until(lambda: agent.owned == PARTITIONS)
-        assert agent.agent.snapshot().state == "stable"
-        await agent.end()
+async def test_a_handler_that_fails_ends_the_agent_with_the_reason_and_leaves_the_group(bed: Bed) -> None:
+    class Fails(CountHandler):
+        async def handle(self, records: Records) -> None:
+            raise ValueError("no such customer")
 
-    play(story)
-
-
-def test_an_agent_that_was_killed_is_followed_at_once_by_one_of_its_name() -> None:
-    async def story(bed: Bed) -> None:
-        killed = bed.agent("a", CountHandler())
-        await bed.until(lambda: killed.owned == PARTITIONS)
-        bed.coordinator.cut_up.add(killed.agent.consumer_id)
-        bed.coordinator.cut_down.add(killed.agent.consumer_id)
-        second = bed.agent("a", CountHandler())
-        await bed.until(lambda: second.owned == PARTITIONS)
-        assert second.failure is None
-        await second.end()
-        await killed.end()
-
-    play(story)
+    bed.fill(1)
+    agent = bed.agent("a", Fails())
+    await bed.until(lambda: agent.failure is not None)
+    assert agent.failure is not None and "no such customer" in agent.failure.message
+    await bed.until(lambda: agent.agent.snapshot().state == "left")
+    assert await bed.committed() == [-1] * PARTITIONS
 
 
-def test_a_stop_does_not_wait_for_a_handler_for_ever() -> None:
-    async def story(bed: Bed) -> None:
-        class Stuck(CountHandler):
-            async def handle(self, records: Records) -> None:
-                await asyncio.Event().wait()
+async def test_open_06_an_agent_waits_for_brokers_that_come_later(bed: Bed) -> None:
+    bed.cluster.down.update(bed.cluster.addresses)
+    agent = bed.agent("a", CountHandler())
+    await asyncio.sleep(60)
+    assert agent.agent.snapshot().state == "starting"
+    bed.cluster.down.clear()
+    await bed.until(lambda: agent.owned == PARTITIONS)
+    assert agent.agent.snapshot().state == "stable"
+    await agent.end()
 
-        bed.fill(1)
-        agent = bed.agent("a", Stuck(), stop_timeout_ms=2_000)
-        await bed.until(lambda: agent.owned == PARTITIONS)
-        await asyncio.sleep(1)
-        began_at = bed.cluster.clock.now()
-        await agent.end()
-        assert 2.0 <= bed.cluster.clock.now() - began_at < 6.0
-        assert await bed.committed() == [-1] * PARTITIONS
 
-    play(story)
+async def test_an_agent_that_was_killed_is_followed_at_once_by_one_of_its_name(bed: Bed) -> None:
+    killed = bed.agent("a", CountHandler())
+    await bed.until(lambda: killed.owned == PARTITIONS)
+    bed.coordinator.cut_up.add(killed.agent.consumer_id)
+    bed.coordinator.cut_down.add(killed.agent.consumer_id)
+    second = bed.agent("a", CountHandler())
+    await bed.until(lambda: second.owned == PARTITIONS)
+    assert second.failure is None
+    await second.end()
+    await killed.end()
+
+
+async def test_a_stop_does_not_wait_for_a_handler_for_ever(bed: Bed) -> None:
+    class Stuck(CountHandler):
+        async def handle(self, records: Records) -> None:
+            await asyncio.Event().wait()
+
+    bed.fill(1)
+    agent = bed.agent("a", Stuck(), stop_timeout_ms=2_000)
+    await bed.until(lambda: agent.owned == PARTITIONS)
+    await asyncio.sleep(1)
+    began_at = bed.cluster.clock.now()
+    await agent.end()
+    assert 2.0 <= bed.cluster.clock.now() - began_at < 6.0
+    assert await bed.committed() == [-1] * PARTITIONS
 
 
 def test_every_state_of_a_membership_has_its_series() -> None:
@@ -273,23 +245,20 @@ def test_every_state_of_a_membership_has_its_series() -> None:
 
 
 @pytest.mark.parametrize("text", ["handled", "lost"])
-def test_the_snapshot_follows_the_membership(text: str) -> None:
-    async def story(bed: Bed) -> None:
-        bed.fill(3)
-        agent = bed.agent("a", CountHandler())
-        await bed.until(lambda: agent.agent.snapshot().lag_records == {"t": 0})
-        snapshot = agent.agent.snapshot()
-        assert (snapshot.generation, snapshot.owned, snapshot.starts, snapshot.stops) == (1, {"t": PARTITIONS}, 1, 0)
-        assert 0 <= snapshot.since_ping_s < 3
-        if text == "lost":
-            bed.cluster.down.update(bed.cluster.addresses)
-            bed.coordinator.cut_up.add(agent.agent.consumer_id)
-            bed.coordinator.cut_down.add(agent.agent.consumer_id)
-            await bed.until(lambda: agent.agent.snapshot().losses == 1)
-            assert agent.owned == 0
-            bed.cluster.down.clear()
-            bed.coordinator.cut_up.clear()
-            bed.coordinator.cut_down.clear()
-        await agent.end()
-
-    play(story)
+async def test_the_snapshot_follows_the_membership(bed: Bed, text: str) -> None:
+    bed.fill(3)
+    agent = bed.agent("a", CountHandler())
+    await bed.until(lambda: agent.agent.snapshot().lag_records == {"t": 0})
+    snapshot = agent.agent.snapshot()
+    assert (snapshot.generation, snapshot.owned, snapshot.starts, snapshot.stops) == (1, {"t": PARTITIONS}, 1, 0)
+    assert 0 <= snapshot.since_ping_s < 3
+    if text == "lost":
+        bed.cluster.down.update(bed.cluster.addresses)
+        bed.coordinator.cut_up.add(agent.agent.consumer_id)
+        bed.coordinator.cut_down.add(agent.agent.consumer_id)
+        await bed.until(lambda: agent.agent.snapshot().losses == 1)
+        assert agent.owned == 0
+        bed.cluster.down.clear()
+        bed.coordinator.cut_up.clear()
+        bed.coordinator.cut_down.clear()
+    await agent.end()

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.fake_broker import FakeCluster
-from helpers.virtual_time import run_virtual
 from tidelog.agent.files import FileHandler
 from tidelog.agent.forward import ForwardHandler
 from tidelog.agent.functions import FunctionHandler, load_function
@@ -23,6 +22,7 @@ from tidelog.config import ConfigError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.runtime.os_disk import OsDisk
+from tidelog.testing import loop as sim
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
 from tidelog.wire.batch import read_header
 from unit.agent.scene import T0, T1, record, records
@@ -35,7 +35,7 @@ def handle(handler: Handler, *chunks: Records) -> None:
         for chunk in chunks:
             await handler.handle(chunk)
 
-    run_virtual(story())
+    sim.run(story())
 
 
 def test_count_counts_by_topic(caplog: pytest.LogCaptureFixture) -> None:
@@ -60,42 +60,36 @@ def forwarding(cluster: FakeCluster, **options: object) -> ForwardHandler:
     return ForwardHandler(producer, "copy")
 
 
-def test_forward_keeps_all_of_a_record_and_returns_when_it_is_acknowledged() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("copy")
-        handler = forwarding(cluster)
-        await handler.start()
-        original = ConsumerRecord("t", 0, 9, 1234, 0, b"k", None, (("h", b"1"),), 0)
-        await handler.handle([original, record(T0, 10)])
-        stored = [
-            r
-            for batch in cluster.partition("copy").batches
-            for r in decode_batch(TopicPartition("copy", 0), batch, read_header(batch))
-        ]
-        assert [(r.key, r.value, tuple(r.headers), r.timestamp_ms) for r in stored] == [
-            (b"k", None, (("h", b"1"),), 1234),
-            (None, b"10", (), 1010),
-        ]
-        await handler.close()
-
-    run_virtual(story())
+async def test_forward_keeps_all_of_a_record_and_returns_when_it_is_acknowledged() -> None:
+    cluster = FakeCluster()
+    cluster.create("copy")
+    handler = forwarding(cluster)
+    await handler.start()
+    original = ConsumerRecord("t", 0, 9, 1234, 0, b"k", None, (("h", b"1"),), 0)
+    await handler.handle([original, record(T0, 10)])
+    stored = [
+        r
+        for batch in cluster.partition("copy").batches
+        for r in decode_batch(TopicPartition("copy", 0), batch, read_header(batch))
+    ]
+    assert [(r.key, r.value, tuple(r.headers), r.timestamp_ms) for r in stored] == [
+        (b"k", None, (("h", b"1"),), 1234),
+        (None, b"10", (), 1010),
+    ]
+    await handler.close()
 
 
-def test_forward_fails_when_one_record_is_not_acknowledged() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("copy")
-        cluster.refuse_produce(ErrorCode.INVALID_RECORD)
-        handler = forwarding(cluster)
-        await handler.start()
-        with pytest.raises(DeliveryError):
-            await handler.handle(records(T0, 0))
+async def test_forward_fails_when_one_record_is_not_acknowledged() -> None:
+    cluster = FakeCluster()
+    cluster.create("copy")
+    cluster.refuse_produce(ErrorCode.INVALID_RECORD)
+    handler = forwarding(cluster)
+    await handler.start()
+    with pytest.raises(DeliveryError):
         await handler.handle(records(T0, 0))
-        assert cluster.partition("copy").values() == [b"0"]
-        await handler.close()
-
-    run_virtual(story())
+    await handler.handle(records(T0, 0))
+    assert cluster.partition("copy").values() == [b"0"]
+    await handler.close()
 
 
 # -- file ------------------------------------------------------------------------------------------------------------------------
@@ -115,38 +109,33 @@ def offsets_in(disk: SimDisk, name: str) -> list[int]:
     return [json.loads(line)["offset"] for line in disk.read(f"{FOLDER}/{name}").splitlines()]
 
 
-def test_file_writes_json_lines_named_by_what_is_in_them() -> None:
-    async def story() -> None:
-        disk = SimDisk()
-        handler = file_handler(disk)
-        await handler.start()
-        await handler.handle(
-            [ConsumerRecord("t", 0, 3, 77, 0, b"k", "ü\n".encode(), (("h", None),), 0), record(T0, 4, b"\xff")]
-        )
-        await handler.handle(records(T1, 8))
-        assert names(disk) == []
-        await handler.flush()
-        assert names(disk) == ["t-0-3-5.jsonl", "t-1-8-9.jsonl"]
-        first, second = map(json.loads, disk.read(f"{FOLDER}/t-0-3-5.jsonl").splitlines())
-        assert first == {
-            **{"topic": "t", "partition": 0, "offset": 3, "timestamp_ms": 77},
-            **{"key": "k", "value": "ü\n", "headers": [["h", None]]},
-        }
-        assert second["value"] == {"base64": "/w=="}
-        await handler.flush()
-        assert len(names(disk)) == 2
-
-    run_virtual(story())
+async def test_file_writes_json_lines_named_by_what_is_in_them() -> None:
+    disk = SimDisk()
+    handler = file_handler(disk)
+    await handler.start()
+    await handler.handle(
+        [ConsumerRecord("t", 0, 3, 77, 0, b"k", "ü\n".encode(), (("h", None),), 0), record(T0, 4, b"\xff")]
+    )
+    await handler.handle(records(T1, 8))
+    assert names(disk) == []
+    await handler.flush()
+    assert names(disk) == ["t-0-3-5.jsonl", "t-1-8-9.jsonl"]
+    first, second = map(json.loads, disk.read(f"{FOLDER}/t-0-3-5.jsonl").splitlines())
+    assert first == {
+        **{"topic": "t", "partition": 0, "offset": 3, "timestamp_ms": 77},
+        **{"key": "k", "value": "ü\n", "headers": [["h", None]]},
+    }
+    assert second["value"] == {"base64": "/w=="}
+    await handler.flush()
+    assert len(names(disk)) == 2
 
 
-def test_file_writes_parquet(tmp_path: Path) -> None:
-    async def story() -> None:
-        handler = file_handler(OsDisk(), str(tmp_path / "out"), "parquet")
-        await handler.start()
-        await handler.handle([ConsumerRecord("t", 0, 3, 77, 0, None, b"\xff", (("h", b"1"),), 0), record(T0, 4)])
-        await handler.flush()
+async def test_file_writes_parquet(tmp_path: Path) -> None:
+    handler = file_handler(OsDisk(), str(tmp_path / "out"), "parquet")
+    await handler.start()
+    await handler.handle([ConsumerRecord("t", 0, 3, 77, 0, None, b"\xff", (("h", b"1"),), 0), record(T0, 4)])
+    await handler.flush()
 
-    asyncio.run(story())
     (path,) = (tmp_path / "out").iterdir()
     assert path.name == "t-0-3-5.parquet"
     rows = pq.read_table(io.BytesIO(path.read_bytes())).to_pylist()
@@ -155,39 +144,33 @@ def test_file_writes_parquet(tmp_path: Path) -> None:
     assert rows[0]["timestamp"].timestamp() == 0.077
 
 
-def test_file_asks_for_a_flush_when_it_holds_too_much_and_forgets_what_is_lost() -> None:
-    async def story() -> None:
-        handler = file_handler(SimDisk(), bytes_max=1_500)
-        await handler.start()
-        await handler.handle([record(T0, 0, b"x" * 1_000)])
-        assert not handler.full
-        await handler.handle([record(T1, 0, b"x" * 1_000)])
-        assert handler.full
-        handler.lose([T0])
-        assert not handler.full
-        await handler.handle([record(T0, 0, b"x" * 1_000)])
-        await handler.flush()
-        assert not handler.full
-
-    run_virtual(story())
+async def test_file_asks_for_a_flush_when_it_holds_too_much_and_forgets_what_is_lost() -> None:
+    handler = file_handler(SimDisk(), bytes_max=1_500)
+    await handler.start()
+    await handler.handle([record(T0, 0, b"x" * 1_000)])
+    assert not handler.full
+    await handler.handle([record(T1, 0, b"x" * 1_000)])
+    assert handler.full
+    handler.lose([T0])
+    assert not handler.full
+    await handler.handle([record(T0, 0, b"x" * 1_000)])
+    await handler.flush()
+    assert not handler.full
 
 
-def test_file_forgets_nothing_when_it_cannot_be_written() -> None:
-    async def story() -> None:
-        disk = SimDisk()
-        handler = file_handler(disk)
-        await handler.start()
-        await handler.handle(records(T0, 0, 1))
-        for op in ("append", "sync", "rename", "sync_dir"):
-            disk.fail(op, 5)
-            with pytest.raises(OSError, match="injected"):
-                await handler.flush()
-        await handler.handle(records(T0, 2))
-        await handler.flush()
-        assert offsets_in(disk, "t-0-0-3.jsonl") == [0, 1, 2]
-        assert not [name for name in names(disk) if name.endswith(".part")]
-
-    run_virtual(story())
+async def test_file_forgets_nothing_when_it_cannot_be_written() -> None:
+    disk = SimDisk()
+    handler = file_handler(disk)
+    await handler.start()
+    await handler.handle(records(T0, 0, 1))
+    for op in ("append", "sync", "rename", "sync_dir"):
+        disk.fail(op, 5)
+        with pytest.raises(OSError, match="injected"):
+            await handler.flush()
+    await handler.handle(records(T0, 2))
+    await handler.flush()
+    assert offsets_in(disk, "t-0-0-3.jsonl") == [0, 1, 2]
+    assert not [name for name in names(disk) if name.endswith(".part")]
 
 
 @pytest.mark.parametrize("how", [Crash.PROCESS, Crash.DROP_UNSYNCED])
@@ -222,7 +205,7 @@ def test_file_whenever_power_fails_a_file_is_whole_or_not_there_and_safe_after_t
         return finished
 
     calls = 0
-    while not run_virtual(story(calls)):
+    while not sim.run(story(calls)):
         calls += 1
     assert calls > 8
 
@@ -230,23 +213,21 @@ def test_file_whenever_power_fails_a_file_is_whole_or_not_there_and_safe_after_t
 # -- functions -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_blocking_function_runs_in_a_thread_so_that_pings_are_answered() -> None:
-    async def story() -> None:
-        go_on = threading.Event()
-        seen: list[tuple[bool, int]] = []
+@pytest.mark.real_loop
+async def test_a_blocking_function_runs_in_a_thread_so_that_pings_are_answered() -> None:
+    go_on = threading.Event()
+    seen: list[tuple[bool, int]] = []
 
-        def blocks(batch: list[ConsumerRecord]) -> None:
-            go_on.wait(10)
-            seen.append((threading.current_thread() is threading.main_thread(), len(batch)))
+    def blocks(batch: list[ConsumerRecord]) -> None:
+        go_on.wait(10)
+        seen.append((threading.current_thread() is threading.main_thread(), len(batch)))
 
-        handling = asyncio.gather(FunctionHandler(blocks).handle(records(T0, 0, 1)))
-        await asyncio.sleep(0)  # the loop runs on while the function blocks
-        assert seen == []
-        go_on.set()
-        await handling
-        assert seen == [(False, 2)]
-
-    asyncio.run(story())
+    handling = asyncio.gather(FunctionHandler(blocks).handle(records(T0, 0, 1)))
+    await asyncio.sleep(0)  # the loop runs on while the function blocks
+    assert seen == []
+    go_on.set()
+    await handling
+    assert seen == [(False, 2)]
 
 
 def test_an_async_function_and_an_async_object_are_awaited() -> None:

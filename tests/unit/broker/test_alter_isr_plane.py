@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,6 @@ from tidelog.ids import TopicPartition
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
 from tidelog.runtime.retry import ALTER_ISR, ALTER_ISR_UNAUTHORIZED
-from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.rand import seeded
@@ -128,70 +128,65 @@ class PlaneBench:
         await asyncio.sleep(30.0)
 
 
-def play(story: Callable[[PlaneBench], Awaitable[None]], linger_s: float = 0.1) -> None:
-    async def main() -> None:
-        bench = PlaneBench(linger_s)
-        process = SimProcess("plane")
-        process.start("AlterIsr", bench.plane.run())
-        await story(bench)
-        assert not process.supervisor.failures
-        assert bench.controller.under_way_max <= 1
-
-    sim_loop.run(main())
+@asynccontextmanager
+async def running_plane(linger_s: float = 0.1) -> AsyncIterator[PlaneBench]:
+    bench = PlaneBench(linger_s)
+    process = SimProcess("plane")
+    process.start("AlterIsr", bench.plane.run())
+    yield bench
+    assert not process.supervisor.failures
+    assert bench.controller.under_way_max <= 1
 
 
-def test_a_proposal_reaches_the_controller_as_it_is_and_its_answer_comes_back() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.propose(P0, proposal(7, 2, 1))
-        await bench.settled()
-        (request,) = bench.controller.requests
-        (topic,) = request.topics
-        (part,) = topic.partitions
-        assert (request.broker_id, request.broker_epoch, topic.topic, topic.topic_id) == (1, 101, "events", TOPIC_ID)
-        assert part.leader_and_isr == m.LeaderAndIsr(
-            leader=1,
-            leader_epoch=4,
-            current_zk_version=7,
-            isr=(m.IsrMember(broker_id=1, broker_epoch=101), m.IsrMember(broker_id=2, broker_epoch=201)),
-        )
-        assert bench.replicas.answered == [(P0, proposal(7, 1, 2), ErrorCode.NONE, part.leader_and_isr)]
-
-    play(story)
+@pytest.fixture
+async def bench() -> AsyncIterator[PlaneBench]:
+    async with running_plane() as running:
+        yield running
 
 
-def test_f05_4_one_request_is_under_way_and_what_comes_meanwhile_goes_together() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.may_answer.clear()
-        bench.propose(P0, proposal(7))
-        await asyncio.sleep(0.1)
-        for i in range(50):
-            bench.propose(TopicPartition("events", i), proposal(8))
-            bench.propose(TopicPartition("other", i), proposal(9))
-        await asyncio.sleep(1.0)
-        assert len(bench.controller.requests) == 1
-        bench.controller.may_answer.set()
-        await bench.settled()
-        assert [sum(len(t.partitions) for t in r.topics) for r in bench.controller.requests] == [1, 100]
-        assert len(bench.replicas.answered) == 101
-
-    play(story)
+async def test_a_proposal_reaches_the_controller_as_it_is_and_its_answer_comes_back(bench: PlaneBench) -> None:
+    bench.propose(P0, proposal(7, 2, 1))
+    await bench.settled()
+    (request,) = bench.controller.requests
+    (topic,) = request.topics
+    (part,) = topic.partitions
+    assert (request.broker_id, request.broker_epoch, topic.topic, topic.topic_id) == (1, 101, "events", TOPIC_ID)
+    assert part.leader_and_isr == m.LeaderAndIsr(
+        leader=1,
+        leader_epoch=4,
+        current_zk_version=7,
+        isr=(m.IsrMember(broker_id=1, broker_epoch=101), m.IsrMember(broker_id=2, broker_epoch=201)),
+    )
+    assert bench.replicas.answered == [(P0, proposal(7, 1, 2), ErrorCode.NONE, part.leader_and_isr)]
 
 
-def test_the_newest_proposal_of_a_partition_wins_also_over_a_failed_one() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [TransportError("UNAVAILABLE", "gone")]
-        bench.controller.may_answer.clear()
-        bench.propose(P0, proposal(7))
-        bench.propose(P1, proposal(70))
-        await asyncio.sleep(0.1)
-        bench.propose(P0, proposal(8))
-        bench.propose(P0, proposal(9))
-        bench.controller.may_answer.set()
-        await bench.settled()
-        assert bench.controller.asked() == [{0: 7, 1: 70}, {0: 9, 1: 70}]
-        assert [asked.partition_epoch for _, asked, _, _ in bench.replicas.answered] == [9, 70]
+async def test_f05_4_one_request_is_under_way_and_what_comes_meanwhile_goes_together(bench: PlaneBench) -> None:
+    bench.controller.may_answer.clear()
+    bench.propose(P0, proposal(7))
+    await asyncio.sleep(0.1)
+    for i in range(50):
+        bench.propose(TopicPartition("events", i), proposal(8))
+        bench.propose(TopicPartition("other", i), proposal(9))
+    await asyncio.sleep(1.0)
+    assert len(bench.controller.requests) == 1
+    bench.controller.may_answer.set()
+    await bench.settled()
+    assert [sum(len(t.partitions) for t in r.topics) for r in bench.controller.requests] == [1, 100]
+    assert len(bench.replicas.answered) == 101
 
-    play(story)
+
+async def test_the_newest_proposal_of_a_partition_wins_also_over_a_failed_one(bench: PlaneBench) -> None:
+    bench.controller.answers = [TransportError("UNAVAILABLE", "gone")]
+    bench.controller.may_answer.clear()
+    bench.propose(P0, proposal(7))
+    bench.propose(P1, proposal(70))
+    await asyncio.sleep(0.1)
+    bench.propose(P0, proposal(8))
+    bench.propose(P0, proposal(9))
+    bench.controller.may_answer.set()
+    await bench.settled()
+    assert bench.controller.asked() == [{0: 7, 1: 70}, {0: 9, 1: 70}]
+    assert [asked.partition_epoch for _, asked, _, _ in bench.replicas.answered] == [9, 70]
 
 
 FAILURES = {
@@ -206,63 +201,57 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
-def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(failure: Any) -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [failure] * 8
-        bench.propose(P0, proposal(7))
-        await asyncio.sleep(0.01)
-        # A new life, registered meanwhile, and a new controller: requests name them, and none the number of another.
-        bench.broker_epoch, bench.controller_epoch = 102, 6
-        await bench.settled()
-        assert bench.controller.asked() == [{0: 7}] * 9
-        assert [r.broker_epoch for r in bench.controller.requests] == [101] + [102] * 8
-        assert [r.controller_epoch for r in bench.controller.requests] == [5] + [6] * 8
-        assert [r.sequence for r in bench.controller.requests] == list(range(1, 10))
-        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
-        assert min(pauses) >= ALTER_ISR.first_pause_s / 2
-        assert pauses[-1] >= ALTER_ISR.ceiling_s / 2 > pauses[0]
-        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
-
-    play(story)
-
-
-def test_r_31_without_permission_an_operator_is_called_and_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: PlaneBench) -> None:
-        refused = m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        bench.controller.answers = [refused] * 3
-        bench.propose(P0, proposal(7))
-        await asyncio.sleep(300.0)
-        assert bench.controller.asked() == [{0: 7}] * 4
-        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
-        assert min(pauses) >= ALTER_ISR_UNAUTHORIZED.first_pause_s / 2 > ALTER_ISR.ceiling_s
-        assert bench.counted == ["CLUSTER_AUTHORIZATION_FAILED"] * 3 + ["NONE"]
-        alarms = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert len(alarms) == 3 and "until an operator permits it" in alarms[0].getMessage()
-        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
-
-    play(story)
+async def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(
+    bench: PlaneBench, failure: Any
+) -> None:
+    bench.controller.answers = [failure] * 8
+    bench.propose(P0, proposal(7))
+    await asyncio.sleep(0.01)
+    # A new life, registered meanwhile, and a new controller: requests name them, and none the number of another.
+    bench.broker_epoch, bench.controller_epoch = 102, 6
+    await bench.settled()
+    assert bench.controller.asked() == [{0: 7}] * 9
+    assert [r.broker_epoch for r in bench.controller.requests] == [101] + [102] * 8
+    assert [r.controller_epoch for r in bench.controller.requests] == [5] + [6] * 8
+    assert [r.sequence for r in bench.controller.requests] == list(range(1, 10))
+    pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+    assert min(pauses) >= ALTER_ISR.first_pause_s / 2
+    assert pauses[-1] >= ALTER_ISR.ceiling_s / 2 > pauses[0]
+    assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
 
 
-def test_r_41_who_is_no_controller_makes_us_look_for_the_one() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER), FAILURES["no answer"]]
-        bench.propose(P0, proposal(7))
-        await bench.settled()
-        assert bench.controller.looked == 1
-        assert bench.counted == ["NOT_CONTROLLER", NO_ANSWER, "NONE"]
+async def test_r_31_without_permission_an_operator_is_called_and_not_flooded(
+    bench: PlaneBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    bench.controller.answers = [refused] * 3
+    bench.propose(P0, proposal(7))
+    await asyncio.sleep(300.0)
+    assert bench.controller.asked() == [{0: 7}] * 4
+    pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+    assert min(pauses) >= ALTER_ISR_UNAUTHORIZED.first_pause_s / 2 > ALTER_ISR.ceiling_s
+    assert bench.counted == ["CLUSTER_AUTHORIZATION_FAILED"] * 3 + ["NONE"]
+    alarms = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(alarms) == 3 and "until an operator permits it" in alarms[0].getMessage()
+    assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
 
-    play(story)
+
+async def test_r_41_who_is_no_controller_makes_us_look_for_the_one(bench: PlaneBench) -> None:
+    bench.controller.answers = [m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER), FAILURES["no answer"]]
+    bench.propose(P0, proposal(7))
+    await bench.settled()
+    assert bench.controller.looked == 1
+    assert bench.counted == ["NOT_CONTROLLER", NO_ANSWER, "NONE"]
 
 
-def test_r_42_a_change_without_sense_is_a_bug_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [lambda request: granted(request, ErrorCode.INVALID_REQUEST)]
-        bench.propose(P0, proposal(7))
-        await bench.settled()
-        assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.INVALID_REQUEST]
-        assert ["events-0" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [True]
-
-    play(story)
+async def test_r_42_a_change_without_sense_is_a_bug_and_said_so(
+    bench: PlaneBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.controller.answers = [lambda request: granted(request, ErrorCode.INVALID_REQUEST)]
+    bench.propose(P0, proposal(7))
+    await bench.settled()
+    assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.INVALID_REQUEST]
+    assert ["events-0" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == [True]
 
 
 def waiting(partition_epoch: int) -> ProposeIsr:
@@ -272,11 +261,10 @@ def waiting(partition_epoch: int) -> ProposeIsr:
 CATCH_UP = 200
 
 
-def catch_up(linger_s: float) -> int:
+async def catch_up(linger_s: float) -> int:
     """A broker has returned: one partition after the other comes into sync, 2 ms apart. How many requests it takes."""
-    asked: list[int] = []
 
-    async def story(bench: PlaneBench) -> None:
+    async with running_plane(linger_s) as bench:
         came_at = []
         for number in range(CATCH_UP):
             came_at.append(asyncio.get_running_loop().time())
@@ -287,133 +275,107 @@ def catch_up(linger_s: float) -> int:
             for number in request:
                 assert sent_at - came_at[number] <= linger_s + 0.01, "an expansion waited for too long"
         assert len(bench.replicas.answered) == CATCH_UP
-        asked.append(len(bench.controller.requests))
-
-    play(story, linger_s)
-    return asked[0]
+        return len(bench.controller.requests)
 
 
-def test_open_19_a_rolling_catch_up_takes_few_requests() -> None:
-    with_linger, without = catch_up(0.1), catch_up(0.0)
+async def test_open_19_a_rolling_catch_up_takes_few_requests() -> None:
+    with_linger, without = await catch_up(0.1), await catch_up(0.0)
     assert with_linger <= CATCH_UP * 0.002 / 0.1 + 2
     assert without > CATCH_UP / 2
 
 
-def test_open_19_a_shrink_never_waits_and_takes_the_waiting_ones_along() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.propose(P0, waiting(7))
-        await asyncio.sleep(0.01)
-        assert bench.controller.requests == []
-        bench.propose(P1, proposal(70))
-        await asyncio.sleep(0.0)
-        await asyncio.sleep(0.0)
-        assert bench.controller.asked() == [{0: 7, 1: 70}]
-
-    play(story)
+async def test_open_19_a_shrink_never_waits_and_takes_the_waiting_ones_along(bench: PlaneBench) -> None:
+    bench.propose(P0, waiting(7))
+    await asyncio.sleep(0.01)
+    assert bench.controller.requests == []
+    bench.propose(P1, proposal(70))
+    await asyncio.sleep(0.0)
+    await asyncio.sleep(0.0)
+    assert bench.controller.asked() == [{0: 7, 1: 70}]
 
 
-def test_open_19_what_has_failed_does_not_wait_once_more() -> None:
-    async def story(bench: PlaneBench) -> None:
+async def test_open_19_what_has_failed_does_not_wait_once_more() -> None:
+    async with running_plane(linger_s=5.0) as bench:
         bench.controller.answers = [FAILURES["no answer"]]
         bench.propose(P0, waiting(7))
         await bench.settled()
         first, second = bench.controller.sent_at
         assert second - first <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
 
-    play(story, linger_s=5.0)
+
+async def test_c4_05_what_is_too_much_for_one_request_goes_with_the_next_one(bench: PlaneBench) -> None:
+    name = "n" * 249
+    for number in range(20_000):
+        bench.propose(TopicPartition(f"{name[5:]}{number:05}", 2**30), ProposeIsr(2**30, 2**30, WIDE))
+    await bench.settled()
+    sizes = [len(encode(request)) for request in bench.controller.requests]
+    assert len(sizes) > 4 and max(sizes) <= REQUEST_BYTES
+    assert len(bench.replicas.answered) == 20_000
+    pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
+    assert max(pauses) <= 2 * ROUND_TRIP_S
 
 
-def test_c4_05_what_is_too_much_for_one_request_goes_with_the_next_one() -> None:
-    async def story(bench: PlaneBench) -> None:
-        name = "n" * 249
-        for number in range(20_000):
-            bench.propose(TopicPartition(f"{name[5:]}{number:05}", 2**30), ProposeIsr(2**30, 2**30, WIDE))
-        await bench.settled()
-        sizes = [len(encode(request)) for request in bench.controller.requests]
-        assert len(sizes) > 4 and max(sizes) <= REQUEST_BYTES
-        assert len(bench.replicas.answered) == 20_000
-        pauses = [b - a for a, b in zip(bench.controller.sent_at, bench.controller.sent_at[1:], strict=False)]
-        assert max(pauses) <= 2 * ROUND_TRIP_S
-
-    play(story)
+async def test_after_a_success_the_pauses_begin_small_again(bench: PlaneBench) -> None:
+    bench.controller.answers = [FAILURES["no answer"]] * 8
+    bench.propose(P0, proposal(7))
+    await bench.settled()
+    bench.controller.answers = [FAILURES["no answer"]]
+    bench.propose(P0, proposal(8))
+    await bench.settled()
+    assert bench.controller.sent_at[-1] - bench.controller.sent_at[-2] <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
 
 
-def test_after_a_success_the_pauses_begin_small_again() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [FAILURES["no answer"]] * 8
-        bench.propose(P0, proposal(7))
-        await bench.settled()
-        bench.controller.answers = [FAILURES["no answer"]]
-        bench.propose(P0, proposal(8))
-        await bench.settled()
-        assert bench.controller.sent_at[-1] - bench.controller.sent_at[-2] <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
-
-    play(story)
+async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(bench: PlaneBench) -> None:
+    bench.controller.answers = [m.AlterIsrResponse()]
+    bench.propose(P0, proposal(7))
+    await until(lambda: bench.replicas.answered)
+    assert bench.replicas.answered == [(P0, proposal(7), ErrorCode.UNKNOWN_SERVER_ERROR, None)]
 
 
-def test_a_partition_that_the_answer_leaves_out_is_in_doubt() -> None:
-    async def story(bench: PlaneBench) -> None:
-        bench.controller.answers = [m.AlterIsrResponse()]
-        bench.propose(P0, proposal(7))
-        await until(lambda: bench.replicas.answered)
-        assert bench.replicas.answered == [(P0, proposal(7), ErrorCode.UNKNOWN_SERVER_ERROR, None)]
+async def test_a_refusal_of_one_partition_is_told_to_that_partition_alone(bench: PlaneBench) -> None:
+    def refuse_one(request: m.AlterIsrRequest) -> m.AlterIsrResponse:
+        ((topic,), refused) = granted(request).topics, ErrorCode.INELIGIBLE_REPLICA
+        first, second = topic.partitions
+        bad = m.AlterIsrPartitionResult(
+            partition_id=second.partition_id, error_code=refused, leader_and_isr=second.leader_and_isr
+        )
+        return m.AlterIsrResponse(topics=(m.AlterIsrTopicResult(topic=topic.topic, partitions=(bad, first)),))
 
-    play(story)
-
-
-def test_a_refusal_of_one_partition_is_told_to_that_partition_alone() -> None:
-    async def story(bench: PlaneBench) -> None:
-        def refuse_one(request: m.AlterIsrRequest) -> m.AlterIsrResponse:
-            ((topic,), refused) = granted(request).topics, ErrorCode.INELIGIBLE_REPLICA
-            first, second = topic.partitions
-            bad = m.AlterIsrPartitionResult(
-                partition_id=second.partition_id, error_code=refused, leader_and_isr=second.leader_and_isr
-            )
-            return m.AlterIsrResponse(topics=(m.AlterIsrTopicResult(topic=topic.topic, partitions=(bad, first)),))
-
-        bench.controller.answers = [refuse_one]
-        bench.propose(P0, proposal(7))
-        bench.propose(P1, proposal(8))
-        await bench.settled()
-        assert {tp: code for tp, _, code, _ in bench.replicas.answered} == {
-            P0: ErrorCode.NONE,
-            P1: ErrorCode.INELIGIBLE_REPLICA,
-        }
-        assert len(bench.controller.requests) == 1
-
-    play(story)
+    bench.controller.answers = [refuse_one]
+    bench.propose(P0, proposal(7))
+    bench.propose(P1, proposal(8))
+    await bench.settled()
+    assert {tp: code for tp, _, code, _ in bench.replicas.answered} == {
+        P0: ErrorCode.NONE,
+        P1: ErrorCode.INELIGIBLE_REPLICA,
+    }
+    assert len(bench.controller.requests) == 1
 
 
-def test_hole_19_a_proposal_made_while_the_answer_is_heard_goes_out_at_once() -> None:
-    async def story(bench: PlaneBench) -> None:
-        def next_one(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
-            if asked.partition_epoch < 12:
-                bench.propose(tp, proposal(asked.partition_epoch + 1))
+async def test_hole_19_a_proposal_made_while_the_answer_is_heard_goes_out_at_once(bench: PlaneBench) -> None:
+    def next_one(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
+        if asked.partition_epoch < 12:
+            bench.propose(tp, proposal(asked.partition_epoch + 1))
 
-        bench.replicas.on_answer = next_one
-        bench.propose(P0, proposal(7))
-        await bench.settled()
-        assert bench.controller.asked() == [{0: i} for i in range(7, 13)]
-        assert bench.controller.sent_at[-1] <= 6 * ROUND_TRIP_S
-
-    play(story)
+    bench.replicas.on_answer = next_one
+    bench.propose(P0, proposal(7))
+    await bench.settled()
+    assert bench.controller.asked() == [{0: i} for i in range(7, 13)]
+    assert bench.controller.sent_at[-1] <= 6 * ROUND_TRIP_S
 
 
-def test_row_14_the_same_proposal_again_is_no_busy_loop() -> None:
+async def test_row_14_the_same_proposal_again_is_no_busy_loop(bench: PlaneBench) -> None:
     """A controller that is behind answers NOT_CONTROLLER for the partition, whose machine asks the same again."""
 
-    async def story(bench: PlaneBench) -> None:
-        def again(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
-            if code is not ErrorCode.NONE:
-                bench.propose(tp, asked)
+    def again(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            bench.propose(tp, asked)
 
-        bench.replicas.on_answer = again
-        bench.controller.answers = [lambda r: granted(r, ErrorCode.NOT_CONTROLLER)] * 8
-        bench.propose(P0, proposal(7))
-        await asyncio.sleep(0.5)
-        assert len(bench.controller.requests) <= 8
-        await bench.settled()
-        assert bench.controller.asked() == [{0: 7}] * 9
-        assert bench.replicas.answered[-1][2] is ErrorCode.NONE
-
-    play(story)
+    bench.replicas.on_answer = again
+    bench.controller.answers = [lambda r: granted(r, ErrorCode.NOT_CONTROLLER)] * 8
+    bench.propose(P0, proposal(7))
+    await asyncio.sleep(0.5)
+    assert len(bench.controller.requests) <= 8
+    await bench.settled()
+    assert bench.controller.asked() == [{0: 7}] * 9
+    assert bench.replicas.answered[-1][2] is ErrorCode.NONE

@@ -3,7 +3,6 @@ is and reported by whoever reads it; and the next valid request is served."""
 
 import pytest
 
-from helpers.aio import run
 from helpers.bad_batches import BOMB_BYTES, CASES, Case
 from helpers.batches import batch, headers, placed
 from helpers.broker import INFLATED_BYTES_MAX, BrokerBench
@@ -39,40 +38,37 @@ def read(bench: BrokerBench, position: int) -> list[ConsumerRecord]:
 
 @pytest.mark.parametrize("validate", ["header", "full"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_bad_batch_is_refused_or_reported_and_an_odd_one_comes_back(
+async def test_a_bad_batch_is_refused_or_reported_and_an_odd_one_comes_back(
     case: Case, validate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "INFLATED_BYTES_MAX", INFLATED_BYTES_MAX)
     refusal = case.header if validate == "header" else case.full
 
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate), leader_epoch=EPOCH)
-        await bench.send(BEFORE)
-        held = contents(bench.host.log)
-        if refusal is not None:
-            for acks in (0, 1, -1):
-                result = await sent(bench, case, acks)
-                assert (result.error_code, result.base_offset) == (refusal[0], -1)
-                assert refusal[1] in result.error_message
-            assert contents(bench.host.log) == held
-        else:
-            result = await sent(bench, case, -1)
-            assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 1), result
-            assert contents(bench.host.log) == held + placed(case.records, 1, EPOCH)
-        end = bench.host.log.log_end_offset
-        after = await bench.send(AFTER)
-        assert (after.error_code, after.base_offset) == (ErrorCode.NONE, end)
-        if refusal is None and case.reported:
-            with pytest.raises(BadBatchError) as caught:
-                read(bench, 1)
-            bad = next(h for h in headers(contents(bench.host.log)) if h.base_offset == caught.value.offset)
-            assert caught.value.partition == EVENTS and 1 <= bad.base_offset < end == bad.end_offset
-            assert [r.value for r in read(bench, caught.value.next_offset)] == [b"after"]
-        else:
-            assert [r.offset for r in read(bench, 0)] == list(range(end + 1))
-
-    run(story())
+    bench = BrokerBench()
+    bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate), leader_epoch=EPOCH)
+    await bench.send(BEFORE)
+    held = contents(bench.host.log)
+    if refusal is not None:
+        for acks in (0, 1, -1):
+            result = await sent(bench, case, acks)
+            assert (result.error_code, result.base_offset) == (refusal[0], -1)
+            assert refusal[1] in result.error_message
+        assert contents(bench.host.log) == held
+    else:
+        result = await sent(bench, case, -1)
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 1), result
+        assert contents(bench.host.log) == held + placed(case.records, 1, EPOCH)
+    end = bench.host.log.log_end_offset
+    after = await bench.send(AFTER)
+    assert (after.error_code, after.base_offset) == (ErrorCode.NONE, end)
+    if refusal is None and case.reported:
+        with pytest.raises(BadBatchError) as caught:
+            read(bench, 1)
+        bad = next(h for h in headers(contents(bench.host.log)) if h.base_offset == caught.value.offset)
+        assert caught.value.partition == EVENTS and 1 <= bad.base_offset < end == bad.end_offset
+        assert [r.value for r in read(bench, caught.value.next_offset)] == [b"after"]
+    else:
+        assert [r.offset for r in read(bench, 0)] == list(range(end + 1))
 
 
 def test_every_item_of_the_list_is_in_the_table() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,6 @@ from helpers.batches import batch
 from helpers.broker import BrokerBench, member
 from helpers.compacted import keyed, read_all
 from helpers.logs import follow
-from helpers.virtual_time import run_virtual
 from tidelog.broker.cleaner import CleanerSettings, LogCleaner
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.rot import RottenLogs
@@ -74,139 +73,116 @@ class Bed:
         self.bench.disk.flip_bit(path, 65)
 
 
-def playing(story: Callable[[Bed], Awaitable[None]]) -> None:
-    async def main() -> None:
-        bed = Bed()
-        jobs = [bed.cleaner.run(), bed.scrubber.run(), bed.rotten.run(), bed.bench.manager.run_revivals(1)]
-        tasks = [asyncio.create_task(job) for job in jobs]
-        await story(bed)
-        for task in tasks:
-            assert not task.done(), task
-            task.cancel()
-
-    run_virtual(main())
+@pytest.fixture
+async def bed() -> AsyncIterator[Bed]:
+    bed = Bed()
+    jobs = [bed.cleaner.run(), bed.scrubber.run(), bed.rotten.run(), bed.bench.manager.run_revivals(1)]
+    tasks = [asyncio.create_task(job) for job in jobs]
+    yield bed
+    for task in tasks:
+        assert not task.done(), task
+        task.cancel()
 
 
-def test_a_log_is_compacted_when_enough_of_it_is_dirty_and_goes_on_from_there() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=COMPACTED)
-        await bed.fill(20)
-        log = bed.bench.host.log
-        await bed.send(b"last", b"x")
-        await asyncio.sleep(5.0)
-        assert [(r.offset, r.key) for r in read_all(log)] == [(18, b"k0"), (19, b"k1"), (20, b"end"), (21, b"last")]
-        assert bed.bench.logs.cleaner_offsets.get(log.key) == 21
-        assert bed.value("tidelog_log_cleaner_removed_records_total") == 18
-        names = [entry.name for entry in bed.bench.disk.list_dir(log.folder)]
-        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
-        read = bed.value("tidelog_log_cleaner_read_bytes_total")
-        await asyncio.sleep(60.0)
-        assert bed.value("tidelog_log_cleaner_read_bytes_total") == read, "clean: nothing to do"
-
-    playing(story)
+async def test_a_log_is_compacted_when_enough_of_it_is_dirty_and_goes_on_from_there(bed: Bed) -> None:
+    bed.bench.told(config=COMPACTED)
+    await bed.fill(20)
+    log = bed.bench.host.log
+    await bed.send(b"last", b"x")
+    await asyncio.sleep(5.0)
+    assert [(r.offset, r.key) for r in read_all(log)] == [(18, b"k0"), (19, b"k1"), (20, b"end"), (21, b"last")]
+    assert bed.bench.logs.cleaner_offsets.get(log.key) == 21
+    assert bed.value("tidelog_log_cleaner_removed_records_total") == 18
+    names = [entry.name for entry in bed.bench.disk.list_dir(log.folder)]
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+    read = bed.value("tidelog_log_cleaner_read_bytes_total")
+    await asyncio.sleep(60.0)
+    assert bed.value("tidelog_log_cleaner_read_bytes_total") == read, "clean: nothing to do"
 
 
-def test_a_tombstone_waits_for_a_replica_that_is_away() -> None:
+async def test_a_tombstone_waits_for_a_replica_that_is_away(bed: Bed) -> None:
     """It may hold what the tombstone deletes, and would never hear of it."""
 
-    async def story(bed: Bed) -> None:
-        bed.all_in_sync = False
-        bed.bench.told(config=replace(COMPACTED, delete_retention_ms=1_000))
-        await bed.send(b"gone", b"value")
-        await bed.send(b"gone", None)
-        await bed.fill(20)
-        await bed.send(b"last", b"x")
-        await asyncio.sleep(100.0)
-        read = bed.value("tidelog_log_cleaner_read_bytes_total")
-        assert [r.value for r in read_all(bed.bench.host.log) if r.key == b"gone"] == [None]
-        await asyncio.sleep(100.0)
-        assert bed.value("tidelog_log_cleaner_read_bytes_total") == read, "nothing is tried over and over"
-        bed.all_in_sync = True
-        await asyncio.sleep(10.0)
-        assert [r for r in read_all(bed.bench.host.log) if r.key == b"gone"] == []
-
-    playing(story)
+    bed.all_in_sync = False
+    bed.bench.told(config=replace(COMPACTED, delete_retention_ms=1_000))
+    await bed.send(b"gone", b"value")
+    await bed.send(b"gone", None)
+    await bed.fill(20)
+    await bed.send(b"last", b"x")
+    await asyncio.sleep(100.0)
+    read = bed.value("tidelog_log_cleaner_read_bytes_total")
+    assert [r.value for r in read_all(bed.bench.host.log) if r.key == b"gone"] == [None]
+    await asyncio.sleep(100.0)
+    assert bed.value("tidelog_log_cleaner_read_bytes_total") == read, "nothing is tried over and over"
+    bed.all_in_sync = True
+    await asyncio.sleep(10.0)
+    assert [r for r in read_all(bed.bench.host.log) if r.key == b"gone"] == []
 
 
-def test_that_tombstones_are_dropped_is_on_disk_before_they_are_gone() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.disk.fail("rename", errno.EIO, path="dropped-tombstone")
-        bed.bench.told(config=replace(COMPACTED, delete_retention_ms=1_000))
-        await bed.send(b"gone", b"value")
-        await bed.send(b"gone", None)
-        await bed.fill(20)
-        await bed.send(b"last", b"x")
-        log = bed.bench.host.log
-        seen = set()
-        for _ in range(400):
-            await asyncio.sleep(0.5)
-            left = [r.value for r in read_all(log) if r.key == b"gone"]
-            seen.add((left == [], log.dropped_to))
-            assert left or log.dropped_to == 2
-        assert seen == {(False, 0), (True, 2)}, "a pass was broken off, and the next one was not"
-
-    playing(story)
+async def test_that_tombstones_are_dropped_is_on_disk_before_they_are_gone(bed: Bed) -> None:
+    bed.bench.disk.fail("rename", errno.EIO, path="dropped-tombstone")
+    bed.bench.told(config=replace(COMPACTED, delete_retention_ms=1_000))
+    await bed.send(b"gone", b"value")
+    await bed.send(b"gone", None)
+    await bed.fill(20)
+    await bed.send(b"last", b"x")
+    log = bed.bench.host.log
+    seen = set()
+    for _ in range(400):
+        await asyncio.sleep(0.5)
+        left = [r.value for r in read_all(log) if r.key == b"gone"]
+        seen.add((left == [], log.dropped_to))
+        assert left or log.dropped_to == 2
+    assert seen == {(False, 0), (True, 2)}, "a pass was broken off, and the next one was not"
 
 
-def test_nothing_above_the_high_watermark_is_compacted() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=COMPACTED, isr=(1, 2), replicas=(1, 2))
-        for number in range(20):
-            await bed.bench.send(keyed((b"k", b"%d" % number)), acks=1)
-        bed.bench.host.log.flush()
-        await asyncio.sleep(60.0)
-        bed.bench.host.log._tail.clear()
-        assert len(read_all(bed.bench.host.log)) == 20
-
-    playing(story)
+async def test_nothing_above_the_high_watermark_is_compacted(bed: Bed) -> None:
+    bed.bench.told(config=COMPACTED, isr=(1, 2), replicas=(1, 2))
+    for number in range(20):
+        await bed.bench.send(keyed((b"k", b"%d" % number)), acks=1)
+    bed.bench.host.log.flush()
+    await asyncio.sleep(60.0)
+    bed.bench.host.log._tail.clear()
+    assert len(read_all(bed.bench.host.log)) == 20
 
 
-def test_a_topic_that_is_not_compacted_is_left_alone() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=KEPT)
-        await bed.fill(20)
-        await asyncio.sleep(60.0)
-        assert len(read_all(bed.bench.host.log)) == 21
-        assert bed.value("tidelog_log_scrub_read_bytes_total") > 0
-
-    playing(story)
+async def test_a_topic_that_is_not_compacted_is_left_alone(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(20)
+    await asyncio.sleep(60.0)
+    assert len(read_all(bed.bench.host.log)) == 21
+    assert bed.value("tidelog_log_scrub_read_bytes_total") > 0
 
 
 @pytest.mark.parametrize("codec", [0, 1])
-def test_a_leader_of_a_compacted_topic_takes_no_record_without_a_key(codec: int) -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=COMPACTED)
-        refused = await bed.bench.send(keyed((b"a", b"1"), (None, b"2"), codec=codec))
-        assert refused.error_code is ErrorCode.INVALID_RECORD
-        assert "record 1" in refused.error_message and "cleanup.policy" in refused.error_message
-        assert bed.bench.host.log.log_end_offset == 0
-        assert (await bed.bench.send(keyed((b"a", None), (b"", b"2"), codec=codec))).error_code is ErrorCode.NONE
-
-    playing(story)
+async def test_a_leader_of_a_compacted_topic_takes_no_record_without_a_key(bed: Bed, codec: int) -> None:
+    bed.bench.told(config=COMPACTED)
+    refused = await bed.bench.send(keyed((b"a", b"1"), (None, b"2"), codec=codec))
+    assert refused.error_code is ErrorCode.INVALID_RECORD
+    assert "record 1" in refused.error_message and "cleanup.policy" in refused.error_message
+    assert bed.bench.host.log.log_end_offset == 0
+    assert (await bed.bench.send(keyed((b"a", None), (b"", b"2"), codec=codec))).error_code is ErrorCode.NONE
 
 
-def test_row_32_a_rotten_segment_of_a_follower_takes_its_copy_out() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=KEPT)
-        await bed.fill(12)
-        bed.bench.told(config=KEPT, leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
-        bed.rot()
-        await asyncio.sleep(25.0)
-        host = bed.bench.host
-        assert host.offline is not None and host.offline.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert [failed.topic for failed in bed.bench.manager.failed()] == ["events"]
-        assert bed.bench.logs.intact_since is None
-        assert bed.value("tidelog_log_corrupt_batches_found_total") == 1
-        bad = host.log.damage
-        assert bad is not None
-        # The controller knows, and nobody counts it: what is behind goes, though it had been synced, and is fetched again.
-        tell_offline(bed.bench)
-        await asyncio.sleep(10.0)
-        assert bed.bench.host.offline is None
-        assert bed.bench.host.log.log_end_offset == bad.offset < 12
-        assert bed.bench.fetchers.following
-
-    playing(story)
+async def test_row_32_a_rotten_segment_of_a_follower_takes_its_copy_out(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.bench.told(config=KEPT, leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    bed.rot()
+    await asyncio.sleep(25.0)
+    host = bed.bench.host
+    assert host.offline is not None and host.offline.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [failed.topic for failed in bed.bench.manager.failed()] == ["events"]
+    assert bed.bench.logs.intact_since is None
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 1
+    bad = host.log.damage
+    assert bad is not None
+    # The controller knows, and nobody counts it: what is behind goes, though it had been synced, and is fetched again.
+    tell_offline(bed.bench)
+    await asyncio.sleep(10.0)
+    assert bed.bench.host.offline is None
+    assert bed.bench.host.log.log_end_offset == bad.offset < 12
+    assert bed.bench.fetchers.following
 
 
 def tell_offline(bench: BrokerBench) -> None:
@@ -217,97 +193,82 @@ def tell_offline(bench: BrokerBench) -> None:
     bench.manager.become([Decision(state, KEPT)], {i: member(i).broker_epoch for i in (1, 2)})
 
 
-def test_row_32_a_leader_with_a_rotten_segment_goes_when_another_has_its_tail() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=KEPT)
-        await bed.fill(12)
-        bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
-        bed.rot()
-        await asyncio.sleep(2.0)
-        assert bed.value("tidelog_log_corrupt_batches_found_total") == 1
-        host = bed.bench.host
-        assert host.offline is None, "the other one has not said yet that it has all"
-        position = ev.FollowerPosition(
-            replica=2, broker_epoch=member(2).broker_epoch, leader_epoch=4, offset=13, last_epoch=3, found_epoch=3,
-            found_end=13, at=bed.bench.clock.now(), log_start=0, own_start=0,
-        )  # fmt: skip
-        host.step(position)
-        await asyncio.sleep(0.1)
-        assert host.offline is not None
-        assert bed.bench.manager.failed()
-
-    playing(story)
+async def test_row_32_a_leader_with_a_rotten_segment_goes_when_another_has_its_tail(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    bed.rot()
+    await asyncio.sleep(2.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 1
+    host = bed.bench.host
+    assert host.offline is None, "the other one has not said yet that it has all"
+    position = ev.FollowerPosition(
+        replica=2, broker_epoch=member(2).broker_epoch, leader_epoch=4, offset=13, last_epoch=3, found_epoch=3,
+        found_end=13, at=bed.bench.clock.now(), log_start=0, own_start=0,
+    )  # fmt: skip
+    host.step(position)
+    await asyncio.sleep(0.1)
+    assert host.offline is not None
+    assert bed.bench.manager.failed()
 
 
-def test_row_32_a_leader_with_a_rotten_segment_waits_for_its_tail_only_so_long() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=KEPT)
-        await bed.fill(12)
-        bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
-        bed.rot(segment=2)
-        bed.rot(segment=1)
-        lower = bed.bench.host.log.segments[1].base_offset
-        await asyncio.sleep(4.0)
-        assert bed.value("tidelog_log_corrupt_batches_found_total") == 2
-        assert bed.bench.host.offline is None
-        await asyncio.sleep(4.0)
-        assert bed.bench.host.offline is not None
-        damage = bed.bench.host.log.damage
-        assert damage is not None and damage.offset == lower, "all from the first bad batch on is fetched again"
-
-    playing(story)
+async def test_row_32_a_leader_with_a_rotten_segment_waits_for_its_tail_only_so_long(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    bed.rot(segment=2)
+    bed.rot(segment=1)
+    lower = bed.bench.host.log.segments[1].base_offset
+    await asyncio.sleep(4.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 2
+    assert bed.bench.host.offline is None
+    await asyncio.sleep(4.0)
+    assert bed.bench.host.offline is not None
+    damage = bed.bench.host.log.damage
+    assert damage is not None and damage.offset == lower, "all from the first bad batch on is fetched again"
 
 
-def test_row_32_the_only_copy_stays_readable_but_for_the_rotten_batch() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=KEPT)
-        await bed.fill(12)
-        bed.rot()
-        bad = bed.bench.host.log.segments[1].base_offset
-        await asyncio.sleep(25.0)
-        assert bed.bench.host.offline is None
-        assert (await bed.bench.get(bad)).error_code is ErrorCode.CORRUPT_MESSAGE
-        for offset in (0, bad + 2):
-            got = await bed.bench.get(offset)
-            assert got.error_code is ErrorCode.NONE and got.records
-        assert (await bed.send(b"k", b"more")).error_code is ErrorCode.NONE
-        assert bed.value("tidelog_log_corrupt_batches") == 1
-        assert bed.bench.logs.intact_since is None
-        await asyncio.sleep(100.0)
-        assert bed.value("tidelog_log_corrupt_batches_found_total") == 1, "found again, and told once"
-
-    playing(story)
+async def test_row_32_the_only_copy_stays_readable_but_for_the_rotten_batch(bed: Bed) -> None:
+    bed.bench.told(config=KEPT)
+    await bed.fill(12)
+    bed.rot()
+    bad = bed.bench.host.log.segments[1].base_offset
+    await asyncio.sleep(25.0)
+    assert bed.bench.host.offline is None
+    assert (await bed.bench.get(bad)).error_code is ErrorCode.CORRUPT_MESSAGE
+    for offset in (0, bad + 2):
+        got = await bed.bench.get(offset)
+        assert got.error_code is ErrorCode.NONE and got.records
+    assert (await bed.send(b"k", b"more")).error_code is ErrorCode.NONE
+    assert bed.value("tidelog_log_corrupt_batches") == 1
+    assert bed.bench.logs.intact_since is None
+    await asyncio.sleep(100.0)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 1, "found again, and told once"
 
 
-def test_row_32_compaction_gives_no_rotten_batch_a_new_checksum() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
-        await bed.fill(12)
-        bed.rot()
-        bed.bench.told(config=COMPACTED, partition_epoch=8)
-        await asyncio.sleep(30.0)
-        bad = bed.bench.host.log.segments[1].base_offset
-        assert (await bed.bench.get(bad)).error_code is ErrorCode.CORRUPT_MESSAGE
-        assert bed.value("tidelog_log_cleaner_broken_off_total") >= 1
-        assert bed.value("tidelog_log_cleaner_read_bytes_total") == 0
-
-    playing(story)
+async def test_row_32_compaction_gives_no_rotten_batch_a_new_checksum(bed: Bed) -> None:
+    bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
+    await bed.fill(12)
+    bed.rot()
+    bed.bench.told(config=COMPACTED, partition_epoch=8)
+    await asyncio.sleep(30.0)
+    bad = bed.bench.host.log.segments[1].base_offset
+    assert (await bed.bench.get(bad)).error_code is ErrorCode.CORRUPT_MESSAGE
+    assert bed.value("tidelog_log_cleaner_broken_off_total") >= 1
+    assert bed.value("tidelog_log_cleaner_read_bytes_total") == 0
 
 
-def test_a_plan_for_a_log_that_has_begun_anew_since_finds_no_damage_in_it() -> None:
-    async def story(bed: Bed) -> None:
-        bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
-        await bed.fill(12)
-        host, log = bed.bench.host, bed.bench.host.log
-        plan = await bed.cleaner.plan(host)
-        assert plan is not None
-        log.reset_to(0)
-        follow(log, keyed((b"new", b"x")), 3)
-        await bed.cleaner.clean(host, plan)
-        assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
-        assert (log.failure, host.offline, bed.bench.logs.notes) == (None, None, [])
-
-    playing(story)
+async def test_a_plan_for_a_log_that_has_begun_anew_since_finds_no_damage_in_it(bed: Bed) -> None:
+    bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
+    await bed.fill(12)
+    host, log = bed.bench.host, bed.bench.host.log
+    plan = await bed.cleaner.plan(host)
+    assert plan is not None
+    log.reset_to(0)
+    follow(log, keyed((b"new", b"x")), 3)
+    await bed.cleaner.clean(host, plan)
+    assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
+    assert (log.failure, host.offline, bed.bench.logs.notes) == (None, None, [])
 
 
 SOURCES = (Source(0, 10, 100), Source(10, 20, 100), Source(20, 30, 100))
@@ -332,14 +293,11 @@ def test_when_a_log_is_worth_a_compaction() -> None:
     assert plan(99, ()) == (0, False)
 
 
-def test_a_batch_that_nobody_may_judge_condemns_its_copy() -> None:
-    async def main() -> None:
-        bench = BrokerBench()
-        bench.told(config=KEPT)
-        await bench.send(batch(b"a"))
-        bench.host.log._tail.clear()
-        bench.disk.flip_bit(bench.host.log.segments[0].path, 65)
-        assert (await bench.get(0)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert bench.host.offline is not None
-
-    asyncio.run(main())
+async def test_a_batch_that_nobody_may_judge_condemns_its_copy() -> None:
+    bench = BrokerBench()
+    bench.told(config=KEPT)
+    await bench.send(batch(b"a"))
+    bench.host.log._tail.clear()
+    bench.disk.flip_bit(bench.host.log.segments[0].path, 65)
+    assert (await bench.get(0)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.host.offline is not None

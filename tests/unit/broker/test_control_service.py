@@ -8,13 +8,13 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
-from helpers.virtual_time import run_virtual
 from tidelog.broker.app import parse_known
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.net import KnownCaller
+from tidelog.testing import loop as sim
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 from tidelog.wire.batch import validate_produce
@@ -61,7 +61,7 @@ class ControlBench:
             m.UpdateMetadataRequest: self.service.update_metadata,
         }
         answer: Awaitable[Any] = handlers[type(request)](request, CONTEXT)
-        return run_virtual(_awaited(answer))
+        return sim.run(_awaited(answer))
 
     def code(self, request: Request) -> ErrorCode:
         code: ErrorCode = self.send(request).error_code
@@ -406,7 +406,7 @@ class Pings:
 
 def test_liveness_answers_each_ping_with_the_epoch_of_this_life() -> None:
     control, pings = ControlBench(), Pings()
-    run_virtual(control.service.liveness(pings, CONTEXT))
+    sim.run(control.service.liveness(pings, CONTEXT))
     assert pings.pongs == [m.LivenessPong(broker_id=1, broker_epoch=EPOCH)] * 3
 
 

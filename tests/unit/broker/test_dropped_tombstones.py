@@ -15,7 +15,7 @@ from helpers.broker import TOPIC_ID
 from helpers.compacted import NOW_MS, RULES, compact, keyed, read_all
 from helpers.logs import follow
 from helpers.replica import leader, life, members
-from helpers.replication import EVENTS, FakeLeader, Node, World, play, until
+from helpers.replication import EVENTS, FakeLeader, Node, broker_world, until
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import effects as fx
@@ -87,8 +87,10 @@ def test_i1_nobody_drops_what_commits_count_on() -> None:
 
 
 @pytest.mark.parametrize(("dropped_to", "anew"), [(5, True), (4, True), (3, False), (0, False)])
-def test_a_follower_that_is_behind_a_dropped_tombstone_fetches_everything_again(dropped_to: int, anew: bool) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_follower_that_is_behind_a_dropped_tombstone_fetches_everything_again(
+    dropped_to: int, anew: bool
+) -> None:
+    async with broker_world() as (world, one, two):
         one.lay((1, 6))
         two.lay((1, 3), by=1)
         one.logs.logs[EVENTS].record_dropped_to(dropped_to)
@@ -99,11 +101,9 @@ def test_a_follower_that_is_behind_a_dropped_tombstone_fetches_everything_again(
         assert (two.host.log.cuts > before) == anew
         assert two.host.log.dropped_to == (dropped_to if anew else 0), "it would serve others as incompletely"
 
-    play(story)
 
-
-def test_what_a_leader_lacks_is_durable_before_the_first_of_its_records_is() -> None:
-    async def story(world: World, two: Node) -> None:
+async def test_what_a_leader_lacks_is_durable_before_the_first_of_its_records_is() -> None:
+    async with broker_world(2) as (world, two):
         fake = FakeLeader(world)
         await fake.start()
         two.disk.fail("rename", errno.EIO, path="dropped-tombstone")
@@ -117,13 +117,11 @@ def test_what_a_leader_lacks_is_durable_before_the_first_of_its_records_is() -> 
         await fake.send(records=records, dropped_to=9)
         assert (two.end, two.host.log.dropped_to) == (2, 9)
 
-    play(story, 2)
 
-
-def test_a_copy_that_is_under_way_begins_anew_when_a_pass_drops_a_tombstone_below_earlier_ones() -> None:
+async def test_a_copy_that_is_under_way_begins_anew_when_a_pass_drops_a_tombstone_below_earlier_ones() -> None:
     """It has fetched what the tombstone deletes, and goes on behind where that was: the mark of the log tells of neither."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         log = one.logs.create(EVENTS, TOPIC_ID)
         tombstone = keyed((b"gone", None))
         due = sealed(with_horizon(read_header(tombstone), NOW_MS), tombstone[HEADER_BYTES:])
@@ -142,8 +140,6 @@ def test_a_copy_that_is_under_way_begins_anew_when_a_pass_drops_a_tombstone_belo
         await asyncio.sleep(1.0)
         assert two.high_watermark == 4
         assert [r.key for r in read_all(two.host.log)] == [b"other", b"last"]
-
-    play(story)
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
@@ -208,15 +204,13 @@ def test_a_cut_takes_the_mark_with_it_and_a_log_that_begins_anew_has_none() -> N
     assert opened(disk)[1].dropped_to == 0
 
 
-def test_whoever_leads_lacks_nothing_beyond_its_own_end() -> None:
+async def test_whoever_leads_lacks_nothing_beyond_its_own_end() -> None:
     """It was elected uncleanly in the middle of its copy: the offsets beyond will name other records."""
 
-    async def story(world: World, one: Node) -> None:
+    async with broker_world(1) as (world, one):
         one.lay((1, 2))
         one.logs.logs[EVENTS].record_dropped_to(9)
         world.told(1, 3, isr=(1,))
         assert one.host.log.dropped_to == 2
         one.disk.crash(Crash.PROCESS)
         assert opened(one.disk)[1].dropped_to == 2
-
-    play(story, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.batches import batch, placed
 from helpers.compacted import compact, keyed
-from helpers.replication import FakeLeader, Node, World, play, until
+from helpers.replication import FakeLeader, Node, World, broker_world, until
 from tidelog.broker.delete_records import DeleteRecordsHandler
 from tidelog.broker.retention import Retention
 from tidelog.errors import ErrorCode
@@ -43,8 +43,8 @@ async def led(world: World, config: TopicConfig, records: int, at_ms: int = WALL
     return one
 
 
-def test_retention_by_size_moves_the_start_of_every_replica() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_retention_by_size_moves_the_start_of_every_replica() -> None:
+    async with broker_world() as (world, one, two):
         keep = 300
         await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_bytes=keep), 10)
         assert len(bases(one)) == 5
@@ -54,11 +54,9 @@ def test_retention_by_size_moves_the_start_of_every_replica() -> None:
         await until(lambda: start(two) == 6, "the start to travel")
         assert one.everything() == two.everything()
 
-    play(story)
 
-
-def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() -> None:
+    async with broker_world() as (world, one, two):
         config = TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=60_000)
         await led(world, config, 4)
         one.append(batch(b"r" * 20, timestamp=WALL_MS + 30_000))
@@ -74,11 +72,9 @@ def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() -> Non
         await until(lambda: two.high_watermark == 6)
         assert start(two) == 5 and two.everything() == one.everything()
 
-    play(story)
 
-
-def test_row_34_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_row_34_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
+    async with broker_world(1) as (world, one):
         await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=60_000), 4)
         keeper = retention(one)
         await asyncio.sleep(10)
@@ -89,31 +85,25 @@ def test_row_34_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
         await keeper.check_all()
         assert start(one) == 4, "it is old by any clock now"
 
-    play(story, 1)
 
-
-def test_nothing_above_the_high_watermark_goes() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_nothing_above_the_high_watermark_goes() -> None:
+    async with broker_world(1) as (world, one):
         world.told(1, 3, isr=(1, 2), config=TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_bytes=0, retention_ms=0))
         for _ in range(4):
             one.append(batch(b"r" * 20, timestamp=1))
         await retention(one).check_all()
         assert (start(one), one.high_watermark) == (0, 0)
 
-    play(story, 1)
 
-
-def test_a_topic_that_keeps_for_ever_keeps() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_a_topic_that_keeps_for_ever_keeps() -> None:
+    async with broker_world(1) as (world, one):
         await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT), 6, at_ms=1)
         await retention(one).check_all()
         assert start(one) == 0
 
-    play(story, 1)
 
-
-def test_an_old_segment_is_closed_however_small_it_is() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_an_old_segment_is_closed_however_small_it_is() -> None:
+    async with broker_world() as (world, one, two):
         await led(world, TopicConfig(segment_ms=60_000), 3)
         keepers = [retention(node) for node in (one, two)]
         for seconds, expected in ((0, [0]), (59, [0]), (2, [0, 3]), (120, [0, 3])):
@@ -122,11 +112,9 @@ def test_an_old_segment_is_closed_however_small_it_is() -> None:
                 await keeper.check_all()
             assert bases(one) == bases(two) == expected, "an empty segment is not closed again"
 
-    play(story)
 
-
-def test_records_of_long_ago_do_not_close_a_segment_at_every_look() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_records_of_long_ago_do_not_close_a_segment_at_every_look() -> None:
+    async with broker_world(1) as (world, one):
         await led(world, TopicConfig(segment_ms=60_000), 1, at_ms=1)
         keeper = retention(one)
         for _ in range(5):
@@ -134,11 +122,9 @@ def test_records_of_long_ago_do_not_close_a_segment_at_every_look() -> None:
             one.append(batch(b"old", timestamp=1))
         assert bases(one) == [0, 1], "once, since nobody knows when this process was not there"
 
-    play(story, 1)
 
-
-def test_a_lost_index_is_read_beside_the_event_loop() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_a_lost_index_is_read_beside_the_event_loop() -> None:
+    async with broker_world(1) as (world, one):
         one.lay((1, 6))
         world.told(1, 3, config=TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=1_000))
         log = one.part().log
@@ -148,12 +134,10 @@ def test_a_lost_index_is_read_beside_the_event_loop() -> None:
         await retention(one).check_all()
         assert start(one) == 6 and log.segments[0].knows_index
 
-    play(story, 1)
-
 
 @pytest.mark.parametrize("change", ["compacted", "truncated", "anew"])
-def test_a_segment_that_goes_while_an_older_one_is_read_takes_no_partition_offline(change: str) -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_a_segment_that_goes_while_an_older_one_is_read_takes_no_partition_offline(change: str) -> None:
+    async with broker_world(1) as (world, one):
         config = TopicConfig(segment_bytes=1, retention_ms=1_000, cleanup_policy="compact,delete")
         world.told(1, 3, config=config)
         for number in range(4):
@@ -178,11 +162,9 @@ def test_a_segment_that_goes_while_an_older_one_is_read_takes_no_partition_offli
         await looking
         assert (one.part().offline, log.failure) == (None, None)
 
-    play(story, 1)
 
-
-def test_a_changed_limit_counts_at_the_next_look_without_a_restart() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_changed_limit_counts_at_the_next_look_without_a_restart() -> None:
+    async with broker_world() as (world, one, _two):
         await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT), 10)
         keeper = retention(one)
         await keeper.check_all()
@@ -194,14 +176,12 @@ def test_a_changed_limit_counts_at_the_next_look_without_a_restart() -> None:
             one.append(batch(b"r" * 20, timestamp=WALL_MS))
         assert bases(one)[-1] == 8, "segments are larger, too"
 
-    play(story)
-
 
 # -- followers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_follower_that_is_below_the_start_begins_anew_there() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_follower_that_is_below_the_start_begins_anew_there() -> None:
+    async with broker_world() as (world, one, two):
         two.lay((1, 2), by=1)
         one.lay((1, 2), by=1)
         world.told(1, 3, isr=(1,), only=[1], config=ALONE)
@@ -213,11 +193,9 @@ def test_a_follower_that_is_below_the_start_begins_anew_there() -> None:
         assert start(two) == 5 and two.everything() == one.everything()
         await until(lambda: one.proposals.proposals, "the request to admit it to the ISR")
 
-    play(story)
 
-
-def test_a_start_that_moves_while_a_follower_catches_up_sends_it_there() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_start_that_moves_while_a_follower_catches_up_sends_it_there() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, isr=(1,), only=[1], config=ALONE)
         for _ in range(6):
             one.append()
@@ -228,11 +206,9 @@ def test_a_start_that_moves_while_a_follower_catches_up_sends_it_there() -> None
         await until(lambda: two.end == 7 and start(two) == 6)
         assert two.everything()[-10:] == one.everything()[-10:]
 
-    play(story)
 
-
-def test_a_start_that_is_told_ahead_of_the_records_is_taken_over_as_far_as_they_go() -> None:
-    async def story(world: World, two: Node) -> None:
+async def test_a_start_that_is_told_ahead_of_the_records_is_taken_over_as_far_as_they_go() -> None:
+    async with broker_world(2) as (world, two):
         leader = FakeLeader(world)
         await leader.start()
         world.told(1, 3, only=[2])
@@ -241,11 +217,9 @@ def test_a_start_that_is_told_ahead_of_the_records_is_taken_over_as_far_as_they_
         (position,) = (await leader.send(offset=2, high_watermark=5, log_start_offset=5)).partitions
         assert (start(two), position.log_start_offset, two.high_watermark) == (2, 2, 2)
 
-    play(story, 2)
 
-
-def test_the_start_stays_after_a_change_of_leader() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_the_start_stays_after_a_change_of_leader() -> None:
+    async with broker_world() as (world, one, two):
         await led(world, TopicConfig(), 8)
         one.part().move_log_start(5)
         await until(lambda: start(two) == 5)
@@ -254,13 +228,11 @@ def test_the_start_stays_after_a_change_of_leader() -> None:
         await until(lambda: one.high_watermark == 9)
         assert (start(one), start(two)) == (5, 5)
 
-    play(story)
 
-
-def test_a_new_leader_that_had_not_heard_of_the_start_serves_an_empty_follower_from_there() -> None:
+async def test_a_new_leader_that_had_not_heard_of_the_start_serves_an_empty_follower_from_there() -> None:
     """What lies before was committed and deleted: to count it as held is no loss."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         two.lay((1, 8), by=1)
         world.told(2, 3, only=[2], isr=(2,))
         log = one.logs.create(EVENTS, two.host.topic_id)
@@ -269,11 +241,9 @@ def test_a_new_leader_that_had_not_heard_of_the_start_serves_an_empty_follower_f
         await until(lambda: one.end == 8)
         assert (start(one), start(two)) == (5, 0)
 
-    play(story)
 
-
-def test_hole_25_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hole_25_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it() -> None:
+    async with broker_world() as (world, one, two):
         one.lay((1, 8))
         two.lay((1, 3), by=1)
         one.logs.logs[EVENTS].move_log_start(6)
@@ -281,8 +251,6 @@ def test_hole_25_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it(
         two.append()
         await until(lambda: one.end == 4)
         assert one.everything()[-10:] == two.everything()[-10:] and start(one) == 3
-
-    play(story)
 
 
 # -- DeleteRecords ---------------------------------------------------------------------------------------------------
@@ -296,8 +264,8 @@ async def delete(node: Node, *parts: tuple[str, int, int], timeout_ms: int = 1_0
     return list((await DeleteRecordsHandler(node.manager, 1_000)(request)).partitions)
 
 
-def test_deletion_answers_when_every_live_replica_has_followed() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_deletion_answers_when_every_live_replica_has_followed() -> None:
+    async with broker_world() as (world, one, two):
         await led(world, TopicConfig(), 8)
         (result,) = await delete(one, ("events", 0, 5))
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 5)
@@ -307,11 +275,9 @@ def test_deletion_answers_when_every_live_replica_has_followed() -> None:
         (result,) = await delete(one, ("events", 0, -1))
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 8)
 
-    play(story)
 
-
-def test_deletion_waits_for_who_lives_and_for_nobody_else() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_deletion_waits_for_who_lives_and_for_nobody_else() -> None:
+    async with broker_world() as (world, one, _two):
         await led(world, TopicConfig(), 8)
         world.network.isolate("broker-2")
         asked = asyncio.ensure_future(delete(one, ("events", 0, 5), timeout_ms=2_000))
@@ -325,11 +291,9 @@ def test_deletion_waits_for_who_lives_and_for_nobody_else() -> None:
         assert result.error_code is ErrorCode.REQUEST_TIMED_OUT and start(one) == 6
         assert "not every live replica has followed" in result.error_message
 
-    play(story)
 
-
-def test_bad_deletions_delete_nothing() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_bad_deletions_delete_nothing() -> None:
+    async with broker_world() as (world, one, two):
         await led(world, TopicConfig(), 8)
         for parts, expected in (
             ([("events", 0, 9)], [(ErrorCode.OFFSET_OUT_OF_RANGE, "offset: 9")]),
@@ -354,11 +318,9 @@ def test_bad_deletions_delete_nothing() -> None:
         assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (start(one), start(two)) == (0, 0)
 
-    play(story)
 
-
-def test_who_loses_the_lead_says_so_to_who_waits() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_who_loses_the_lead_says_so_to_who_waits() -> None:
+    async with broker_world() as (world, one, _two):
         await led(world, TopicConfig(), 8)
         world.network.isolate("broker-2")
         asked = asyncio.ensure_future(delete(one, ("events", 0, 5)))
@@ -367,14 +329,12 @@ def test_who_loses_the_lead_says_so_to_who_waits() -> None:
         (result,) = await asked
         assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    play(story)
-
 
 # -- settings that change while produces wait ------------------------------------------------------------------------
 
 
-def test_a_raised_min_isr_ends_what_waits_and_refuses_what_comes() -> None:
-    async def story(world: World, one: Node, _two: Node, _three: Node) -> None:
+async def test_a_raised_min_isr_ends_what_waits_and_refuses_what_comes() -> None:
+    async with broker_world(1, 2, 3) as (world, one, _two, _three):
         world.told(1, 3, isr=(1, 2), only=[1], config=TopicConfig(min_insync_replicas=2))
         asked = asyncio.ensure_future(one.send(batch(b"waits for broker 2")))
         await asyncio.sleep(0.1)
@@ -382,15 +342,11 @@ def test_a_raised_min_isr_ends_what_waits_and_refuses_what_comes() -> None:
         assert (await asked).error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         assert (await one.send(batch(b"late"))).error_code is ErrorCode.NOT_ENOUGH_REPLICAS
 
-    play(story, 1, 2, 3)
 
-
-def test_flush_none_lets_go_what_waited_for_a_sync() -> None:
-    async def story(world: World, one: Node) -> None:
+async def test_flush_none_lets_go_what_waited_for_a_sync() -> None:
+    async with broker_world(1) as (world, one):
         world.told(1, 3, config=TopicConfig(flush="sync", min_insync_replicas=1))
         one.append()
         assert one.high_watermark == 0
         world.told(1, 3, config=TopicConfig(min_insync_replicas=1))
         assert one.high_watermark == 1
-
-    play(story, 1)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.bad_batches import bomb, made
 from helpers.batches import batch, headers, patched, placed, sized_batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
@@ -30,71 +30,56 @@ def follower_at(offset: int, replica: int = 2) -> ev.FollowerPosition:
     return ev.FollowerPosition(replica, member(replica).broker_epoch, 3, offset, 3, 3, 1 << 40, 1.0)
 
 
-def test_hl6_04_acks_all_is_answered_when_every_member_has_it() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1, 2), replicas=(1, 2))
-        sending = asyncio.ensure_future(bench.send(GOOD))
-        await asyncio.sleep(0)
-        assert not sending.done()
-        assert bench.host.log.log_end_offset == 2
-        bench.host.step(follower_at(2))
-        result = await sending
-        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
-
-    run(story())
+async def test_hl6_04_acks_all_is_answered_when_every_member_has_it() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    sending = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    assert not sending.done()
+    assert bench.host.log.log_end_offset == 2
+    bench.host.step(follower_at(2))
+    result = await sending
+    assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
 
 
-def test_acks_1_and_0_are_answered_after_the_append() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1, 2), replicas=(1, 2))
-        assert (await bench.send(GOOD, acks=1)).base_offset == 0
-        assert (await bench.send(GOOD, acks=0)).base_offset == 2
-
-    run(story())
+async def test_acks_1_and_0_are_answered_after_the_append() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    assert (await bench.send(GOOD, acks=1)).base_offset == 0
+    assert (await bench.send(GOOD, acks=0)).base_offset == 2
 
 
-def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1, 2), replicas=(1, 2))
-        result = await bench.send(GOOD, timeout_ms=20)
-        assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
-        assert result.base_offset == -1
-        assert "timeout_ms 20" in result.error_message
-        assert bench.host.log.log_end_offset == 2  # it is there, and may be committed later
-
-    run(story())
+async def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    result = await bench.send(GOOD, timeout_ms=20)
+    assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert result.base_offset == -1
+    assert "timeout_ms 20" in result.error_message
+    assert bench.host.log.log_end_offset == 2  # it is there, and may be committed later
 
 
-def test_l33_hole_51_a_deposed_leader_answers_parked_produces_with_not_leader() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1, 2), replicas=(1, 2))
-        sending = asyncio.ensure_future(bench.send(GOOD))
-        await asyncio.sleep(0)
-        bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
-        assert (await sending).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        later = await bench.send(GOOD)
-        assert (later.error_code, later.leader_id, later.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 4)
-
-    run(story())
+async def test_l33_hole_51_a_deposed_leader_answers_parked_produces_with_not_leader() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    sending = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
+    assert (await sending).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    later = await bench.send(GOOD)
+    assert (later.error_code, later.leader_id, later.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 4)
 
 
-def test_one_cancelled_request_cancels_no_other() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1, 2), replicas=(1, 2))
-        first = asyncio.ensure_future(bench.send(GOOD))
-        second = asyncio.ensure_future(bench.send(GOOD))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.sleep(0)
-        bench.host.step(follower_at(4))
-        assert (await second).error_code is ErrorCode.NONE
-
-    run(story())
+async def test_one_cancelled_request_cancels_no_other() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1, 2), replicas=(1, 2))
+    first = asyncio.ensure_future(bench.send(GOOD))
+    second = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    bench.host.step(follower_at(4))
+    assert (await second).error_code is ErrorCode.NONE
 
 
 BAD_BATCHES = {
@@ -113,19 +98,16 @@ BAD_BATCHES = {
 
 
 @pytest.mark.parametrize(("records", "code"), BAD_BATCHES.values(), ids=BAD_BATCHES.keys())
-def test_bad_batches_are_refused_whole_and_the_next_one_works(records: bytes, code: ErrorCode) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(config=TopicConfig(max_message_bytes=2048))
-        result = await bench.send(records)
-        assert result.error_code is code
-        assert result.error_message
-        assert result.base_offset == -1
-        assert bench.host.log.log_end_offset == 0
-        assert bench.refusals == [code]
-        assert (await bench.send(GOOD)).base_offset == 0
-
-    run(story())
+async def test_bad_batches_are_refused_whole_and_the_next_one_works(records: bytes, code: ErrorCode) -> None:
+    bench = BrokerBench()
+    bench.told(config=TopicConfig(max_message_bytes=2048))
+    result = await bench.send(records)
+    assert result.error_code is code
+    assert result.error_message
+    assert result.base_offset == -1
+    assert bench.host.log.log_end_offset == 0
+    assert bench.refusals == [code]
+    assert (await bench.send(GOOD)).base_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -144,96 +126,75 @@ def test_bad_batches_are_refused_whole_and_the_next_one_works(records: bytes, co
         ({"topic_id": b"\xff" * 16}, ErrorCode.UNKNOWN_TOPIC_ID, "topic_id"),
     ],
 )
-def test_bad_fields_are_named_and_nothing_is_appended(fields: dict[str, object], code: ErrorCode, named: str) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told()
-        result = await bench.send(GOOD, **fields)  # type: ignore[arg-type]
-        assert result.error_code is code
-        assert named in result.error_message
-        assert bench.host.log.log_end_offset == 0
-        assert (await bench.send(GOOD, topic_id=TOPIC_ID, leader_epoch=3)).error_code is ErrorCode.NONE
-
-    run(story())
-
-
-def test_a_partition_named_twice_is_refused_whole() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told()
-        part = m.ProducePartition(topic="events", partition=0, leader_epoch=-1, records=GOOD)
-        request = m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=(part, part))
-        results = (await bench.produce(request)).results
-        assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2
-        assert bench.host.log.log_end_offset == 0
-
-    run(story())
+async def test_bad_fields_are_named_and_nothing_is_appended(
+    fields: dict[str, object], code: ErrorCode, named: str
+) -> None:
+    bench = BrokerBench()
+    bench.told()
+    result = await bench.send(GOOD, **fields)  # type: ignore[arg-type]
+    assert result.error_code is code
+    assert named in result.error_message
+    assert bench.host.log.log_end_offset == 0
+    assert (await bench.send(GOOD, topic_id=TOPIC_ID, leader_epoch=3)).error_code is ErrorCode.NONE
 
 
-def test_one_bad_partition_does_not_stop_the_others_of_a_request() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told()
-        bench.told(topic="other")
-        parts = tuple(
-            m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
-            for topic, records in (("events", GOOD[:-1]), ("other", GOOD))
-        )
-        results = (
-            await bench.produce(m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=parts))
-        ).results
-        assert [r.error_code for r in results] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
-
-    run(story())
+async def test_a_partition_named_twice_is_refused_whole() -> None:
+    bench = BrokerBench()
+    bench.told()
+    part = m.ProducePartition(topic="events", partition=0, leader_epoch=-1, records=GOOD)
+    request = m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=(part, part))
+    results = (await bench.produce(request)).results
+    assert [r.error_code for r in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert bench.host.log.log_end_offset == 0
 
 
-def test_row_12_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told()
-        bench.may_ack_alone = False
-        assert (await bench.send(GOOD, acks=1)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await bench.send(GOOD, acks=-1)).error_code is ErrorCode.NONE
-
-    run(story())
-
-
-def test_hole_23_below_min_isr_acks_all_is_refused_before_the_append() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(isr=(1,), replicas=(1, 2, 3))
-        result = await bench.send(GOOD)
-        assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert bench.host.log.log_end_offset == 0
-
-    run(story())
+async def test_one_bad_partition_does_not_stop_the_others_of_a_request() -> None:
+    bench = BrokerBench()
+    bench.told()
+    bench.told(topic="other")
+    parts = tuple(
+        m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
+        for topic, records in (("events", GOOD[:-1]), ("other", GOOD))
+    )
+    results = (await bench.produce(m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=parts))).results
+    assert [r.error_code for r in results] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
 
 
-def test_kafka_10778_a_failed_write_takes_the_partition_offline_and_not_the_process() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told()
-        bench.told(topic="other")
-        bench.disk.fail("append", errno.EIO, path="events-0")
-        assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await bench.send(GOOD, topic="other")).error_code is ErrorCode.NONE
+async def test_row_12_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on() -> None:
+    bench = BrokerBench()
+    bench.told()
+    bench.may_ack_alone = False
+    assert (await bench.send(GOOD, acks=1)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await bench.send(GOOD, acks=-1)).error_code is ErrorCode.NONE
 
-    run(story())
+
+async def test_hole_23_below_min_isr_acks_all_is_refused_before_the_append() -> None:
+    bench = BrokerBench()
+    bench.told(isr=(1,), replicas=(1, 2, 3))
+    result = await bench.send(GOOD)
+    assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert bench.host.log.log_end_offset == 0
+
+
+async def test_kafka_10778_a_failed_write_takes_the_partition_offline_and_not_the_process() -> None:
+    bench = BrokerBench()
+    bench.told()
+    bench.told(topic="other")
+    bench.disk.fail("append", errno.EIO, path="events-0")
+    assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await bench.send(GOOD)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await bench.send(GOOD, topic="other")).error_code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(("flush", "kept"), [("sync", 2), ("none", 0)])
-def test_flush_sync_is_on_the_device_before_it_is_acknowledged(flush: str, kept: int) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(config=TopicConfig(flush=flush))
-        assert (await bench.send(GOOD)).error_code is ErrorCode.NONE
-        bench.disk.crash(Crash.DROP_UNSYNCED)
-        after = BrokerBench(bench.disk)
-        after.told(leader_epoch=4)
-        assert after.host.log.log_end_offset == kept
-
-    run(story())
+async def test_flush_sync_is_on_the_device_before_it_is_acknowledged(flush: str, kept: int) -> None:
+    bench = BrokerBench()
+    bench.told(config=TopicConfig(flush=flush))
+    assert (await bench.send(GOOD)).error_code is ErrorCode.NONE
+    bench.disk.crash(Crash.DROP_UNSYNCED)
+    after = BrokerBench(bench.disk)
+    after.told(leader_epoch=4)
+    assert after.host.log.log_end_offset == kept
 
 
 # --- faults inside a batch (design section 3, Validation) -------------------------------------------------------------
@@ -246,46 +207,43 @@ def inside_out() -> bytes:
 
 
 @pytest.mark.parametrize(("validate", "code"), [("header", ErrorCode.NONE), ("full", ErrorCode.INVALID_RECORD)])
-def test_a_fault_inside_a_batch_is_the_readers_business_unless_validate_is_full(validate: str, code: ErrorCode) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate))
-        bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
-        result = await bench.send(inside_out())
-        assert result.error_code is code
-        if code is not ErrorCode.NONE:
-            assert "offset_delta: 1 of the batch at position 0, 0 is next" in result.error_message
-            assert bench.host.log.log_end_offset == 0, "nothing is appended"
-        end = bench.host.log.log_end_offset
-        assert (await bench.send(batch(b"fine"))).base_offset == end, "the next valid request works"
-        assert (await bench.send(inside_out(), topic="plain")).error_code is ErrorCode.NONE
+async def test_a_fault_inside_a_batch_is_the_readers_business_unless_validate_is_full(
+    validate: str, code: ErrorCode
+) -> None:
+    bench = BrokerBench()
+    bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate))
+    bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
+    result = await bench.send(inside_out())
+    assert result.error_code is code
+    if code is not ErrorCode.NONE:
+        assert "offset_delta: 1 of the batch at position 0, 0 is next" in result.error_message
+        assert bench.host.log.log_end_offset == 0, "nothing is appended"
+    end = bench.host.log.log_end_offset
+    assert (await bench.send(batch(b"fine"))).base_offset == end, "the next valid request works"
+    assert (await bench.send(inside_out(), topic="plain")).error_code is ErrorCode.NONE
 
-    run(story())
 
-
-def test_with_validate_full_one_bad_partition_refuses_no_other_and_order_is_kept() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        full = TopicConfig(min_insync_replicas=1, validate="full")
-        for topic in ("events", "other"):
-            bench.told(topic=topic, config=full)
-        parts = tuple(
-            m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
-            for topic, records in (("events", inside_out()), ("other", batch(b"a")), ("nowhere", batch(b"a")))
-        )
-        answer = await bench.produce(m.ProduceRequest(client_id="c", acks=-1, timeout_ms=1000, partitions=parts))
-        assert [r.error_code for r in answer.results] == [
-            ErrorCode.INVALID_RECORD,
-            ErrorCode.NONE,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-        sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(20)]
-        assert [(await each).base_offset for each in sends] == list(range(20))
-        bench.manager.stop(TopicPartition("events", 0), b"", -2, True)
-        bench.manager.stop(TopicPartition("other", 0), b"", -2, True)
-        assert bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts)) is None
-
-    run(story())
+@pytest.mark.real_loop
+async def test_with_validate_full_one_bad_partition_refuses_no_other_and_order_is_kept() -> None:
+    bench = BrokerBench()
+    full = TopicConfig(min_insync_replicas=1, validate="full")
+    for topic in ("events", "other"):
+        bench.told(topic=topic, config=full)
+    parts = tuple(
+        m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=records)
+        for topic, records in (("events", inside_out()), ("other", batch(b"a")), ("nowhere", batch(b"a")))
+    )
+    answer = await bench.produce(m.ProduceRequest(client_id="c", acks=-1, timeout_ms=1000, partitions=parts))
+    assert [r.error_code for r in answer.results] == [
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(20)]
+    assert [(await each).base_offset for each in sends] == list(range(20))
+    bench.manager.stop(TopicPartition("events", 0), b"", -2, True)
+    bench.manager.stop(TopicPartition("other", 0), b"", -2, True)
+    assert bench.produce.examine(m.ProduceRequest(client_id="c", acks=1, timeout_ms=1, partitions=parts)) is None
 
 
 # --- compression.type -------------------------------------------------------------------------------------------------
@@ -316,22 +274,19 @@ def values(bench: BrokerBench) -> list[bytes]:
     ]
 
 
-def test_a_leader_stores_batches_with_the_codec_of_their_topic_until_it_has_none() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(config=ZSTD)
-        sent = [batch(b"a" * 300), batch(b"b", b"c", codec=Codec.ZSTD), batch(b"d" * 300, codec=Codec.GZIP)]
-        assert (await bench.send(b"".join(sent))).base_offset == 0
-        assert [(await bench.send(sent[0], acks=acks)).base_offset for acks in (0, 1, -1)] == [4, 5, 6]
-        stored = contents(bench.host.log)
-        assert [(h.base_offset, h.codec) for h in headers(stored)] == [(n, Codec.ZSTD) for n in (0, 1, 3, 4, 5, 6)]
-        assert sent[1][16:] in stored, "what has the codec stays as it was sent"
-        bench.told(config=TopicConfig(min_insync_replicas=1), partition_epoch=8)
-        assert (await bench.send(sent[2])).base_offset == 7
-        assert contents(bench.host.log) == stored + placed(sent[2], 7, 3)
-        assert values(bench) == [b"a" * 300, b"b", b"c", b"d" * 300, *[b"a" * 300] * 3, b"d" * 300]
-
-    run(story())
+async def test_a_leader_stores_batches_with_the_codec_of_their_topic_until_it_has_none() -> None:
+    bench = BrokerBench()
+    bench.told(config=ZSTD)
+    sent = [batch(b"a" * 300), batch(b"b", b"c", codec=Codec.ZSTD), batch(b"d" * 300, codec=Codec.GZIP)]
+    assert (await bench.send(b"".join(sent))).base_offset == 0
+    assert [(await bench.send(sent[0], acks=acks)).base_offset for acks in (0, 1, -1)] == [4, 5, 6]
+    stored = contents(bench.host.log)
+    assert [(h.base_offset, h.codec) for h in headers(stored)] == [(n, Codec.ZSTD) for n in (0, 1, 3, 4, 5, 6)]
+    assert sent[1][16:] in stored, "what has the codec stays as it was sent"
+    bench.told(config=TopicConfig(min_insync_replicas=1), partition_epoch=8)
+    assert (await bench.send(sent[2])).base_offset == 7
+    assert contents(bench.host.log) == stored + placed(sent[2], 7, 3)
+    assert values(bench) == [b"a" * 300, b"b", b"c", b"d" * 300, *[b"a" * 300] * 3, b"d" * 300]
 
 
 UNFIT = {
@@ -347,44 +302,39 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("records", "code", "words"), UNFIT.values(), ids=UNFIT.keys())
-def test_what_cannot_be_stored_with_its_topics_codec_is_refused_whole(
+async def test_what_cannot_be_stored_with_its_topics_codec_is_refused_whole(
     records: bytes, code: ErrorCode, words: str
 ) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        config = replace(ZSTD, compression_type="uncompressed")
-        for topic in ("events", "other"):
-            bench.told(topic=topic, config=config)
-        for acks in (0, 1, -1):
-            parts = tuple(
-                m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=sent)
-                for topic, sent in (("events", records), ("other", batch(b"a", codec=Codec.SNAPPY)))
-            )
-            answer = await bench.produce(m.ProduceRequest(client_id="c", acks=acks, timeout_ms=1000, partitions=parts))
-            refused, stored = answer.results
-            assert (refused.error_code, refused.base_offset, stored.error_code) == (code, -1, ErrorCode.NONE)
-            assert words in refused.error_message
-        assert bench.host.log.log_end_offset == 0 and bench.manager.host("other", 0).log.log_end_offset == 3
-        assert (await bench.send(batch(b"fine", codec=Codec.GZIP))).base_offset == 0
-
-    run(story())
+    bench = BrokerBench()
+    config = replace(ZSTD, compression_type="uncompressed")
+    for topic in ("events", "other"):
+        bench.told(topic=topic, config=config)
+    for acks in (0, 1, -1):
+        parts = tuple(
+            m.ProducePartition(topic=topic, partition=0, leader_epoch=-1, records=sent)
+            for topic, sent in (("events", records), ("other", batch(b"a", codec=Codec.SNAPPY)))
+        )
+        answer = await bench.produce(m.ProduceRequest(client_id="c", acks=acks, timeout_ms=1000, partitions=parts))
+        refused, stored = answer.results
+        assert (refused.error_code, refused.base_offset, stored.error_code) == (code, -1, ErrorCode.NONE)
+        assert words in refused.error_message
+    assert bench.host.log.log_end_offset == 0 and bench.manager.host("other", 0).log.log_end_offset == 3
+    assert (await bench.send(batch(b"fine", codec=Codec.GZIP))).base_offset == 0
 
 
-def test_compressing_holds_up_no_other_topic_and_keeps_the_order_of_its_own() -> None:
-    async def story() -> None:
-        disk = SlowDisk()
-        bench = BrokerBench(disk)
-        bench.told(config=ZSTD)
-        bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
-        sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(5)]
-        await eventually(lambda: disk.held)
-        assert (await bench.send(batch(b"x"), topic="plain")).base_offset == 0
-        while not all(send.done() for send in sends):
-            for held in reversed(disk.held):
-                held.set()
-                await asyncio.sleep(0)
+@pytest.mark.real_loop
+async def test_compressing_holds_up_no_other_topic_and_keeps_the_order_of_its_own() -> None:
+    disk = SlowDisk()
+    bench = BrokerBench(disk)
+    bench.told(config=ZSTD)
+    bench.told(topic="plain", config=TopicConfig(min_insync_replicas=1))
+    sends = [asyncio.create_task(bench.send(batch(b"%d" % i))) for i in range(5)]
+    await eventually(lambda: disk.held)
+    assert (await bench.send(batch(b"x"), topic="plain")).base_offset == 0
+    while not all(send.done() for send in sends):
+        for held in reversed(disk.held):
+            held.set()
             await asyncio.sleep(0)
-        assert [send.result().base_offset for send in sends] == list(range(5))
-        assert values(bench) == [b"%d" % i for i in range(5)]
-
-    run(story())
+        await asyncio.sleep(0)
+    assert [send.result().base_offset for send in sends] == list(range(5))
+    assert values(bench) == [b"%d" % i for i in range(5)]

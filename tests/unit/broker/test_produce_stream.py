@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.batches import batch
 from helpers.broker import BrokerBench
 from tidelog.broker.produce import Answer, Examined
@@ -76,100 +76,85 @@ def replicated_bench() -> BrokerBench:
     return bench
 
 
-def test_requests_are_appended_in_order_and_answered_as_they_are_decided() -> None:
-    async def story() -> None:
-        bench, counted = replicated_bench(), list[ErrorCode]()
-        wire = Wire(request(b"a"), request(b"b", b"c", acks=1), request(b"d"), request(b"e", acks=7))
-        serving = asyncio.create_task(streams(bench, counted).serve(wire, CALLER))
-        await eventually(lambda: wire.numbers() == [[2], [4]], "what needs no follower, as it is decided")
-        assert bench.host.log.log_end_offset == 4
-        bench.host.step(follower_at(4))
-        await eventually(lambda: wire.numbers() == [[2], [4], [1, 3]], "what was committed together, in one message")
-        by_number = {a.number: a.response.results[0] for message in wire.messages for a in message.answers}
-        assert [by_number[n].base_offset for n in (1, 2, 3)] == [0, 1, 3]
-        assert by_number[4].error_code is ErrorCode.INVALID_REQUIRED_ACKS
-        assert counted == [ErrorCode.NONE, ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.NONE, ErrorCode.NONE]
-        wire.requests.put_nowait(None)
-        await serving
-
-    run(story())
+async def test_requests_are_appended_in_order_and_answered_as_they_are_decided() -> None:
+    bench, counted = replicated_bench(), list[ErrorCode]()
+    wire = Wire(request(b"a"), request(b"b", b"c", acks=1), request(b"d"), request(b"e", acks=7))
+    serving = asyncio.create_task(streams(bench, counted).serve(wire, CALLER))
+    await eventually(lambda: wire.numbers() == [[2], [4]], "what needs no follower, as it is decided")
+    assert bench.host.log.log_end_offset == 4
+    bench.host.step(follower_at(4))
+    await eventually(lambda: wire.numbers() == [[2], [4], [1, 3]], "what was committed together, in one message")
+    by_number = {a.number: a.response.results[0] for message in wire.messages for a in message.answers}
+    assert [by_number[n].base_offset for n in (1, 2, 3)] == [0, 1, 3]
+    assert by_number[4].error_code is ErrorCode.INVALID_REQUIRED_ACKS
+    assert counted == [ErrorCode.NONE, ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.NONE, ErrorCode.NONE]
+    wire.requests.put_nowait(None)
+    await serving
 
 
-def test_a_producer_that_ends_the_stream_gets_what_it_waits_for_first() -> None:
-    async def story() -> None:
-        bench = replicated_bench()
-        wire = Wire(request(b"a"))
-        wire.requests.put_nowait(None)
-        wire.taken.clear()
-        serving = asyncio.create_task(streams(bench).serve(wire, CALLER))
-        await eventually(lambda: bench.produce.waiting == 1)
-        bench.host.step(follower_at(1))
-        await asyncio.sleep(0.01)
-        assert not serving.done()  # the answer is not written yet
-        wire.taken.set()
-        await serving
-        assert wire.numbers() == [[1]]
-
-    run(story())
+async def test_a_producer_that_ends_the_stream_gets_what_it_waits_for_first() -> None:
+    bench = replicated_bench()
+    wire = Wire(request(b"a"))
+    wire.requests.put_nowait(None)
+    wire.taken.clear()
+    serving = asyncio.create_task(streams(bench).serve(wire, CALLER))
+    await eventually(lambda: bench.produce.waiting == 1)
+    bench.host.step(follower_at(1))
+    await asyncio.sleep(0.01)
+    assert not serving.done()  # the answer is not written yet
+    wire.taken.set()
+    await serving
+    assert wire.numbers() == [[1]]
 
 
-def test_an_end_that_arrives_during_a_write_does_not_cut_the_answer_off() -> None:
-    async def story() -> None:
-        wire = Wire(request(b"a", acks=1))
-        wire.taken.clear()
-        serving = asyncio.create_task(streams(replicated_bench()).serve(wire, CALLER))
-        await eventually(lambda: wire.writes_begun == 1)
-        wire.requests.put_nowait(None)
-        await eventually(lambda: wire.read_count == 2)
-        await asyncio.sleep(0.01)
-        wire.taken.set()
-        await serving
-        assert wire.numbers() == [[1]]
-
-    run(story())
+async def test_an_end_that_arrives_during_a_write_does_not_cut_the_answer_off() -> None:
+    wire = Wire(request(b"a", acks=1))
+    wire.taken.clear()
+    serving = asyncio.create_task(streams(replicated_bench()).serve(wire, CALLER))
+    await eventually(lambda: wire.writes_begun == 1)
+    wire.requests.put_nowait(None)
+    await eventually(lambda: wire.read_count == 2)
+    await asyncio.sleep(0.01)
+    wire.taken.set()
+    await serving
+    assert wire.numbers() == [[1]]
 
 
-def test_a_broken_stream_leaves_nothing_parked_and_the_record_in_the_log() -> None:
-    async def story() -> None:
-        bench = replicated_bench()
-        wire = Wire(request(b"a"), request(b"b"))
-        serving = asyncio.create_task(streams(bench).serve(wire, CALLER))
-        await eventually(lambda: bench.produce.waiting == 2)
-        wire.cancel()
-        await serving
-        assert bench.produce.waiting == 0
-        assert bench.host.log.log_end_offset == 2
-        bench.host.step(follower_at(2))  # settles what nobody waits for any more
-        assert wire.messages == []
-
-    run(story())
+async def test_a_broken_stream_leaves_nothing_parked_and_the_record_in_the_log() -> None:
+    bench = replicated_bench()
+    wire = Wire(request(b"a"), request(b"b"))
+    serving = asyncio.create_task(streams(bench).serve(wire, CALLER))
+    await eventually(lambda: bench.produce.waiting == 2)
+    wire.cancel()
+    await serving
+    assert bench.produce.waiting == 0
+    assert bench.host.log.log_end_offset == 2
+    bench.host.step(follower_at(2))  # settles what nobody waits for any more
+    assert wire.messages == []
 
 
-def test_one_stream_cannot_park_without_end() -> None:
-    async def story() -> None:
-        answers: list[Answer] = []
+async def test_one_stream_cannot_park_without_end() -> None:
+    answers: list[Answer] = []
 
-        class Forever:
-            def give_up(self) -> None: ...
+    class Forever:
+        def give_up(self) -> None: ...
 
-        def submit(_request: m.ProduceRequest, answer: Answer, _examined: Examined | None) -> Forever:
-            answers.append(answer)
-            return Forever()
+    def submit(_request: m.ProduceRequest, answer: Answer, _examined: Examined | None) -> Forever:
+        answers.append(answer)
+        return Forever()
 
-        wire = Wire(*[request(b"x")] * (UNANSWERED_MAX + 5))
-        serving = asyncio.create_task(
-            ProduceStreams(lambda _: None, submit, SystemClock(), lambda *_: None).serve(wire, CALLER)
-        )
-        await eventually(lambda: wire.read_count == UNANSWERED_MAX)
-        await asyncio.sleep(0.01)
-        assert wire.read_count == UNANSWERED_MAX
-        for answer in answers:
-            answer(m.ProduceResponse())
-        await eventually(lambda: wire.read_count == UNANSWERED_MAX + 5)
-        wire.cancel()
-        await serving
-
-    run(story())
+    wire = Wire(*[request(b"x")] * (UNANSWERED_MAX + 5))
+    serving = asyncio.create_task(
+        ProduceStreams(lambda _: None, submit, SystemClock(), lambda *_: None).serve(wire, CALLER)
+    )
+    await eventually(lambda: wire.read_count == UNANSWERED_MAX)
+    await asyncio.sleep(0.01)
+    assert wire.read_count == UNANSWERED_MAX
+    for answer in answers:
+        answer(m.ProduceResponse())
+    await eventually(lambda: wire.read_count == UNANSWERED_MAX + 5)
+    wire.cancel()
+    await serving
 
 
 class Server:

@@ -1,7 +1,8 @@
 """InitProducerId: no id twice, one allocation at a time, the next block before the last one is used up (HOLE-28)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from tidelog.broker.producer_ids import PRODUCER_EPOCH_MAX, ProducerIds
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.net import KnownCaller
-from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.rand import seeded
 from tidelog.wire import messages as m
@@ -46,38 +46,35 @@ class Controller:
 Ask = Callable[..., Awaitable[m.InitProducerIdResponse]]
 
 
-def run(story: Callable[[Controller, Ask], Awaitable[None]], *answers: Any) -> None:
-    async def main() -> None:
-        clock = SimClock()
-        controller = Controller(clock, list(answers))
-        ids = ProducerIds(1, lambda: 11, controller, clock, seeded(1), timeout_s=2.0)  # type: ignore[arg-type]
-        task = asyncio.ensure_future(ids.run())
+@asynccontextmanager
+async def answering(*answers: Any) -> AsyncIterator[tuple[Controller, Ask]]:
+    """A controller that gives these answers first, and a call to the ids of broker 1."""
+    clock = SimClock()
+    controller = Controller(clock, list(answers))
+    ids = ProducerIds(1, lambda: 11, controller, clock, seeded(1), timeout_s=2.0)  # type: ignore[arg-type]
+    task = asyncio.ensure_future(ids.run())
 
-        async def ask(producer_id: int = -1, epoch: int = -1, limit_s: float | None = None) -> m.InitProducerIdResponse:
-            request = m.InitProducerIdRequest(producer_id=producer_id, producer_epoch=epoch)
-            return await ids.init_producer_id(request, KnownCaller("test", limit_s))
+    async def ask(producer_id: int = -1, epoch: int = -1, limit_s: float | None = None) -> m.InitProducerIdResponse:
+        request = m.InitProducerIdRequest(producer_id=producer_id, producer_epoch=epoch)
+        return await ids.init_producer_id(request, KnownCaller("test", limit_s))
 
-        try:
-            await story(controller, ask)
-        finally:
-            task.cancel()
-
-    sim_loop.run(main())
+    try:
+        yield controller, ask
+    finally:
+        task.cancel()
 
 
-def test_hole_28_ids_are_never_given_twice() -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_hole_28_ids_are_never_given_twice() -> None:
+    async with answering() as (controller, ask):
         answers = await asyncio.gather(*(ask() for _ in range(95)))
         assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
         assert sorted(answer.producer_id for answer in answers) == list(range(95))
         assert {answer.producer_epoch for answer in answers} == {0}
         assert controller.requests[0] == m.AllocateProducerIdsRequest(broker_id=1, broker_epoch=11)
 
-    run(story)
 
-
-def test_hole_28_the_next_block_is_there_before_the_last_id_is_given() -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_hole_28_the_next_block_is_there_before_the_last_id_is_given() -> None:
+    async with answering() as (controller, ask):
         assert controller.requests == [], "nobody has asked"
         for _ in range(17):
             await ask()
@@ -87,11 +84,9 @@ def test_hole_28_the_next_block_is_there_before_the_last_id_is_given() -> None:
         await asyncio.sleep(1)
         assert len(controller.requests) == 2
 
-    run(story)
 
-
-def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
+    async with answering() as (controller, ask):
         for _ in range(2):
             answer = await ask(7, 3)
             assert (answer.producer_id, answer.producer_epoch) == (7, 4)
@@ -100,8 +95,6 @@ def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
         assert controller.requests == []
         answer = await ask(7, PRODUCER_EPOCH_MAX)
         assert (answer.producer_id, answer.producer_epoch) == (0, 0), "after the last epoch comes a new id"
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +108,12 @@ def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
         (5, -(2**31), "producer_epoch"),
     ],
 )
-def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int, field: str) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int, field: str) -> None:
+    async with answering() as (_controller, ask):
         answer = await ask(producer_id, epoch)
         assert answer.error_code is ErrorCode.INVALID_REQUEST
         assert field in answer.error_message and (answer.producer_id, answer.producer_epoch) == (-1, -1)
         assert (await ask()).error_code is ErrorCode.NONE
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -136,18 +127,14 @@ def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int, field
         m.AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=0),
     ],
 )
-def test_hole_28_an_allocation_is_asked_for_until_it_is_granted(failure: Any) -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_hole_28_an_allocation_is_asked_for_until_it_is_granted(failure: Any) -> None:
+    async with answering(failure, failure) as (controller, ask):
         assert (await ask()).producer_id == 0
         assert len(controller.requests) == 3
 
-    run(story, failure, failure)
 
-
-def test_without_a_controller_the_caller_is_told_in_time() -> None:
-    async def story(controller: Controller, ask: Ask) -> None:
+async def test_without_a_controller_the_caller_is_told_in_time() -> None:
+    async with answering(*[TransportError("UNAVAILABLE")] * 5) as (_controller, ask):
         answer = await ask(limit_s=0.5)
         assert answer.error_code is ErrorCode.REQUEST_TIMED_OUT
         assert (await ask()).producer_id == 0
-
-    run(story, *[TransportError("UNAVAILABLE")] * 5)

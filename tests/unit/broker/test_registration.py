@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from tidelog.broker.registration import Registration
 from tidelog.ids import BrokerId
 from tidelog.ports.meta import Delete, SetData
 from tidelog.runtime.zk_patterns import ensure_path
-from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.meta import SimMeta, SimZooKeeper
@@ -77,253 +76,211 @@ def described(store: SimZooKeeper) -> BrokerRegistration:
     return decode_broker(1, node.data)
 
 
-def simulate(story: Callable[[SimZooKeeper], Awaitable[None]], seed: int = 1) -> None:
-    async def main() -> None:
-        await story(SimZooKeeper(seeded(seed, "zookeeper")))
-
-    sim_loop.run(main(), seed)
+@pytest.fixture
+def store() -> SimZooKeeper:
+    return SimZooKeeper(seeded(1, "zookeeper"))
 
 
-def test_the_first_registration_says_who_and_where_and_its_czxid_is_the_epoch() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = Life(store)
-        assert life.registration.broker_epoch == -1 and not life.registration.holds_lease()
-        await life.start()
-        await life.registered()
-        node, found = znode(store), described(store)
-        assert node is not None
-        assert life.epochs == [node.stat.czxid] == [life.registration.broker_epoch]
-        assert node.stat.ephemeral_owner == life.meta.session_id
-        assert (found.rack, found.listeners[0].host, found.intact_since) == ("r", "first", -1)
-        await until(life.registration.holds_lease, limit_s=1.0)
-
-    simulate(story)
+async def test_the_first_registration_says_who_and_where_and_its_czxid_is_the_epoch(store: SimZooKeeper) -> None:
+    life = Life(store)
+    assert life.registration.broker_epoch == -1 and not life.registration.holds_lease()
+    await life.start()
+    await life.registered()
+    node, found = znode(store), described(store)
+    assert node is not None
+    assert life.epochs == [node.stat.czxid] == [life.registration.broker_epoch]
+    assert node.stat.ephemeral_owner == life.meta.session_id
+    assert (found.rack, found.listeners[0].host, found.intact_since) == ("r", "first", -1)
+    await until(life.registration.holds_lease, limit_s=1.0)
 
 
-def test_a_lost_session_is_followed_by_another_epoch() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await life.registered()
-        life.intact_since = 77
-        store.expire(life.meta.session_id)
-        await life.registered(2)
-        first, second = life.epochs
-        node = znode(store)
-        assert node is not None and second == node.stat.czxid > first
-        assert described(store).intact_since == 77  # described anew
-        await until(life.registration.holds_lease, limit_s=1.0)
-        await asyncio.sleep(3 * SESSION_S)
-        assert len(life.epochs) == 2 and life.registration.holds_lease()
-        assert life.tasks == ["registration", "lease"]
-
-    simulate(story)
+async def test_a_lost_session_is_followed_by_another_epoch(store: SimZooKeeper) -> None:
+    life = await Life(store).start()
+    await life.registered()
+    life.intact_since = 77
+    store.expire(life.meta.session_id)
+    await life.registered(2)
+    first, second = life.epochs
+    node = znode(store)
+    assert node is not None and second == node.stat.czxid > first
+    assert described(store).intact_since == 77  # described anew
+    await until(life.registration.holds_lease, limit_s=1.0)
+    await asyncio.sleep(3 * SESSION_S)
+    assert len(life.epochs) == 2 and life.registration.holds_lease()
+    assert life.tasks == ["registration", "lease"]
 
 
-def test_a_cut_that_outlives_the_session_costs_the_lease_first_and_the_epoch_then() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await life.registered()
+async def test_a_cut_that_outlives_the_session_costs_the_lease_first_and_the_epoch_then(store: SimZooKeeper) -> None:
+    life = await Life(store).start()
+    await life.registered()
+    await asyncio.sleep(1.0)
+    life.meta.cut()
+    # The lease is over before anybody else can know: two thirds of the session after the last confirmed write.
+    await until(lambda: not life.registration.holds_lease(), limit_s=SESSION_S * 2 / 3 + 0.1)
+    assert znode(store) is not None
+    await until(lambda: znode(store) is None, limit_s=SESSION_S)
+    assert life.registration.broker_epoch == life.epochs[0], "it cannot know yet"
+    life.meta.heal()
+    await life.registered(2, limit_s=3.0)
+
+
+async def test_a_short_cut_costs_nothing(store: SimZooKeeper) -> None:
+    life = await Life(store).start()
+    await life.registered()
+    for _ in range(5):
+        life.meta.drop()
         await asyncio.sleep(1.0)
-        life.meta.cut()
-        # The lease is over before anybody else can know: two thirds of the session after the last confirmed write.
-        await until(lambda: not life.registration.holds_lease(), limit_s=SESSION_S * 2 / 3 + 0.1)
-        assert znode(store) is not None
-        await until(lambda: znode(store) is None, limit_s=SESSION_S)
-        assert life.registration.broker_epoch == life.epochs[0], "it cannot know yet"
-        life.meta.heal()
-        await life.registered(2, limit_s=3.0)
-
-    simulate(story)
+    assert len(life.epochs) == 1 and life.registration.holds_lease()
 
 
-def test_a_short_cut_costs_nothing() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await life.registered()
-        for _ in range(5):
-            life.meta.drop()
-            await asyncio.sleep(1.0)
-        assert len(life.epochs) == 1 and life.registration.holds_lease()
-
-    simulate(story)
-
-
-def test_hole_40_a_former_self_is_taken_over_at_once() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        first = await Life(store).start()
-        await first.registered()
-        first.kill()
-        second = await Life(store, "second").start()
-        await second.registered(limit_s=0.5)
-        assert znode(store) is not None and second.epochs[0] > first.epochs[0]
-        assert described(store).listeners[0].host == "second"
-        await asyncio.sleep(3 * SESSION_S)  # the end of the first session takes nothing away
-        assert len(second.epochs) == 1 and second.registration.holds_lease()
-
-    simulate(story)
+async def test_hole_40_a_former_self_is_taken_over_at_once(store: SimZooKeeper) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    first.kill()
+    second = await Life(store, "second").start()
+    await second.registered(limit_s=0.5)
+    assert znode(store) is not None and second.epochs[0] > first.epochs[0]
+    assert described(store).listeners[0].host == "second"
+    await asyncio.sleep(3 * SESSION_S)  # the end of the first session takes nothing away
+    assert len(second.epochs) == 1 and second.registration.holds_lease()
 
 
-def test_hole_40_a_stranger_with_this_id_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(store: SimZooKeeper) -> None:
-        stranger = await Life(store, "stranger", directory="d2").start()
-        await stranger.registered()
-        mine = await Life(store, "mine").start()
-        with caplog.at_level(logging.WARNING):
-            await asyncio.sleep(2 * SESSION_S)
-        assert mine.epochs == [] and mine.registration.broker_epoch == -1
-        assert "if another process runs with this id, stop one of them" in caplog.text
-        assert stranger.registration.holds_lease(), "it is not disturbed"
-        stranger.kill()
-        await mine.registered(limit_s=2 * SESSION_S)
-
-    simulate(story)
-
-
-def test_a_znode_of_nonsense_is_waited_for_like_a_strangers() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        first = await Life(store).start()
-        await first.registered()
-        await first.meta.multi([SetData(PATH, b"{", -1)])
-        first.kill()
-        second = await Life(store, "second").start()
-        await second.registered(limit_s=2 * SESSION_S)
-
-    simulate(story)
-
-
-def test_after_stop_the_end_of_the_session_is_no_reason_to_register() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await life.registered()
-        life.registration.stop()
-        await life.meta.close()
+async def test_hole_40_a_stranger_with_this_id_is_waited_for(
+    store: SimZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    stranger = await Life(store, "stranger", directory="d2").start()
+    await stranger.registered()
+    mine = await Life(store, "mine").start()
+    with caplog.at_level(logging.WARNING):
         await asyncio.sleep(2 * SESSION_S)
-        assert znode(store) is None
-        assert len(life.epochs) == 1
-        assert not life.tasks and not life.process.supervisor.failures
+    assert mine.epochs == [] and mine.registration.broker_epoch == -1
+    assert "if another process runs with this id, stop one of them" in caplog.text
+    assert stranger.registration.holds_lease(), "it is not disturbed"
+    stranger.kill()
+    await mine.registered(limit_s=2 * SESSION_S)
 
-    simulate(story)
+
+async def test_a_znode_of_nonsense_is_waited_for_like_a_strangers(store: SimZooKeeper) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    await first.meta.multi([SetData(PATH, b"{", -1)])
+    first.kill()
+    second = await Life(store, "second").start()
+    await second.registered(limit_s=2 * SESSION_S)
+
+
+async def test_after_stop_the_end_of_the_session_is_no_reason_to_register(store: SimZooKeeper) -> None:
+    life = await Life(store).start()
+    await life.registered()
+    life.registration.stop()
+    await life.meta.close()
+    await asyncio.sleep(2 * SESSION_S)
+    assert znode(store) is None
+    assert len(life.epochs) == 1
+    assert not life.tasks and not life.process.supervisor.failures
 
 
 @pytest.mark.parametrize("after_s", [i * 0.0005 for i in range(12)])
-def test_a_stop_in_the_middle_of_anything_is_no_failure(after_s: float) -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await asyncio.sleep(after_s)
-        life.registration.stop()
-        await life.meta.close()
-        await asyncio.sleep(SESSION_S)
-        assert not life.tasks and not life.process.supervisor.failures
-        assert znode(store) is None
-
-    simulate(story)
+async def test_a_stop_in_the_middle_of_anything_is_no_failure(store: SimZooKeeper, after_s: float) -> None:
+    life = await Life(store).start()
+    await asyncio.sleep(after_s)
+    life.registration.stop()
+    await life.meta.close()
+    await asyncio.sleep(SESSION_S)
+    assert not life.tasks and not life.process.supervisor.failures
+    assert znode(store) is None
 
 
-def test_a_stop_while_a_stranger_is_waited_for_is_no_failure() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        stranger = await Life(store, "stranger", directory="d2").start()
-        await stranger.registered()
-        mine = await Life(store, "mine").start()
-        await asyncio.sleep(1.0)
-        mine.registration.stop()
-        await mine.meta.close()
-        await asyncio.sleep(2 * SESSION_S)
-        assert not mine.tasks and not mine.process.supervisor.failures
-
-    simulate(story)
+async def test_a_stop_while_a_stranger_is_waited_for_is_no_failure(store: SimZooKeeper) -> None:
+    stranger = await Life(store, "stranger", directory="d2").start()
+    await stranger.registered()
+    mine = await Life(store, "mine").start()
+    await asyncio.sleep(1.0)
+    mine.registration.stop()
+    await mine.meta.close()
+    await asyncio.sleep(2 * SESSION_S)
+    assert not mine.tasks and not mine.process.supervisor.failures
 
 
-def test_a_registration_that_somebody_deletes_is_made_again() -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = await Life(store).start()
-        await life.registered()
-        operator = store.client()
-        await operator.start()
-        await operator.multi([Delete(PATH, -1)])
-        await life.registered(2, limit_s=SESSION_S / 2)
-        assert life.epochs[1] > life.epochs[0]
-        await until(life.registration.holds_lease, limit_s=1.0)
-
-    simulate(story)
+async def test_a_registration_that_somebody_deletes_is_made_again(store: SimZooKeeper) -> None:
+    life = await Life(store).start()
+    await life.registered()
+    operator = store.client()
+    await operator.start()
+    await operator.multi([Delete(PATH, -1)])
+    await life.registered(2, limit_s=SESSION_S / 2)
+    assert life.epochs[1] > life.epochs[0]
+    await until(life.registration.holds_lease, limit_s=1.0)
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "lost"])
-def test_a_registration_without_an_answer_is_examined(applied: bool) -> None:
-    async def story(store: SimZooKeeper) -> None:
-        life = Life(store)
-        await life.meta.start()
-        other = store.client()
-        await other.start()
-        for path in ("/brokers", "/brokers/ids"):
-            await ensure_path(other, path)
-        life.meta.lose_next_answer(applied=applied)
-        life.process.start("registration", life.registration.run())
-        await life.registered(limit_s=3.0)
-        node = znode(store)
-        assert node is not None and life.epochs == [node.stat.czxid]
-
-    simulate(story)
+async def test_a_registration_without_an_answer_is_examined(store: SimZooKeeper, applied: bool) -> None:
+    life = Life(store)
+    await life.meta.start()
+    other = store.client()
+    await other.start()
+    for path in ("/brokers", "/brokers/ids"):
+        await ensure_path(other, path)
+    life.meta.lose_next_answer(applied=applied)
+    life.process.start("registration", life.registration.run())
+    await life.registered(limit_s=3.0)
+    node = znode(store)
+    assert node is not None and life.epochs == [node.stat.czxid]
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_befalls_the_session_the_epoch_is_that_of_the_znode_in_the_end(seed: int) -> None:
-    async def story(store: SimZooKeeper) -> None:
-        rand = seeded(seed, "faults")
-        life = await Life(store).start()
-        faults: list[Callable[[], Any]] = [
-            life.meta.drop,
-            life.meta.cut,
-            life.meta.heal,
-            lambda: store.expire(life.meta.session_id),
-            lambda: life.meta.lose_next_answer(applied=rand.random() < 0.5),
-        ]
-        for _ in range(40):
-            await asyncio.sleep(rand.random() * 4)
-            faults[rand.randrange(len(faults))]()
-        life.meta.heal()
-        await asyncio.sleep(3 * SESSION_S)
-        node = znode(store)
-        assert node is not None and node.stat.czxid == life.registration.broker_epoch == life.epochs[-1]
-        assert life.epochs == sorted(set(life.epochs))
-        assert life.registration.holds_lease()
-        assert life.tasks == ["registration", "lease"]
-
-    simulate(story, seed)
+async def test_whatever_befalls_the_session_the_epoch_is_that_of_the_znode_in_the_end(seed: int) -> None:
+    store = SimZooKeeper(seeded(seed, "zookeeper"))
+    rand = seeded(seed, "faults")
+    life = await Life(store).start()
+    faults: list[Callable[[], Any]] = [
+        life.meta.drop,
+        life.meta.cut,
+        life.meta.heal,
+        lambda: store.expire(life.meta.session_id),
+        lambda: life.meta.lose_next_answer(applied=rand.random() < 0.5),
+    ]
+    for _ in range(40):
+        await asyncio.sleep(rand.random() * 4)
+        faults[rand.randrange(len(faults))]()
+    life.meta.heal()
+    await asyncio.sleep(3 * SESSION_S)
+    node = znode(store)
+    assert node is not None and node.stat.czxid == life.registration.broker_epoch == life.epochs[-1]
+    assert life.epochs == sorted(set(life.epochs))
+    assert life.registration.holds_lease()
+    assert life.tasks == ["registration", "lease"]
 
 
 @pytest.mark.parametrize("after_s", [i * 0.0005 for i in range(12)])
-def test_i14_a_loss_in_the_middle_of_a_registration_is_in_it_or_in_another_epoch(after_s: float) -> None:
+async def test_i14_a_loss_in_the_middle_of_a_registration_is_in_it_or_in_another_epoch(
+    store: SimZooKeeper, after_s: float
+) -> None:
     """`intact_since` is read before the registration is written: what is lost in between must not be promised."""
 
-    async def story(store: SimZooKeeper) -> None:
-        life = Life(store)
-        life.intact_since = 7
-        await life.start()
-        await asyncio.sleep(after_s)
-        before = list(life.epochs)
-        life.intact_since = -1
-        await life.registered(1)
-        node = znode(store)
-        assert node is not None and life.epochs == [node.stat.czxid]
-        # A life that was registered before the loss keeps its epoch; one that was not is not called intact.
-        assert before or described(store).intact_since == -1
-        await until(life.registration.holds_lease, limit_s=1.0)
-
-    simulate(story)
+    life = Life(store)
+    life.intact_since = 7
+    await life.start()
+    await asyncio.sleep(after_s)
+    before = list(life.epochs)
+    life.intact_since = -1
+    await life.registered(1)
+    node = znode(store)
+    assert node is not None and life.epochs == [node.stat.czxid]
+    # A life that was registered before the loss keeps its epoch; one that was not is not called intact.
+    assert before or described(store).intact_since == -1
+    await until(life.registration.holds_lease, limit_s=1.0)
 
 
-def test_i14_the_epoch_of_a_promise_that_did_not_hold_is_never_the_brokers() -> None:
+async def test_i14_the_epoch_of_a_promise_that_did_not_hold_is_never_the_brokers(store: SimZooKeeper) -> None:
     """Whatever a controller wrote about it names a life that nobody lives: the veto stands (reliability 3.6)."""
 
-    async def story(store: SimZooKeeper) -> None:
-        life = Life(store)
-        life.intact_since = 7
-        await life.start()
-        await until(lambda: znode(store) is not None)
-        promised = znode(store)
-        assert promised is not None and life.epochs == [], "it has not heard of its registration yet"
-        life.intact_since = -1
-        await life.registered(1)
-        assert life.epochs[0] > promised.stat.czxid and described(store).intact_since == -1
-
-    simulate(story)
+    life = Life(store)
+    life.intact_since = 7
+    await life.start()
+    await until(lambda: znode(store) is not None)
+    promised = znode(store)
+    assert promised is not None and life.epochs == [], "it has not heard of its registration yet"
+    life.intact_since = -1
+    await life.registered(1)
+    assert life.epochs[0] > promised.stat.czxid and described(store).intact_since == -1

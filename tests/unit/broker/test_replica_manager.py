@@ -6,15 +6,12 @@ import logging
 
 import pytest
 
-from helpers.aio import run
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
-from helpers.virtual_time import run_virtual
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
 from tidelog.replica.effects import ProposeIsr
-from tidelog.testing import loop as sim_loop
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.loop import SimProcess
@@ -53,30 +50,27 @@ def killed(bench: BrokerBench) -> BrokerBench:
 
 
 @pytest.mark.parametrize("operation", ["append", "pread"])
-def test_row_31_a_disk_error_takes_one_partition_offline(operation: str) -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        for topic in ("good", "bad"):
-            bench.told(topic=topic, isr=(1, 2), replicas=(1, 2))
-        append(bench, "bad")
-        bad = bench.manager.host("bad", 0)
-        parked: list[ErrorCode] = []
-        bad.wait_committed(1, parked.append)
-        bench.disk.fail(operation, errno.EIO, path="bad-0")
-        bad.log._tail.clear()  # so that a read asks the disk
-        with pytest.raises(TidelogError) as failed:
-            if operation == "append":
-                append(bench, "bad")
-            else:
-                bad.read(0, 1 << 20, 1, min_one=True)
-        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert bad.offline is not None and not bad.is_leader
-        assert parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]  # another copy may answer it, this one never will
-        assert bench.told(topic="bad", leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR  # so the controller hears of it
-        append(bench, "good")
-        assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
-
-    run(story())
+async def test_row_31_a_disk_error_takes_one_partition_offline(operation: str) -> None:
+    bench = BrokerBench()
+    for topic in ("good", "bad"):
+        bench.told(topic=topic, isr=(1, 2), replicas=(1, 2))
+    append(bench, "bad")
+    bad = bench.manager.host("bad", 0)
+    parked: list[ErrorCode] = []
+    bad.wait_committed(1, parked.append)
+    bench.disk.fail(operation, errno.EIO, path="bad-0")
+    bad.log._tail.clear()  # so that a read asks the disk
+    with pytest.raises(TidelogError) as failed:
+        if operation == "append":
+            append(bench, "bad")
+        else:
+            bad.read(0, 1 << 20, 1, min_one=True)
+    assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bad.offline is not None and not bad.is_leader
+    assert parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]  # another copy may answer it, this one never will
+    assert bench.told(topic="bad", leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR  # so the controller hears of it
+    append(bench, "good")
+    assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
 
 
 def test_a_failed_partition_leaves_the_decisions_beside_it_alone() -> None:
@@ -90,23 +84,20 @@ def test_a_failed_partition_leaves_the_decisions_beside_it_alone() -> None:
     ]
 
 
-def test_row_32_a_damaged_log_opens_offline_and_is_not_served() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        for topic in ("good", "bad"):
-            bench.told(topic=topic)
-            append(bench, topic, count=5)
-        bench.logs.checkpoint(bench.manager.high_watermarks())
-        bench.disk.flip_bit("/data/bad-0/00000000000000000000.log", 90)
-        bench = killed(bench)
-        assert bench.told(topic="bad", leader=2, leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert bench.told(topic="bad", leader_epoch=5) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert bench.fetchers.following == {}
-        assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
-        assert (await bench.get(0, topic="bad")).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await bench.get(0, topic="good")).error_code is ErrorCode.NONE
-
-    run(story())
+async def test_row_32_a_damaged_log_opens_offline_and_is_not_served() -> None:
+    bench = BrokerBench()
+    for topic in ("good", "bad"):
+        bench.told(topic=topic)
+        append(bench, topic, count=5)
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    bench.disk.flip_bit("/data/bad-0/00000000000000000000.log", 90)
+    bench = killed(bench)
+    assert bench.told(topic="bad", leader=2, leader_epoch=4) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.told(topic="bad", leader_epoch=5) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.fetchers.following == {}
+    assert bench.told(topic="good", leader_epoch=4) is ErrorCode.NONE
+    assert (await bench.get(0, topic="bad")).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await bench.get(0, topic="good")).error_code is ErrorCode.NONE
 
 
 def test_a_deletion_that_the_disk_refuses_is_answered_and_stops_no_other() -> None:
@@ -131,44 +122,41 @@ def test_hole_10_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_
 
 
 @pytest.mark.parametrize("how", ["healthy", "damaged", "unreadable"])
-def test_l24_a_broker_that_was_down_during_delete_and_recreate(how: str) -> None:
+async def test_l24_a_broker_that_was_down_during_delete_and_recreate(how: str) -> None:
     """Its old replica is neither served nor mixed with the new topic's, whatever state it is in."""
 
-    async def story() -> None:
-        bench = BrokerBench()
-        bench.told(leader_epoch=7)
-        append(bench, count=5)
-        bench.logs.checkpoint(bench.manager.high_watermarks())
-        old = bench.disk.read("/data/events-0/00000000000000000000.log")
-        bench.disk.crash(Crash.PROCESS)
-        if how == "damaged":
-            bench.disk.flip_bit("/data/events-0/00000000000000000000.log", 90)
-        elif how == "unreadable":
-            bench.disk.fail("pread", errno.EIO, path="events-0")
-        bench = BrokerBench(bench.disk)
-        assert (how == "unreadable") == (tp("events") in bench.logs.failed)
-        # Before it is told what it holds, it serves nothing.
-        assert (await bench.get(0)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID) is ErrorCode.NONE
-        assert (bench.host.log.log_end_offset, bench.host.replica.high_watermark) == (0, 0)
-        assert (await bench.send(batch(b"new"), acks=1)).base_offset == 0
-        got = await bench.get(0, topic_id=OTHER_ID)
-        assert b"new" in got.records and b"record" not in got.records
-        assert (await bench.get(0, topic_id=TOPIC_ID)).error_code is ErrorCode.UNKNOWN_TOPIC_ID
-        # Renamed first: what an operator may still want is there until the next checkpoint has forgotten it.
-        remains = f"/data/events-0.{TOPIC_ID.hex()}-delete"
-        if how == "healthy":
-            assert bench.disk.read(f"{remains}/00000000000000000000.log") == old
-        bench.logs.purge()
-        assert bench.disk.kind(remains) is not None
-        bench.logs.checkpoint(bench.manager.high_watermarks())
-        bench.logs.purge()
-        assert bench.disk.kind(remains) is None
-        bench = killed(bench)
-        assert bench.told(leader_epoch=1, partition_epoch=1, topic_id=OTHER_ID) is ErrorCode.NONE
-        assert bench.host.log.log_end_offset == 1
-
-    run(story())
+    bench = BrokerBench()
+    bench.told(leader_epoch=7)
+    append(bench, count=5)
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    old = bench.disk.read("/data/events-0/00000000000000000000.log")
+    bench.disk.crash(Crash.PROCESS)
+    if how == "damaged":
+        bench.disk.flip_bit("/data/events-0/00000000000000000000.log", 90)
+    elif how == "unreadable":
+        bench.disk.fail("pread", errno.EIO, path="events-0")
+    bench = BrokerBench(bench.disk)
+    assert (how == "unreadable") == (tp("events") in bench.logs.failed)
+    # Before it is told what it holds, it serves nothing.
+    assert (await bench.get(0)).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID) is ErrorCode.NONE
+    assert (bench.host.log.log_end_offset, bench.host.replica.high_watermark) == (0, 0)
+    assert (await bench.send(batch(b"new"), acks=1)).base_offset == 0
+    got = await bench.get(0, topic_id=OTHER_ID)
+    assert b"new" in got.records and b"record" not in got.records
+    assert (await bench.get(0, topic_id=TOPIC_ID)).error_code is ErrorCode.UNKNOWN_TOPIC_ID
+    # Renamed first: what an operator may still want is there until the next checkpoint has forgotten it.
+    remains = f"/data/events-0.{TOPIC_ID.hex()}-delete"
+    if how == "healthy":
+        assert bench.disk.read(f"{remains}/00000000000000000000.log") == old
+    bench.logs.purge()
+    assert bench.disk.kind(remains) is not None
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    bench.logs.purge()
+    assert bench.disk.kind(remains) is None
+    bench = killed(bench)
+    assert bench.told(leader_epoch=1, partition_epoch=1, topic_id=OTHER_ID) is ErrorCode.NONE
+    assert bench.host.log.log_end_offset == 1
 
 
 def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
@@ -191,23 +179,21 @@ def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
 
 
 @pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
-def test_kafka_7415_row_30_new_epochs_are_written_before_the_answer_and_durable_soon_after(crash: Crash) -> None:
+async def test_kafka_7415_row_30_new_epochs_are_written_before_the_answer_and_durable_soon_after(crash: Crash) -> None:
     bench = BrokerBench(clock=SimClock())
 
-    async def story() -> None:
-        for topic in ("a", "b"):
-            bench.told(topic=topic)
-            append(bench, topic)
-            bench.manager.host(topic, 0).log.flush()
-        bench.logs.checkpoint({})
-        bench.disk.slow("sync", 30.0)
-        bench.told(topic="a", leader_epoch=8)
-        bench.told(topic="b", leader_epoch=9)
-        if crash is Crash.DROP_UNSYNCED:
-            await asyncio.sleep(40.0)
-        assert bench.disk.stalled_s == 0.0, "the event loop waits for no device"
+    for topic in ("a", "b"):
+        bench.told(topic=topic)
+        append(bench, topic)
+        bench.manager.host(topic, 0).log.flush()
+    bench.logs.checkpoint({})
+    bench.disk.slow("sync", 30.0)
+    bench.told(topic="a", leader_epoch=8)
+    bench.told(topic="b", leader_epoch=9)
+    if crash is Crash.DROP_UNSYNCED:
+        await asyncio.sleep(40.0)
+    assert bench.disk.stalled_s == 0.0, "the event loop waits for no device"
 
-    run_virtual(story())
     bench.disk.crash(crash)
     bench = BrokerBench(bench.disk)
     histories = {where.topic: [tuple(e) for e in log.epochs.entries] for where, log in bench.logs.logs.items()}
@@ -292,80 +278,68 @@ class Timed:
         return [proposal for _, proposal in self.bench.plane.proposals]
 
 
-def test_hole_31_a_follower_that_lags_is_proposed_out_of_the_isr() -> None:
-    async def story() -> None:
-        timed = Timed()
-        timed.bench.told(isr=(1, 2), replicas=(1, 2))
-        await asyncio.sleep(3 * LAG_S)
-        assert timed.shrinks == [], "an idle partition has no lag"
-        append(timed.bench)
-        await asyncio.sleep(LAG_S - 1)
-        assert timed.shrinks == []
-        await asyncio.sleep(1 + 2 * TICK_S)
-        assert [{x.broker_id for x in p.isr} for p in timed.shrinks] == [{1}]
-
-    sim_loop.run(story())
+async def test_hole_31_a_follower_that_lags_is_proposed_out_of_the_isr() -> None:
+    timed = Timed()
+    timed.bench.told(isr=(1, 2), replicas=(1, 2))
+    await asyncio.sleep(3 * LAG_S)
+    assert timed.shrinks == [], "an idle partition has no lag"
+    append(timed.bench)
+    await asyncio.sleep(LAG_S - 1)
+    assert timed.shrinks == []
+    await asyncio.sleep(1 + 2 * TICK_S)
+    assert [{x.broker_id for x in p.isr} for p in timed.shrinks] == [{1}]
 
 
-def test_row_9_a_pause_of_our_own_is_nobody_elses_lag() -> None:
-    async def story() -> None:
-        timed = Timed()
-        timed.bench.told(isr=(1, 2), replicas=(1, 2))
-        append(timed.bench)
-        await asyncio.sleep(1.0)
-        timed.process.pause()
-        await asyncio.sleep(2 * LAG_S)
-        timed.process.resume()
-        await asyncio.sleep(TICK_S)
-        assert timed.shrinks == []
-        await asyncio.sleep(LAG_S - 3 * TICK_S)
-        assert timed.shrinks == [], "they have the whole limit again"
-        await asyncio.sleep(5 * TICK_S)
-        assert len(timed.shrinks) == 1
-
-    sim_loop.run(story())
+async def test_row_9_a_pause_of_our_own_is_nobody_elses_lag() -> None:
+    timed = Timed()
+    timed.bench.told(isr=(1, 2), replicas=(1, 2))
+    append(timed.bench)
+    await asyncio.sleep(1.0)
+    timed.process.pause()
+    await asyncio.sleep(2 * LAG_S)
+    timed.process.resume()
+    await asyncio.sleep(TICK_S)
+    assert timed.shrinks == []
+    await asyncio.sleep(LAG_S - 3 * TICK_S)
+    assert timed.shrinks == [], "they have the whole limit again"
+    await asyncio.sleep(5 * TICK_S)
+    assert len(timed.shrinks) == 1
 
 
-def test_ticks_are_for_leaders() -> None:
-    async def story() -> None:
-        timed = Timed()
-        timed.bench.told(leader=2, isr=(1, 2), replicas=(1, 2))
-        await asyncio.sleep(3 * LAG_S)
-        assert timed.shrinks == []
-        timed.bench.told(leader=1, leader_epoch=4, partition_epoch=9, isr=(1, 2), replicas=(1, 2))
-        append(timed.bench)
-        timed.bench.told(leader=2, leader_epoch=5, partition_epoch=10, isr=(1, 2), replicas=(1, 2))
-        await asyncio.sleep(3 * LAG_S)
-        assert timed.shrinks == []
-        assert not timed.process.supervisor.failures
-
-    sim_loop.run(story())
+async def test_ticks_are_for_leaders() -> None:
+    timed = Timed()
+    timed.bench.told(leader=2, isr=(1, 2), replicas=(1, 2))
+    await asyncio.sleep(3 * LAG_S)
+    assert timed.shrinks == []
+    timed.bench.told(leader=1, leader_epoch=4, partition_epoch=9, isr=(1, 2), replicas=(1, 2))
+    append(timed.bench)
+    timed.bench.told(leader=2, leader_epoch=5, partition_epoch=10, isr=(1, 2), replicas=(1, 2))
+    await asyncio.sleep(3 * LAG_S)
+    assert timed.shrinks == []
+    assert not timed.process.supervisor.failures
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def test_hole_08_a_checkpoint_carries_over_what_this_life_has_not_opened() -> None:
-    async def story() -> None:
-        bench = BrokerBench(clock=SimClock())
-        for topic, count in (("a", 3), ("b", 2)):
-            bench.told(topic=topic)
-            append(bench, topic, count)
-        bench.logs.checkpoint(bench.manager.high_watermarks())
-        bench.disk.crash(Crash.PROCESS)
-        bench = BrokerBench(bench.disk, clock=SimClock())
-        bench.told(topic="a", leader_epoch=4)
-        append(bench, "a", 2)
-        process = SimProcess("broker-1")
-        process.start("checkpoints", bench.manager.run_checkpoints())
-        await asyncio.sleep(CHECKPOINT_S + 1)
-        process.kill()
-        bench.disk.crash(Crash.PROCESS)
-        logs = BrokerBench(bench.disk).logs
-        marks = {where.topic: log.recorded_high_watermark for where, log in logs.logs.items()}
-        assert marks == {"a": 5, "b": 2}
-
-    sim_loop.run(story())
+async def test_hole_08_a_checkpoint_carries_over_what_this_life_has_not_opened() -> None:
+    bench = BrokerBench(clock=SimClock())
+    for topic, count in (("a", 3), ("b", 2)):
+        bench.told(topic=topic)
+        append(bench, topic, count)
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    bench.disk.crash(Crash.PROCESS)
+    bench = BrokerBench(bench.disk, clock=SimClock())
+    bench.told(topic="a", leader_epoch=4)
+    append(bench, "a", 2)
+    process = SimProcess("broker-1")
+    process.start("checkpoints", bench.manager.run_checkpoints())
+    await asyncio.sleep(CHECKPOINT_S + 1)
+    process.kill()
+    bench.disk.crash(Crash.PROCESS)
+    logs = BrokerBench(bench.disk).logs
+    marks = {where.topic: log.recorded_high_watermark for where, log in logs.logs.items()}
+    assert marks == {"a": 5, "b": 2}
 
 
 def test_hole_35_a_follower_starts_with_the_checkpointed_high_watermark() -> None:
@@ -380,64 +354,55 @@ def test_hole_35_a_follower_starts_with_the_checkpointed_high_watermark() -> Non
     assert (bench.host.replica.high_watermark, bench.host.replica.log_end_offset) == (3, 4)
 
 
-def test_a_checkpoint_that_fails_is_tried_again_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        bench = BrokerBench(clock=SimClock())
-        bench.told()
-        append(bench)
-        process = SimProcess("broker-1")
-        process.start("checkpoints", bench.manager.run_checkpoints())
-        bench.disk.fail("append", errno.ENOSPC, path="checkpoint")
-        with caplog.at_level(logging.ERROR):
-            await asyncio.sleep(CHECKPOINT_S + 1)
-        assert "checkpoint failed" in caplog.text
-        assert not process.supervisor.failures
-        await asyncio.sleep(CHECKPOINT_S)
-        assert b"events 0" in bench.disk.read(HW_FILE)
-        append(bench)
-
-    sim_loop.run(story())
+async def test_a_checkpoint_that_fails_is_tried_again_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    bench = BrokerBench(clock=SimClock())
+    bench.told()
+    append(bench)
+    process = SimProcess("broker-1")
+    process.start("checkpoints", bench.manager.run_checkpoints())
+    bench.disk.fail("append", errno.ENOSPC, path="checkpoint")
+    with caplog.at_level(logging.ERROR):
+        await asyncio.sleep(CHECKPOINT_S + 1)
+    assert "checkpoint failed" in caplog.text
+    assert not process.supervisor.failures
+    await asyncio.sleep(CHECKPOINT_S)
+    assert b"events 0" in bench.disk.read(HW_FILE)
+    append(bench)
 
 
-def test_deleted_logs_are_purged_after_a_checkpoint() -> None:
-    async def story() -> None:
-        bench = BrokerBench(disk=SimDisk(), clock=SimClock())
-        bench.told()
-        append(bench)
-        process = SimProcess("broker-1")
-        process.start("checkpoints", bench.manager.run_checkpoints())
-        bench.manager.stop(tp("events"), TOPIC_ID, -2, delete=True)
-        assert any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
-        await asyncio.sleep(2 * CHECKPOINT_S + 1)
-        assert not any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
-
-    sim_loop.run(story())
+async def test_deleted_logs_are_purged_after_a_checkpoint() -> None:
+    bench = BrokerBench(disk=SimDisk(), clock=SimClock())
+    bench.told()
+    append(bench)
+    process = SimProcess("broker-1")
+    process.start("checkpoints", bench.manager.run_checkpoints())
+    bench.manager.stop(tp("events"), TOPIC_ID, -2, delete=True)
+    assert any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
+    await asyncio.sleep(2 * CHECKPOINT_S + 1)
+    assert not any(e.name.endswith("-delete") for e in bench.disk.list_dir("/data"))
 
 
-def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_others_go_on() -> None:
-    async def story() -> None:
-        bench = BrokerBench()
-        for topic in ("a", "b", "followed"):
-            bench.told(topic=topic)
-            append(bench, topic)
-        failed: list[bool] = []
-        bench.manager.on_failed = lambda: failed.append(True)
-        parked: list[ErrorCode] = []
-        bench.manager.host("a", 0).wait_committed(100, parked.append)
-        bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
-        codes = {
-            "a": bench.told(topic="a", leader_epoch=8),
-            "followed": bench.told(topic="followed", leader=2, leader_epoch=8, isr=(2,), replicas=(1, 2)),
-            # No journal can be written, neither this nor a new one: who has to begin an epoch cannot, who follows has none.
-            "b": bench.told(topic="b", leader_epoch=9),
-            "followed again": bench.told(topic="followed", leader=2, leader_epoch=9, isr=(2,), replicas=(1, 2)),
-            "repeated": bench.told(topic="a", leader_epoch=8),
-        }
-        lost, fine = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
-        assert codes == {"a": lost, "followed": fine, "b": lost, "followed again": fine, "repeated": lost}
-        assert {result.topic for result in bench.manager.failed()} == {"a", "b"} and failed
-        assert not bench.manager.host("a", 0).is_leader and parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        refused = await bench.send(batch(b"x"), acks=1, topic="a")
-        assert refused.error_code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    run(story())
+async def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_and_the_others_go_on() -> None:
+    bench = BrokerBench()
+    for topic in ("a", "b", "followed"):
+        bench.told(topic=topic)
+        append(bench, topic)
+    failed: list[bool] = []
+    bench.manager.on_failed = lambda: failed.append(True)
+    parked: list[ErrorCode] = []
+    bench.manager.host("a", 0).wait_committed(100, parked.append)
+    bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
+    codes = {
+        "a": bench.told(topic="a", leader_epoch=8),
+        "followed": bench.told(topic="followed", leader=2, leader_epoch=8, isr=(2,), replicas=(1, 2)),
+        # No journal can be written, neither this nor a new one: who has to begin an epoch cannot, who follows has none.
+        "b": bench.told(topic="b", leader_epoch=9),
+        "followed again": bench.told(topic="followed", leader=2, leader_epoch=9, isr=(2,), replicas=(1, 2)),
+        "repeated": bench.told(topic="a", leader_epoch=8),
+    }
+    lost, fine = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
+    assert codes == {"a": lost, "followed": fine, "b": lost, "followed again": fine, "repeated": lost}
+    assert {result.topic for result in bench.manager.failed()} == {"a", "b"} and failed
+    assert not bench.manager.host("a", 0).is_leader and parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    refused = await bench.send(batch(b"x"), acks=1, topic="a")
+    assert refused.error_code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.batches import batch, headers, offsets, sized_batch
 from helpers.broker import TOPIC_ID, member
-from helpers.replication import CHUNK_BYTES, FLUSH_S, FakeFollower, Node, World, play, until
+from helpers.replication import CHUNK_BYTES, FLUSH_S, FakeFollower, Node, World, broker_world, until
 from tidelog.broker.leader_fetcher import RETRY_S
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.replica import events as ev
@@ -26,8 +26,8 @@ def epochs(node: Node) -> list[tuple[int, int]]:
 # -- the stream ------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_leader_appends_is_what_the_follower_has_byte_for_byte() -> None:
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+async def test_what_the_leader_appends_is_what_the_follower_has_byte_for_byte() -> None:
+    async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3)
         for codec in range(5):
             one.append(batch(b"a" * 100, b"b" * codec, codec=codec))
@@ -37,11 +37,9 @@ def test_what_the_leader_appends_is_what_the_follower_has_byte_for_byte() -> Non
         assert epochs(two) == epochs(one) == [(3, 0)]
         await until(lambda: two.high_watermark == three.high_watermark == 13)
 
-    play(story, 1, 2, 3)
 
-
-def test_one_chunk_is_unacknowledged_and_what_comes_meanwhile_is_the_next_one() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_one_chunk_is_unacknowledged_and_what_comes_meanwhile_is_the_next_one() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         await until(lambda: one.host.sinks)
         world.network.cut("broker-2", "broker-1")  # acknowledgements wait, chunks do not
@@ -59,11 +57,9 @@ def test_one_chunk_is_unacknowledged_and_what_comes_meanwhile_is_the_next_one() 
         assert [len(offsets(c.partitions[0].records)) for c in with_records] == [1, 64, 36]
         assert all(tap.unacked_max == 1 for tap in one.taps)
 
-    play(story)
 
-
-def test_chunks_of_all_partitions_together_stay_within_the_limit() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_chunks_of_all_partitions_together_stay_within_the_limit() -> None:
+    async with broker_world() as (world, one, two):
         topics = [f"t{i}" for i in range(5)]
         world.told(1, 3, topics=topics)
         await until(lambda: one.taps)
@@ -76,11 +72,9 @@ def test_chunks_of_all_partitions_together_stay_within_the_limit() -> None:
         assert max(sizes) > CHUNK_BYTES - (16 << 10)
         assert max(len(c.partitions) for c in one.chunks) > 1
 
-    play(story)
 
-
-def test_a_busy_partition_does_not_keep_the_others_waiting() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_busy_partition_does_not_keep_the_others_waiting() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, topics=("busy", "idle"))
         await until(lambda: one.taps)
         for _ in range(40):
@@ -93,11 +87,9 @@ def test_a_busy_partition_does_not_keep_the_others_waiting() -> None:
         # The chunk that was under way, and the one after it.
         assert len(one.chunks) - sent_before <= 2
 
-    play(story)
 
-
-def test_a_batch_larger_than_a_chunk_goes_alone() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_batch_larger_than_a_chunk_goes_alone() -> None:
+    async with broker_world() as (world, one, two):
         config = TopicConfig(max_message_bytes=8 << 20)
         world.told(1, 3, topics=("small", "large"), config=config)
         await until(lambda: one.taps)
@@ -111,14 +103,12 @@ def test_a_batch_larger_than_a_chunk_goes_alone() -> None:
         large = [c for c in one.chunks if sum(len(p.records) for p in c.partitions) > CHUNK_BYTES]
         assert [[len(p.records) for p in c.partitions if p.records] for c in large] == [[3 << 20], [3 << 20]]
 
-    play(story)
-
 
 # -- the high watermark ----------------------------------------------------------------------------------------------
 
 
-def test_hl6_06_an_idle_follower_learns_the_last_high_watermark() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hl6_06_an_idle_follower_learns_the_last_high_watermark() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
         await until(lambda: one.high_watermark == 1)
@@ -128,24 +118,20 @@ def test_hl6_06_an_idle_follower_learns_the_last_high_watermark() -> None:
         await asyncio.sleep(10 * FLUSH_S)
         assert len(one.chunks) == chunks, "an idle stream is silent"
 
-    play(story)
 
-
-def test_live_4_a_follower_that_has_everything_already_learns_the_high_watermark() -> None:
+async def test_live_4_a_follower_that_has_everything_already_learns_the_high_watermark() -> None:
     """Its first position is what commits the last records, and no append follows."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         one.lay((2, 5), by=1)
         two.lay((2, 5), by=1)
         world.told(1, 3)
         await until(lambda: one.high_watermark == 5)
         await until(lambda: two.high_watermark == 5, limit_s=1.0)
 
-    play(story)
 
-
-def test_live_4_a_high_watermark_that_was_lost_with_a_stream_is_told_on_the_next() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_live_4_a_high_watermark_that_was_lost_with_a_stream_is_told_on_the_next() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
         await until(lambda: one.high_watermark == 1)
@@ -153,14 +139,12 @@ def test_live_4_a_high_watermark_that_was_lost_with_a_stream_is_told_on_the_next
         assert two.high_watermark == 0
         await until(lambda: two.high_watermark == 1, limit_s=1.0)
 
-    play(story)
-
 
 # -- divergence ------------------------------------------------------------------------------------------------------
 
 
-def test_hole_02_diverging_logs_are_cut_where_the_histories_part_and_fetched_again() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hole_02_diverging_logs_are_cut_where_the_histories_part_and_fetched_again() -> None:
+    async with broker_world() as (world, one, two):
         one.lay((2, 3), by=1)
         one.lay((4, 2), by=1)
         two.lay((2, 3), by=1)
@@ -173,13 +157,11 @@ def test_hole_02_diverging_logs_are_cut_where_the_histories_part_and_fetched_aga
         await until(lambda: two.end == 6)
         assert epochs(two) == [(2, 0), (4, 3), (5, 5)]
 
-    play(story)
 
-
-def test_hole_03_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> None:
+async def test_hole_03_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> None:
     """KIP-279: the leader's answer names an epoch that this follower has never seen, so it asks again from below."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         one.lay((1, 2), by=1)
         two.lay((1, 2), by=1)
         two.lay((1, 1), by=1)
@@ -191,22 +173,18 @@ def test_hole_03_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> Non
         answers = [(p.diverging_epoch, p.diverging_end_offset) for c in one.chunks for p in c.partitions]
         assert [a for a in answers if a != (-1, -1)] == [(2, 4), (1, 2)]
 
-    play(story)
 
-
-def test_a_history_with_nothing_in_common_is_cut_to_the_start() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_history_with_nothing_in_common_is_cut_to_the_start() -> None:
+    async with broker_world() as (world, one, two):
         one.lay((5, 3), by=1)
         two.lay((5, 1), by=1)
         two.lay((6, 4), by=2)
         world.told(1, 7)
         await until(lambda: two.everything() == one.everything(), "equal logs")
 
-    play(story)
 
-
-def test_kafka_10706_an_epoch_begun_in_vain_leaves_the_history() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_kafka_10706_an_epoch_begun_in_vain_leaves_the_history() -> None:
+    async with broker_world() as (world, one, two):
         one.lay((2, 3), by=1)
         two.lay((2, 3), by=1)
         world.told(2, 4, only=[2])  # it led for a moment and appended nothing
@@ -218,10 +196,8 @@ def test_kafka_10706_an_epoch_begun_in_vain_leaves_the_history() -> None:
         diverging = [p for c in one.chunks for p in c.partitions if p.diverging_epoch >= 0]
         assert len(diverging) == 1
 
-    play(story)
 
-
-def test_hole_04_a_diverging_position_commits_nothing() -> None:
+async def test_hole_04_a_diverging_position_commits_nothing() -> None:
     async def story(world: World, one: Node, two: Node) -> None:
         one.lay((2, 2), by=1)
         one.lay((4, 2), by=1)
@@ -234,18 +210,16 @@ def test_hole_04_a_diverging_position_commits_nothing() -> None:
         await follower.state(4, last_epoch=4, leader_epoch=5, acked=1)
         await until(lambda: one.high_watermark == 4)
 
-    async def alone(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         await story(world, one, two)
-
-    play(alone)
 
 
 # -- streams come and go ---------------------------------------------------------------------------------------------
 
 
-def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
+    async with broker_world() as (world, one, two):
         topics = ("a", "b", "c")
         world.told(1, 3, topics=topics)
         for topic in topics:
@@ -261,11 +235,9 @@ def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
         first = one.taps[1].requests[0]
         assert {(p.topic, p.offset) for p in first.partitions} == {(t, 1) for t in topics}
 
-    play(story)
 
-
-def test_hole_21_a_new_broker_epoch_opens_the_streams_again() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hole_21_a_new_broker_epoch_opens_the_streams_again() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
         await until(lambda: one.high_watermark == 1)
@@ -281,13 +253,11 @@ def test_hole_21_a_new_broker_epoch_opens_the_streams_again() -> None:
         await until(lambda: two.end == 2)
         assert one.high_watermark == 1  # the ISR still names the former life, which holds who knows what
 
-    play(story)
 
-
-def test_the_newest_stream_of_a_follower_is_the_one_that_counts() -> None:
+async def test_the_newest_stream_of_a_follower_is_the_one_that_counts() -> None:
     """What an older one still says is late: it took the partitions away from the new one, and with itself to the grave."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 3, only=[1])
         old = FakeFollower(world)
@@ -306,11 +276,9 @@ def test_the_newest_stream_of_a_follower_is_the_one_that_counts() -> None:
         leading = one.host.replica.leading
         assert leading is not None and leading.progress[2].connected
 
-    play(story)
 
-
-def test_a_follower_that_speaks_on_two_streams_in_turn_is_served_in_the_end() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_follower_that_speaks_on_two_streams_in_turn_is_served_in_the_end() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         await until(lambda: one.taps and one.taps[0].requests)
         intruder = FakeFollower(world)
@@ -319,21 +287,17 @@ def test_a_follower_that_speaks_on_two_streams_in_turn_is_served_in_the_end() ->
         one.append()
         await until(lambda: two.end == 1)
 
-    play(story)
 
-
-def test_another_follower_is_none_of_its_business() -> None:
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+async def test_another_follower_is_none_of_its_business() -> None:
+    async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3)
         one.append()
         await until(lambda: two.end == three.end == 1)
         assert len(one.taps) == 2
 
-    play(story, 1, 2, 3)
 
-
-def test_a_stream_that_ends_is_not_waited_for() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_stream_that_ends_is_not_waited_for() -> None:
+    async with broker_world() as (world, one, _two):
         world.told(1, 3)
         await until(lambda: one.host.sinks)
         world.network.kill("broker-2")
@@ -343,14 +307,12 @@ def test_a_stream_that_ends_is_not_waited_for() -> None:
         one.append()
         assert one.end == 1
 
-    play(story)
-
 
 # -- epochs on the wire ----------------------------------------------------------------------------------------------
 
 
-def test_l33_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> None:
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+async def test_l33_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> None:
+    async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3)
         await until(lambda: len(one.host.sinks) == 2)
         world.network.cut("broker-3", "broker-1")
@@ -366,11 +328,9 @@ def test_l33_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> No
         three.append()
         await until(lambda: one.everything() == two.everything() == three.everything())
 
-    play(story, 1, 2, 3)
 
-
-def test_leaving_for_nothing_newer_deposes_nobody() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_leaving_for_nothing_newer_deposes_nobody() -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 3, only=[1])
         follower = FakeFollower(world)
@@ -380,11 +340,9 @@ def test_leaving_for_nothing_newer_deposes_nobody() -> None:
         await until(lambda: not one.host.sinks)
         assert one.host.is_leader
 
-    play(story)
 
-
-def test_hole_10_the_epochs_of_a_deleted_topic_depose_no_leader_of_its_successor() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hole_10_the_epochs_of_a_deleted_topic_depose_no_leader_of_its_successor() -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 0, only=[1])
         follower = FakeFollower(world)
@@ -393,11 +351,9 @@ def test_hole_10_the_epochs_of_a_deleted_topic_depose_no_leader_of_its_successor
         await until(lambda: one.host.sinks)
         assert one.host.is_leader
 
-    play(story)
 
-
-def test_who_has_left_is_not_proposed_for_the_isr() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_who_has_left_is_not_proposed_for_the_isr() -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 3, only=[1], isr=(1,), config=TopicConfig(min_insync_replicas=1))
         follower = FakeFollower(world)
@@ -411,11 +367,9 @@ def test_who_has_left_is_not_proposed_for_the_isr() -> None:
         one.host.step(ev.Tick(one.clock.now() + 5.0))
         assert len(one.proposals.proposals) == 1
 
-    play(story)
 
-
-def test_a_position_that_the_leader_cannot_judge_yet_is_stated_again() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_position_that_the_leader_cannot_judge_yet_is_stated_again() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
         await until(lambda: two.end == 1)
@@ -431,11 +385,9 @@ def test_a_position_that_the_leader_cannot_judge_yet_is_stated_again() -> None:
         one.append()
         await until(lambda: two.end == 2)
 
-    play(story)
 
-
-def test_unknown_leader_epoch_is_stated_again_until_the_leader_has_heard_of_it() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_unknown_leader_epoch_is_stated_again_until_the_leader_has_heard_of_it() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, only=[1])
         one.append()
         world.told(1, 4, only=[2])
@@ -445,11 +397,9 @@ def test_unknown_leader_epoch_is_stated_again_until_the_leader_has_heard_of_it()
         world.told(1, 4, only=[1])
         await until(lambda: two.end == 1)
 
-    play(story)
 
-
-def test_a_leader_that_does_not_know_the_partition_yet_is_asked_again() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_leader_that_does_not_know_the_partition_yet_is_asked_again() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, only=[2])
         await asyncio.sleep(5 * RETRY_S)
         assert {p.error_code for c in one.chunks for p in c.partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -457,11 +407,9 @@ def test_a_leader_that_does_not_know_the_partition_yet_is_asked_again() -> None:
         one.append()
         await until(lambda: two.end == 1)
 
-    play(story)
 
-
-def test_a_fenced_position_is_not_stated_again_but_a_newer_decision_ends_the_wait() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_fenced_position_is_not_stated_again_but_a_newer_decision_ends_the_wait() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 4, only=[1])
         one.append()
         world.told(1, 3, only=[2])
@@ -470,8 +418,6 @@ def test_a_fenced_position_is_not_stated_again_but_a_newer_decision_ends_the_wai
         assert (two.end, one.high_watermark) == (0, 0)
         world.told(1, 4, only=[2])
         await until(lambda: two.end == 1)
-
-    play(story)
 
 
 @pytest.mark.parametrize(
@@ -486,10 +432,10 @@ def test_a_fenced_position_is_not_stated_again_but_a_newer_decision_ends_the_wai
     ],
     ids=str,
 )
-def test_mut_4_a_refused_position_counts_for_nothing_and_the_stream_lives_on(
+async def test_mut_4_a_refused_position_counts_for_nothing_and_the_stream_lives_on(
     fields: dict[str, object], code: ErrorCode
 ) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         one.lay((2, 5), by=1)
         world.told(1, 3, only=[1])
@@ -501,11 +447,9 @@ def test_mut_4_a_refused_position_counts_for_nothing_and_the_stream_lives_on(
         await follower.state(5, last_epoch=2, acked=1)
         await until(lambda: one.high_watermark == 5)
 
-    play(story)
 
-
-def test_kafka_13837_who_is_no_replica_is_refused() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_kafka_13837_who_is_no_replica_is_refused() -> None:
+    async with broker_world() as (world, _one, two):
         two.process.kill()
         world.told(1, 3, only=[1])
         for replica in (1, 7):
@@ -514,11 +458,9 @@ def test_kafka_13837_who_is_no_replica_is_refused() -> None:
             (part,) = (await follower.read()).partitions
             assert part.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    play(story)
 
-
-def test_hole_21_a_former_life_of_a_follower_is_refused() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_hole_21_a_former_life_of_a_follower_is_refused() -> None:
+    async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 3, only=[1])
         await FakeFollower(world, broker_epoch=202).state(0)
@@ -530,11 +472,10 @@ def test_hole_21_a_former_life_of_a_follower_is_refused() -> None:
         leading = one.host.replica.leading
         assert leading is not None and leading.progress[2].member == Member(2, 202)
 
-    play(story)
 
-
-def test_any_succession_of_leaders_ends_in_equal_logs() -> None:
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+@pytest.mark.parametrize("seed", range(5))
+async def test_any_succession_of_leaders_ends_in_equal_logs(seed: int) -> None:
+    async with broker_world(1, 2, 3, seed=seed) as (world, one, two, three):
         nodes = {1: one, 2: two, 3: three}
         for epoch, leader in enumerate((1, 2, 3, 2, 1, 3, 1), start=3):
             cut = f"broker-{epoch % 3 + 1}"
@@ -548,9 +489,6 @@ def test_any_succession_of_leaders_ends_in_equal_logs() -> None:
         await until(lambda: {n.high_watermark for n in nodes.values()} == {one.end}, "equal high watermarks")
         assert epochs(one) == epochs(two) == epochs(three)
 
-    for seed in range(5):
-        play(story, 1, 2, 3, seed=seed)
-
 
 # -- what a change of leader took ------------------------------------------------------------------------------------
 
@@ -559,8 +497,8 @@ def step_count(node: Node, step: str) -> float:
     return node.registry.get_sample_value("tidelog_replica_failover_step_seconds_count", {"step": step}) or 0.0
 
 
-def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_connected() -> None:
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+async def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_connected() -> None:
+    async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3, only=(1, 2))
         await until(lambda: 2 in one.host.sinks)
         assert step_count(one, "connect") == 0, "broker 3 is in the ISR and has not said anything"
@@ -574,16 +512,12 @@ def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_connected()
         world.told(1, 4)
         await until(lambda: step_count(one, "connect") == 2, "a new epoch begins anew")
 
-    play(story, 1, 2, 3)
 
-
-def test_b1_05_a_follower_measures_what_it_cuts_off_before_it_fetches() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_b1_05_a_follower_measures_what_it_cuts_off_before_it_fetches() -> None:
+    async with broker_world() as (world, one, two):
         one.lay((0, 2), (1, 1), by=1)
         two.lay((0, 5), by=1)
         world.told(1, 3, isr=(1,))
         await until(lambda: two.everything() == one.everything())
         assert (step_count(two, "truncate"), step_count(one, "truncate")) == (1, 0)
         assert step_count(one, "connect") == 0, "nobody else is in the ISR: nobody is waited for"
-
-    play(story)

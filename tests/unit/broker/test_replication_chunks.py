@@ -1,7 +1,10 @@
 """What a follower makes of a chunk: applied, cut, refused (I15, MUT-15, HOLE-02)"""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from helpers.batches import batch, placed
-from helpers.replication import FakeLeader, Node, World, play, until
+from helpers.replication import FakeLeader, Node, World, broker_world, until
 from tidelog.broker.leader_fetcher import RETRY_S
 from tidelog.errors import ErrorCode
 
@@ -24,15 +27,14 @@ GOOD = placed(batch(b"one", b"two"), 0, 3)
 MORE = placed(batch(b"three"), 2, 3)
 
 
-def follow(story: object) -> None:
-    async def main(world: World, two: Node) -> None:
-        await story(await following(world, two), world, two)  # type: ignore[operator]
+@asynccontextmanager
+async def follower_of_a_fake() -> AsyncIterator[tuple[FakeLeader, World, Node]]:
+    async with broker_world(2) as (world, two):
+        yield await following(world, two), world, two
 
-    play(main, 2)
 
-
-def test_a_corrupt_chunk_is_not_appended_and_is_asked_for_again() -> None:
-    async def story(leader: FakeLeader, world: World, two: Node) -> None:
+async def test_a_corrupt_chunk_is_not_appended_and_is_asked_for_again() -> None:
+    async with follower_of_a_fake() as (leader, _world, two):
         for bad in (GOOD[:-1] + b"?", GOOD[:-1], GOOD + b"x", MORE, placed(GOOD, 0, -1)):
             ack = (await leader.send(records=bad)).partitions
             assert [(p.error_code, p.offset) for p in ack] == [(ErrorCode.CORRUPT_MESSAGE, 0)]
@@ -44,11 +46,9 @@ def test_a_corrupt_chunk_is_not_appended_and_is_asked_for_again() -> None:
         assert (ack_of_good.error_code, ack_of_good.offset, ack_of_good.last_fetched_epoch) == (ErrorCode.NONE, 2, 3)
         assert two.everything() == GOOD
 
-    follow(story)
 
-
-def test_i15_a_chunk_for_another_position_or_epoch_is_not_appended() -> None:
-    async def story(leader: FakeLeader, world: World, two: Node) -> None:
+async def test_i15_a_chunk_for_another_position_or_epoch_is_not_appended() -> None:
+    async with follower_of_a_fake() as (leader, _world, two):
         await leader.send(records=GOOD, high_watermark=1)
         assert (two.end, two.high_watermark) == (2, 1)
         for late in (
@@ -67,41 +67,33 @@ def test_i15_a_chunk_for_another_position_or_epoch_is_not_appended() -> None:
         await leader.send(records=MORE, offset=2, high_watermark=9)
         assert (two.end, two.high_watermark) == (3, 3)
 
-    follow(story)
 
-
-def test_i15_who_leads_or_follows_another_applies_no_chunk() -> None:
-    async def story(leader: FakeLeader, world: World, two: Node) -> None:
+async def test_i15_who_leads_or_follows_another_applies_no_chunk() -> None:
+    async with follower_of_a_fake() as (leader, world, two):
         world.told(2, 4, only=[2])
         await until(lambda: leader.positions()[-1].leaving)
         assert leader.positions()[-1].leader_epoch == 4
         ack = await leader.send(records=GOOD)
         assert (ack.partitions, two.end) == ((), 0)
 
-    follow(story)
 
-
-def test_mut_15_the_high_watermark_of_a_diverging_chunk_is_not_taken() -> None:
-    async def story(leader: FakeLeader, world: World, two: Node) -> None:
+async def test_mut_15_the_high_watermark_of_a_diverging_chunk_is_not_taken() -> None:
+    async with follower_of_a_fake() as (leader, _world, two):
         await leader.send(records=GOOD + MORE, high_watermark=0)
         (ack,) = (await leader.send(offset=3, diverging_epoch=3, diverging_end_offset=2, high_watermark=3)).partitions
         assert (ack.offset, two.end, two.high_watermark) == (2, 2, 0)
 
-    follow(story)
 
-
-def test_a_truncation_inside_a_batch_takes_the_whole_batch() -> None:
-    async def story(leader: FakeLeader, world: World, two: Node) -> None:
+async def test_a_truncation_inside_a_batch_takes_the_whole_batch() -> None:
+    async with follower_of_a_fake() as (leader, _world, two):
         await leader.send(records=GOOD + MORE)
         (ack,) = (await leader.send(offset=3, diverging_epoch=3, diverging_end_offset=1)).partitions
         assert (ack.offset, two.end) == (0, 0)
         assert two.host.replica.log_end_offset == 0
 
-    follow(story)
 
-
-def test_row_31_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition_with_it() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_row_31_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition_with_it() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, topics=("good", "bad"))
         await until(lambda: one.taps)
         two.disk.fail("append", 5, path="bad-0")
@@ -114,5 +106,3 @@ def test_row_31_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition
         assert one.part("bad").replica.high_watermark == 0
         codes = {p.error_code for tap in one.taps for r in tap.requests for p in r.partitions if p.topic == "bad"}
         assert ErrorCode.KAFKA_STORAGE_ERROR in codes
-
-    play(story)

@@ -3,15 +3,15 @@
 import asyncio
 
 from helpers.batches import batch, placed
-from helpers.replication import FakeFollower, FakeLeader, Node, World, play, until
+from helpers.replication import FakeFollower, FakeLeader, broker_world, until
 from tidelog.topic_config import TopicConfig
 
 
-def test_hole_04_a_position_of_an_earlier_epoch_is_sent_nothing_in_a_later_one() -> None:
+async def test_hole_04_a_position_of_an_earlier_epoch_is_sent_nothing_in_a_later_one() -> None:
     """The same broker leads epochs 3 and 5. What this follower held in epoch 3 it may have cut and replaced in epoch 4;
     records or a high watermark of epoch 5 at that offset would be taken for a continuation."""
 
-    async def story(world: World, one: Node, *_: Node) -> None:
+    async with broker_world(1, 2, 3) as (world, one, *_):
         alone = TopicConfig(min_insync_replicas=1)
         world.told(1, 3, isr=(1,), only=[1], config=alone)
         one.append()
@@ -29,14 +29,12 @@ def test_hole_04_a_position_of_an_earlier_epoch_is_sent_nothing_in_a_later_one()
         part = (await follower.read()).partitions[0]
         assert (part.leader_epoch, part.offset, bool(part.records)) == (5, 1, True)
 
-    play(story, 1, 2, 3)
 
-
-def test_a_position_that_was_stated_twice_keeps_no_other_partition_waiting() -> None:
+async def test_a_position_that_was_stated_twice_keeps_no_other_partition_waiting() -> None:
     """A new epoch of the same leader: the position goes out by itself and with the answer to a chunk of before. When the
     second has been overtaken there is nothing to read for it, and no event would ever wake the stream for the others."""
 
-    async def story(world: World, one: Node, *_: Node) -> None:
+    async with broker_world(1, 2, 3) as (world, one, *_):
         world.told(1, 3, only=[1], topics=("events", "orders"))
         follower = FakeFollower(world)
         await follower.state(0)
@@ -52,15 +50,13 @@ def test_a_position_that_was_stated_twice_keeps_no_other_partition_waiting() -> 
         parts = (await follower.read(limit_s=1.0)).partitions
         assert [part.topic for part in parts if part.records] == ["orders"]
 
-    play(story, 1, 2, 3)
 
-
-def test_hole_10_a_late_chunk_of_a_deleted_topic_is_none_of_its_successor() -> None:
+async def test_hole_10_a_late_chunk_of_a_deleted_topic_is_none_of_its_successor() -> None:
     """Deleted, created again and followed again on the same stream, before what the leader sent for the old topic was read:
     name, leader epoch and offset all fit."""
 
-    async def story(world: World, *nodes: Node) -> None:
-        leader, two = FakeLeader(world, broker_id=9), nodes[-1]
+    async with broker_world(1, 2) as (world, _, two):
+        leader = FakeLeader(world, broker_id=9)
         await leader.start()
         world.told(9, 3, only=[2])
         await until(lambda: leader.streams, "the stream")
@@ -70,5 +66,3 @@ def test_hole_10_a_late_chunk_of_a_deleted_topic_is_none_of_its_successor() -> N
         assert (two.end, two.high_watermark) == (0, 0)
         await leader.send(records=placed(batch(b"of the new topic"), 0, 3), topic_id=successor)
         assert two.end == 1
-
-    play(story, 1, 2)

@@ -6,7 +6,6 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench
-from helpers.virtual_time import run_virtual
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -67,22 +66,19 @@ def break_the_disk(bench: BrokerBench) -> None:
 
 
 @pytest.mark.parametrize("write_fails", [False, True])
-def test_row_31_a_leader_whose_disk_fails_says_so_unasked_and_on_every_later_stream(write_fails: bool) -> None:
-    async def story() -> None:
-        bench, control = built()
-        stream = HeldStream(write_fails)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(control.liveness(stream, CONTEXT))
-            await asyncio.sleep(1.0)
-            assert [pong.failed for pong in stream.pongs] == [()]
-            break_the_disk(bench)
-            await asyncio.sleep(1.0)
-            assert [pong.failed for pong in stream.pongs[1:]] == [(FAILED,)][write_fails:]
-            stream.gone.set()
-        control.disk_failed()  # nobody listens
-        later = HeldStream()
-        later.gone.set()
-        await control.liveness(later, CONTEXT)
-        assert [pong.failed for pong in later.pongs] == [(FAILED,)]
-
-    run_virtual(story())
+async def test_row_31_a_leader_whose_disk_fails_says_so_unasked_and_on_every_later_stream(write_fails: bool) -> None:
+    bench, control = built()
+    stream = HeldStream(write_fails)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(control.liveness(stream, CONTEXT))
+        await asyncio.sleep(1.0)
+        assert [pong.failed for pong in stream.pongs] == [()]
+        break_the_disk(bench)
+        await asyncio.sleep(1.0)
+        assert [pong.failed for pong in stream.pongs[1:]] == [(FAILED,)][write_fails:]
+        stream.gone.set()
+    control.disk_failed()  # nobody listens
+    later = HeldStream()
+    later.gone.set()
+    await control.liveness(later, CONTEXT)
+    assert [pong.failed for pong in later.pongs] == [(FAILED,)]

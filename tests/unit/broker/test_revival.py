@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from helpers.batches import batch, placed
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.logs import contents
-from helpers.virtual_time import run_virtual
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.revival import NO_PAUSE, PAUSE_MAX_S, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
@@ -77,19 +77,21 @@ def test_pauses_grow_to_a_limit_and_are_forgotten() -> None:
     assert NO_PAUSE.forgotten(0.0)
 
 
-def playing(story: Callable[[BrokerBench], Awaitable[None]], reserve_bytes: int = 0) -> BrokerBench:
-    """A broker in virtual time that leads events-0 alone and tries again what failed."""
+@asynccontextmanager
+async def lone_leader(reserve_bytes: int = 0) -> AsyncIterator[BrokerBench]:
+    """A broker that leads events-0 alone and tries again what failed."""
     bench = BrokerBench(clock=SimClock(), config=LogConfig(reserve_bytes=reserve_bytes))
+    bench.told(config=ALONE)
+    bench.told(topic="other", config=ALONE)
+    revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
+    yield bench
+    revivals.cancel()
 
-    async def main() -> None:
-        bench.told(config=ALONE)
-        bench.told(topic="other", config=ALONE)
-        revivals = asyncio.create_task(bench.manager.run_revivals(WANTED_BYTES))
-        await story(bench)
-        revivals.cancel()
 
-    run_virtual(main())
-    return bench
+@pytest.fixture
+async def bench() -> AsyncIterator[BrokerBench]:
+    async with lone_leader() as leader:
+        yield leader
 
 
 def tell(bench: BrokerBench, state: m.PartitionState) -> ErrorCode:
@@ -97,127 +99,110 @@ def tell(bench: BrokerBench, state: m.PartitionState) -> ErrorCode:
     return result.error_code
 
 
-def test_row_29_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself() -> None:
-    async def story(bench: BrokerBench) -> None:
-        for _ in range(3):
-            assert (await bench.send(batch(b"kept"))).error_code is ErrorCode.NONE
-        held = contents(bench.host.log)
-        size = bench.host.log.size_bytes
-        bench.disk.capacity_bytes = bench.disk.used_bytes + 20
-        for _ in range(3):
-            result = await bench.send(batch(b"x" * 100))
-            assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
-            assert TidelogError(result.error_message, result.error_code).retriable
-        (segment,) = bench.host.log.segments
-        assert len(bench.disk.read(segment.path)) == size, "cut back to the last whole batch before the answer"
-        assert [f.topic for f in bench.manager.failed()] == ["events"]
-        await asyncio.sleep(60.0)
-        assert bench.manager.failed(), "no space yet"
-        bench.disk.mend()
-        changed = asyncio.Event()
-        bench.manager.on_failed = changed.set
-        await asyncio.wait_for(changed.wait(), 120.0)
-        assert bench.manager.failed() == ()
-        # The controller hears of it and says what to do: in the same epoch, since it knew of nobody else.
-        assert bench.told(config=ALONE) is ErrorCode.NONE
-        assert (await bench.send(batch(b"after"))).error_code is ErrorCode.NONE
-        assert contents(bench.host.log).startswith(held) and bench.host.log.log_end_offset == 4
-        assert bench.host.replica.high_watermark == 4
-
-    playing(story)
+async def test_row_29_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself(bench: BrokerBench) -> None:
+    for _ in range(3):
+        assert (await bench.send(batch(b"kept"))).error_code is ErrorCode.NONE
+    held = contents(bench.host.log)
+    size = bench.host.log.size_bytes
+    bench.disk.capacity_bytes = bench.disk.used_bytes + 20
+    for _ in range(3):
+        result = await bench.send(batch(b"x" * 100))
+        assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert TidelogError(result.error_message, result.error_code).retriable
+    (segment,) = bench.host.log.segments
+    assert len(bench.disk.read(segment.path)) == size, "cut back to the last whole batch before the answer"
+    assert [f.topic for f in bench.manager.failed()] == ["events"]
+    await asyncio.sleep(60.0)
+    assert bench.manager.failed(), "no space yet"
+    bench.disk.mend()
+    changed = asyncio.Event()
+    bench.manager.on_failed = changed.set
+    await asyncio.wait_for(changed.wait(), 120.0)
+    assert bench.manager.failed() == ()
+    # The controller hears of it and says what to do: in the same epoch, since it knew of nobody else.
+    assert bench.told(config=ALONE) is ErrorCode.NONE
+    assert (await bench.send(batch(b"after"))).error_code is ErrorCode.NONE
+    assert contents(bench.host.log).startswith(held) and bench.host.log.log_end_offset == 4
+    assert bench.host.replica.high_watermark == 4
 
 
-def test_row_31_an_error_of_one_append_is_tried_again_after_a_pause() -> None:
-    async def story(bench: BrokerBench) -> None:
-        await bench.send(batch(b"a"))
-        bench.disk.fail("append", errno.EIO, path="events-0", kept_bytes=7)
-        assert (await bench.send(batch(b"b"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await bench.send(batch(b"c"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR, (
-            "MUT-23: fenced until reopened"
-        )
-        assert (await bench.send(batch(b"d"), topic="other")).error_code is ErrorCode.NONE
-        await asyncio.sleep(5.0)
-        assert bench.manager.failed() == ()
-        assert bench.told(config=ALONE) is ErrorCode.NONE
-        assert (await bench.send(batch(b"e"))).base_offset == 1
-
-    playing(story)
+async def test_row_31_an_error_of_one_append_is_tried_again_after_a_pause(bench: BrokerBench) -> None:
+    await bench.send(batch(b"a"))
+    bench.disk.fail("append", errno.EIO, path="events-0", kept_bytes=7)
+    assert (await bench.send(batch(b"b"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await bench.send(batch(b"c"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR, "MUT-23: fenced until reopened"
+    assert (await bench.send(batch(b"d"), topic="other")).error_code is ErrorCode.NONE
+    await asyncio.sleep(5.0)
+    assert bench.manager.failed() == ()
+    assert bench.told(config=ALONE) is ErrorCode.NONE
+    assert (await bench.send(batch(b"e"))).base_offset == 1
 
 
-def test_row_31_a_disk_that_goes_on_failing_is_asked_less_and_less() -> None:
-    async def story(bench: BrokerBench) -> None:
-        opened: list[float] = []
-        loop = asyncio.get_running_loop()
-        bench.disk.fail("append", errno.EIO, path="events-0")
-        await bench.send(batch(b"a"))
-        bench.disk.fail("list_dir", errno.EIO, path="events-0", times=1_000_000)
-        reopen = bench.logs.reopen
+async def test_row_31_a_disk_that_goes_on_failing_is_asked_less_and_less(bench: BrokerBench) -> None:
+    opened: list[float] = []
+    loop = asyncio.get_running_loop()
+    bench.disk.fail("append", errno.EIO, path="events-0")
+    await bench.send(batch(b"a"))
+    bench.disk.fail("list_dir", errno.EIO, path="events-0", times=1_000_000)
+    reopen = bench.logs.reopen
 
-        def counted(tp: TopicPartition, **options: bool) -> object:
-            opened.append(loop.time())
-            return reopen(tp, **options)
+    def counted(tp: TopicPartition, **options: bool) -> object:
+        opened.append(loop.time())
+        return reopen(tp, **options)
 
-        bench.logs.reopen = counted  # type: ignore[method-assign, assignment]
-        await asyncio.sleep(600.0)
-        assert 10 <= len(opened) <= 20
-        assert bench.manager.failed() and bench.host.offline is not None
-        bench.disk.mend()
-        await asyncio.sleep(61.0)
-        assert bench.manager.failed() == ()
-
-    playing(story)
+    bench.logs.reopen = counted  # type: ignore[method-assign, assignment]
+    await asyncio.sleep(600.0)
+    assert 10 <= len(opened) <= 20
+    assert bench.manager.failed() and bench.host.offline is not None
+    bench.disk.mend()
+    await asyncio.sleep(61.0)
+    assert bench.manager.failed() == ()
 
 
-def test_a_log_that_comes_back_shorter_than_it_was_is_damaged() -> None:
+async def test_a_log_that_comes_back_shorter_than_it_was_is_damaged(bench: BrokerBench) -> None:
     """It may be in an in-sync set, and go on leading in the epoch in which it had appended more."""
 
-    async def story(bench: BrokerBench) -> None:
-        for _ in range(4):
-            await bench.send(batch(b"a"))
-        path = bench.host.log.segments[0].path
-        bench.disk.fail("append", errno.EIO, path="events-0")
-        await bench.send(batch(b"b"))
-        bench.disk.overwrite(path, bench.disk.read(path)[: -len(batch(b"a"))])
-        await asyncio.sleep(30.0)
-        assert [f.topic for f in bench.manager.failed()] == ["events"]
-        assert bench.logs.logs[EVENTS].trouble is Trouble.DAMAGE
-        assert "records up to offset 4 had been" in str(bench.logs.logs[EVENTS].failure)
-        assert bench.logs.intact_since is None
-
-    playing(story)
+    for _ in range(4):
+        await bench.send(batch(b"a"))
+    path = bench.host.log.segments[0].path
+    bench.disk.fail("append", errno.EIO, path="events-0")
+    await bench.send(batch(b"b"))
+    bench.disk.overwrite(path, bench.disk.read(path)[: -len(batch(b"a"))])
+    await asyncio.sleep(30.0)
+    assert [f.topic for f in bench.manager.failed()] == ["events"]
+    assert bench.logs.logs[EVENTS].trouble is Trouble.DAMAGE
+    assert "records up to offset 4 had been" in str(bench.logs.logs[EVENTS].failure)
+    assert bench.logs.intact_since is None
 
 
 @pytest.mark.parametrize("harm", ["rot", "failed sync"])
-def test_row_32_what_is_lost_is_fetched_again_when_the_controller_knows(harm: str) -> None:
-    async def story(bench: BrokerBench) -> None:
-        bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=replace(ALONE, flush="sync"), leader_epoch=3)
-        for value in (b"a", b"b", b"c"):
-            await bench.send(batch(value), acks=1)
-        log = bench.host.log
-        if harm == "rot":
-            bench.disk.flip_bit(log.segments[0].path, len(batch(b"a")) + 65)
-            log._tail.clear()
-            await bench.get(0, partition_max_bytes=1)
-            bench.host.replica.high_watermark = 3
-            assert (await bench.get(1)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-        else:
-            bench.disk.fail("sync", errno.EIO, path="events-0")
-            await bench.send(batch(b"d"), acks=1)
-        assert bench.host.offline is not None
-        await asyncio.sleep(30.0)
-        # Told without the flag, or as a member, or without a leader: a copy that somebody counts stays as it is.
-        for state in (told(offline=()), told(2, (1, 2)), told(leader=-1)):
-            assert tell(bench, state) is ErrorCode.KAFKA_STORAGE_ERROR
-            await asyncio.sleep(70.0)
-            assert bench.manager.failed()
-        assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
+async def test_row_32_what_is_lost_is_fetched_again_when_the_controller_knows(bench: BrokerBench, harm: str) -> None:
+    bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=replace(ALONE, flush="sync"), leader_epoch=3)
+    for value in (b"a", b"b", b"c"):
+        await bench.send(batch(value), acks=1)
+    log = bench.host.log
+    if harm == "rot":
+        bench.disk.flip_bit(log.segments[0].path, len(batch(b"a")) + 65)
+        log._tail.clear()
+        await bench.get(0, partition_max_bytes=1)
+        bench.host.replica.high_watermark = 3
+        assert (await bench.get(1)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        bench.disk.fail("sync", errno.EIO, path="events-0")
+        await bench.send(batch(b"d"), acks=1)
+    assert bench.host.offline is not None
+    await asyncio.sleep(30.0)
+    # Told without the flag, or as a member, or without a leader: a copy that somebody counts stays as it is.
+    for state in (told(offline=()), told(2, (1, 2)), told(leader=-1)):
+        assert tell(bench, state) is ErrorCode.KAFKA_STORAGE_ERROR
         await asyncio.sleep(70.0)
-        assert bench.host.offline is None
-        assert bench.host.replica.role is Role.FOLLOWER and bench.fetchers.following[EVENTS] == 2
-        assert bench.host.log.log_end_offset == (1 if harm == "rot" else 3)
-        assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
-
-    playing(story)
+        assert bench.manager.failed()
+    assert tell(bench, told()) is ErrorCode.KAFKA_STORAGE_ERROR
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None
+    assert bench.host.replica.role is Role.FOLLOWER and bench.fetchers.following[EVENTS] == 2
+    assert bench.host.log.log_end_offset == (1 if harm == "rot" else 3)
+    assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
 
 
 async def cut(bench: BrokerBench) -> None:
@@ -246,78 +231,68 @@ def names(failed: tuple[m.PartitionResult, ...]) -> list[str]:
     return [each.topic for each in failed]
 
 
-def test_row_32_what_was_cut_counts_as_failed_until_it_holds_what_its_leader_has_committed() -> None:
+async def test_row_32_what_was_cut_counts_as_failed_until_it_holds_what_its_leader_has_committed(
+    bench: BrokerBench,
+) -> None:
     """An expansion asked for before the cut may be judged after it, by a controller that has just been elected: no
     controller may believe in between that this copy works (reliability 3.6)."""
 
-    async def story(bench: BrokerBench) -> None:
-        changed: list[list[str]] = []
-        bench.manager.on_failed = lambda: changed.append(names(bench.manager.failed()))
-        await cut(bench)
-        await asyncio.sleep(5.0)
-        assert names(bench.manager.failed()) == ["events"], "its leader has not answered yet"
+    changed: list[list[str]] = []
+    bench.manager.on_failed = lambda: changed.append(names(bench.manager.failed()))
+    await cut(bench)
+    await asyncio.sleep(5.0)
+    assert names(bench.manager.failed()) == ["events"], "its leader has not answered yet"
+    answered(bench, b"b", high_watermark=3)
+    await asyncio.sleep(5.0)
+    assert names(bench.manager.failed()) == ["events"]
+    # What it is told meanwhile it does, and it goes on counting as failed.
+    assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
+    assert bench.fetchers.following[EVENTS] == 3
+    assert set(map(tuple, changed)) == {("events",)}
+    answered(bench, b"c", high_watermark=3)
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed() == () and changed[-1] == []
+
+
+async def test_row_32_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(bench: BrokerBench) -> None:
+    await cut(bench)
+    assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
+    bench.disk.fail("append", errno.EIO, path="events-0")
+    with pytest.raises(TidelogError):
         answered(bench, b"b", high_watermark=3)
-        await asyncio.sleep(5.0)
-        assert names(bench.manager.failed()) == ["events"]
-        # What it is told meanwhile it does, and it goes on counting as failed.
-        assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
-        assert bench.fetchers.following[EVENTS] == 3
-        assert set(map(tuple, changed)) == {("events",)}
-        answered(bench, b"c", high_watermark=3)
-        await asyncio.sleep(1.5)
-        assert bench.manager.failed() == () and changed[-1] == []
-
-    playing(story)
+    assert bench.host.offline is not None
+    await asyncio.sleep(70.0)
+    assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "nobody had to tell it again"
+    assert names(bench.manager.failed()) == ["events"]
+    answered(bench, b"b", b"c", high_watermark=3)
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed() == ()
 
 
-def test_row_32_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed() -> None:
-    async def story(bench: BrokerBench) -> None:
-        await cut(bench)
-        assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
-        bench.disk.fail("append", errno.EIO, path="events-0")
-        with pytest.raises(TidelogError):
-            answered(bench, b"b", high_watermark=3)
-        assert bench.host.offline is not None
-        await asyncio.sleep(70.0)
-        assert bench.host.offline is None and bench.fetchers.following[EVENTS] == 3, "nobody had to tell it again"
-        assert names(bench.manager.failed()) == ["events"]
-        answered(bench, b"b", b"c", high_watermark=3)
-        await asyncio.sleep(1.5)
-        assert bench.manager.failed() == ()
-
-    playing(story)
+async def test_an_unclean_leader_has_nothing_to_rebuild(bench: BrokerBench) -> None:
+    await cut(bench)
+    assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5)) is ErrorCode.NONE
+    assert bench.manager.failed() == () and bench.host.is_leader
 
 
-def test_row_32_who_is_elected_uncleanly_or_has_no_such_topic_any_more_has_nothing_to_rebuild() -> None:
-    async def story(bench: BrokerBench) -> None:
-        await cut(bench)
-        assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5)) is ErrorCode.NONE
-        assert bench.manager.failed() == () and bench.host.is_leader
-
-    async def deleted(bench: BrokerBench) -> None:
-        await cut(bench)
-        assert bench.manager.stop(EVENTS, TOPIC_ID, -2, delete=True) is ErrorCode.NONE
-        assert tell(bench, told()) is ErrorCode.NONE, "it is made again, empty"
-        assert bench.fetchers.following[EVENTS] == 2 and bench.manager.failed() == ()
-
-    playing(story)
-    playing(deleted)
+async def test_a_topic_that_was_made_again_is_not_rebuilt(bench: BrokerBench) -> None:
+    await cut(bench)
+    assert bench.manager.stop(EVENTS, TOPIC_ID, -2, delete=True) is ErrorCode.NONE
+    assert tell(bench, told()) is ErrorCode.NONE, "it is made again, empty"
+    assert bench.fetchers.following[EVENTS] == 2 and bench.manager.failed() == ()
 
 
-def test_a_partition_that_could_not_be_made_is_listed_and_made_later() -> None:
-    async def story(bench: BrokerBench) -> None:
-        bench.disk.fail("make_dir", errno.ENOSPC, path="late-0")
-        assert bench.told(topic="late", config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert [(f.topic, f.topic_id) for f in bench.manager.failed()] == [("late", TOPIC_ID)]
-        await asyncio.sleep(5.0)
-        assert bench.manager.failed() == ()
-        assert bench.told(topic="late", config=ALONE) is ErrorCode.NONE
-
-    playing(story)
+async def test_a_partition_that_could_not_be_made_is_listed_and_made_later(bench: BrokerBench) -> None:
+    bench.disk.fail("make_dir", errno.ENOSPC, path="late-0")
+    assert bench.told(topic="late", config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(f.topic, f.topic_id) for f in bench.manager.failed()] == [("late", TOPIC_ID)]
+    await asyncio.sleep(5.0)
+    assert bench.manager.failed() == ()
+    assert bench.told(topic="late", config=ALONE) is ErrorCode.NONE
 
 
-def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> None:
-    async def story(bench: BrokerBench) -> None:
+async def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> None:
+    async with lone_leader(reserve_bytes=4096) as bench:
         reserve = f"/data/{RESERVE_FILE}"
         assert len(bench.disk.read(reserve)) == 4096
         bench.disk.capacity_bytes = bench.disk.used_bytes
@@ -328,13 +303,12 @@ def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> 
         await asyncio.sleep(2.0)
         assert len(bench.disk.read(reserve)) == 4096, "and is set aside again"
 
-    bench = playing(story, reserve_bytes=4096)
     bench.disk.crash(Crash.PROCESS)
     assert BrokerBench(bench.disk).logs.logs[EVENTS].latest_epoch == 9
 
 
-def test_row_31_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_and_nobody_else() -> None:
-    async def story(bench: BrokerBench) -> None:
+async def test_row_31_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_and_nobody_else() -> None:
+    async with lone_leader() as bench:
         bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
         assert bench.told(leader_epoch=9, config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
         assert [f.topic for f in bench.manager.failed()] == ["events"]
@@ -344,7 +318,6 @@ def test_row_31_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_a
         assert bench.manager.failed() == ()
         assert bench.told(leader_epoch=10, config=ALONE) is ErrorCode.NONE
 
-    bench = playing(story)
     bench.disk.crash(Crash.PROCESS)
     assert BrokerBench(bench.disk).logs.logs[EVENTS].latest_epoch == 10
 

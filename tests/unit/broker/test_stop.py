@@ -9,7 +9,6 @@ from tidelog.ports.bundle import Ports
 from tidelog.ports.net import Server
 from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.tasks import Supervisor
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 
 
@@ -39,24 +38,21 @@ class Listener:
         self._record.story.append(f"{self._name} is cut")
 
 
-def test_a_broker_that_stops_answers_nobody_once_its_session_is_over() -> None:
+async def test_a_broker_that_stops_answers_nobody_once_its_session_is_over() -> None:
     """It would send clients to itself: the news of who leads instead may never reach it. And one grace is for all listeners."""
 
-    async def tell() -> None:
-        record = Recorded()
-        ports = cast(Ports, type("P", (), {"meta": record, "clock": SimClock(), "worker": None}))
-        nothing: Any = None
-        broker = Broker(cast(BrokerSettings, nothing), ports, Supervisor("test"), cast(BrokerMetrics, nothing))
-        broker._servers = [cast(Server, Listener(name, record)) for name in ("INTERNAL", "EXTERNAL")]
-        began_at = asyncio.get_running_loop().time()
-        await broker.stop()
-        assert record.story == [
-            "INTERNAL refuses",
-            "EXTERNAL refuses",
-            "the session is over",
-            "INTERNAL is cut",
-            "EXTERNAL is cut",
-        ]
-        assert asyncio.get_running_loop().time() - began_at == CALLS_GRACE_S
-
-    sim.run(tell())
+    record = Recorded()
+    ports = cast(Ports, type("P", (), {"meta": record, "clock": SimClock(), "worker": None}))
+    nothing: Any = None
+    broker = Broker(cast(BrokerSettings, nothing), ports, Supervisor("test"), cast(BrokerMetrics, nothing))
+    broker._servers = [cast(Server, Listener(name, record)) for name in ("INTERNAL", "EXTERNAL")]
+    began_at = asyncio.get_running_loop().time()
+    await broker.stop()
+    assert record.story == [
+        "INTERNAL refuses",
+        "EXTERNAL refuses",
+        "the session is over",
+        "INTERNAL is cut",
+        "EXTERNAL is cut",
+    ]
+    assert asyncio.get_running_loop().time() - began_at == CALLS_GRACE_S

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from helpers.batches import sized_batch
-from helpers.replication import CHUNK_BYTES, Node, World, play, until
+from helpers.replication import CHUNK_BYTES, Node, World, broker_world, until
 from tidelog.broker.throttle import BURST_S, Quota
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import run
@@ -71,8 +71,8 @@ async def copied_s(world: World, one: Node, two: Node, *, isr: tuple[int, ...], 
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_copy_of_a_move_takes_as_long_as_its_rate_says(side: str) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_copy_of_a_move_takes_as_long_as_its_rate_says(side: str) -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = RATE if side == "leader" else 0
         two.follower_throttle = RATE if side == "follower" else 0
         took = await copied_s(world, one, two, isr=(1,), adding=(2,))
@@ -80,14 +80,12 @@ def test_a_copy_of_a_move_takes_as_long_as_its_rate_says(side: str) -> None:
         # Nobody waits after the last chunk.
         assert (size - CHUNK_BYTES) / RATE - BURST_S < took < 1.1 * size / RATE, (took, size)
 
-    play(story)
-
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_copy_keeps_to_its_rate_while_producers_send_more_than_that(side: str) -> None:
+async def test_a_copy_keeps_to_its_rate_while_producers_send_more_than_that(side: str) -> None:
     """It never reaches the high watermark, at which it would be let go."""
 
-    async def story(world: World, one: Node, two: Node) -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = RATE if side == "leader" else 0
         two.follower_throttle = RATE if side == "follower" else 0
         world.told(1, 3, isr=(1,), only=(1,), adding=(2,))
@@ -100,23 +98,19 @@ def test_a_copy_keeps_to_its_rate_while_producers_send_more_than_that(side: str)
         seconds = 100 * SIZE / RATE / 2
         assert RATE * seconds / 2 < two.end * SIZE < RATE * (seconds + BURST_S) + CHUNK_BYTES
 
-    play(story)
-
 
 @pytest.mark.parametrize(
     ("isr", "adding"), [((1, 2), (2,)), ((1,), ())], ids=["in the ISR", "catches up without a move"]
 )
-def test_what_is_no_copy_of_a_move_waits_for_nothing(isr: tuple[int, ...], adding: tuple[int, ...]) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_what_is_no_copy_of_a_move_waits_for_nothing(isr: tuple[int, ...], adding: tuple[int, ...]) -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = two.follower_throttle = 10
         assert await copied_s(world, one, two, isr=isr, adding=adding) < 1.0
 
-    play(story)
-
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_copy_that_gets_into_the_isr_waits_no_longer(side: str) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_copy_that_gets_into_the_isr_waits_no_longer(side: str) -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = 10 if side == "leader" else 0
         two.follower_throttle = 10 if side == "follower" else 0
         world.told(1, 3, isr=(1,), adding=(2,))
@@ -128,12 +122,12 @@ def test_a_copy_that_gets_into_the_isr_waits_no_longer(side: str) -> None:
         world.told(1, 3, isr=(1, 2), adding=(2,))
         await until(lambda: two.end == BATCHES, limit_s=1.0)
 
-    play(story)
-
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_copy_that_the_leader_waits_for_is_not_held_up_although_the_controller_has_not_agreed_yet(side: str) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_copy_that_the_leader_waits_for_is_not_held_up_although_the_controller_has_not_agreed_yet(
+    side: str,
+) -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, isr=(1,), adding=(2,))
         await until(
             lambda: bool(one.proposals.proposals)
@@ -144,14 +138,12 @@ def test_a_copy_that_the_leader_waits_for_is_not_held_up_although_the_controller
             one.append(sized_batch(SIZE))
         await until(lambda: one.high_watermark == BATCHES, limit_s=1.0)
 
-    play(story)
-
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_copy_that_is_about_to_join_is_not_held_up_while_another_change_is_pending(side: str) -> None:
+async def test_a_copy_that_is_about_to_join_is_not_held_up_while_another_change_is_pending(side: str) -> None:
     """The leader waits for it as for one that is joining."""
 
-    async def story(world: World, one: Node, two: Node, three: Node) -> None:
+    async with broker_world(1, 2, 3) as (world, one, two, _three):
         world.told(1, 3, isr=(1,), adding=(2, 3), only=(1, 3))
         await until(lambda: bool(one.proposals.proposals), "a proposal for broker 3, which nobody answers")
         world.told(1, 3, isr=(1,), adding=(2, 3), only=(2,))
@@ -161,8 +153,6 @@ def test_a_copy_that_is_about_to_join_is_not_held_up_while_another_change_is_pen
         for _ in range(BATCHES):
             one.append(sized_batch(SIZE))
         await until(lambda: one.high_watermark == BATCHES, limit_s=1.0)
-
-    play(story, 1, 2, 3)
 
 
 def copied_bytes(node: Node, family: str = "reassignment") -> tuple[float | None, float | None]:
@@ -175,22 +165,20 @@ def copied_bytes(node: Node, family: str = "reassignment") -> tuple[float | None
 
 
 @pytest.mark.parametrize("rate", [0, RATE], ids=["no throttle", "throttled"])
-def test_what_copies_of_moves_send_and_take_is_counted_on_both_sides_throttled_or_not(rate: int) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_what_copies_of_moves_send_and_take_is_counted_on_both_sides_throttled_or_not(rate: int) -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = rate
         await copied_s(world, one, two, isr=(1,), adding=(2,))
         size = len(one.everything())
         assert (copied_bytes(one), copied_bytes(two)) == ((size, 0), (0, size))
         assert (copied_bytes(one, "replication"), copied_bytes(two, "replication")) == ((size, 0), (0, size))
 
-    play(story)
-
 
 @pytest.mark.parametrize(
     ("isr", "adding"), [((1, 2), (2,)), ((1,), ())], ids=["in the ISR", "catches up without a move"]
 )
-def test_what_is_no_copy_of_a_move_is_not_counted_as_one(isr: tuple[int, ...], adding: tuple[int, ...]) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_what_is_no_copy_of_a_move_is_not_counted_as_one(isr: tuple[int, ...], adding: tuple[int, ...]) -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, isr=isr, adding=adding)
         for _ in range(BATCHES):
             one.append(sized_batch(SIZE))
@@ -199,11 +187,9 @@ def test_what_is_no_copy_of_a_move_is_not_counted_as_one(isr: tuple[int, ...], a
         assert (copied_bytes(one), copied_bytes(two)) == ((0, 0), (0, 0))
         assert (copied_bytes(one, "replication"), copied_bytes(two, "replication")) == ((size, 0), (0, size))
 
-    play(story)
 
-
-def test_beside_a_throttled_copy_the_others_go_on() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_beside_a_throttled_copy_the_others_go_on() -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = two.follower_throttle = 10
         world.told(1, 3, isr=(1,), adding=(2,), topics=("moving",))
         world.told(1, 3)
@@ -212,8 +198,6 @@ def test_beside_a_throttled_copy_the_others_go_on() -> None:
             one.append(sized_batch(SIZE))
         await until(lambda: two.end == BATCHES)
         assert two.part("moving").log.log_end_offset < BATCHES / 2
-
-    play(story)
 
 
 def test_two_who_share_a_rate_get_like_amounts() -> None:
@@ -241,8 +225,8 @@ def test_two_who_share_a_rate_get_like_amounts() -> None:
     run(story())
 
 
-def test_what_producers_wait_for_goes_before_the_copies() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_what_producers_wait_for_goes_before_the_copies() -> None:
+    async with broker_world() as (world, one, two):
         topics = [f"moving-{number}" for number in range(8)]
         world.told(1, 3, isr=(1,), adding=(2,), topics=topics)
         world.told(1, 3)
@@ -255,11 +239,9 @@ def test_what_producers_wait_for_goes_before_the_copies() -> None:
         await until(lambda: two.end == 1)
         assert len(one.chunks) == before + 1, "the one that was on its way, and the next"
 
-    play(story)
 
-
-def test_copies_go_on_beside_a_busy_topic() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_copies_go_on_beside_a_busy_topic() -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, isr=(1,), adding=(2,), topics=("moving",))
         for _ in range(BATCHES):
             one.append(sized_batch(SIZE), "moving")
@@ -269,12 +251,10 @@ def test_copies_go_on_beside_a_busy_topic() -> None:
         await until(lambda: two.part("moving").log.log_end_offset == BATCHES)
         assert two.end < 5 * BATCHES
 
-    play(story)
-
 
 @pytest.mark.parametrize("size", [CHUNK_BYTES + 1000, 2 * CHUNK_BYTES + 1000])
-def test_copies_go_on_beside_batches_that_fill_a_chunk(size: int) -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_copies_go_on_beside_batches_that_fill_a_chunk(size: int) -> None:
+    async with broker_world() as (world, one, two):
         world.told(1, 3, isr=(1,), adding=(2,), topics=("moving",))
         for _ in range(5):
             one.append(sized_batch(size), "moving")
@@ -284,11 +264,9 @@ def test_copies_go_on_beside_batches_that_fill_a_chunk(size: int) -> None:
         await until(lambda: two.part("moving").log.log_end_offset == 5)
         assert two.end < 10
 
-    play(story)
 
-
-def test_a_rate_that_is_taken_away_frees_what_waits() -> None:
-    async def story(world: World, one: Node, two: Node) -> None:
+async def test_a_rate_that_is_taken_away_frees_what_waits() -> None:
+    async with broker_world() as (world, one, two):
         one.leader_throttle = two.follower_throttle = 10
         world.told(1, 3, isr=(1,), adding=(2,))
         for _ in range(BATCHES):
@@ -297,5 +275,3 @@ def test_a_rate_that_is_taken_away_frees_what_waits() -> None:
         assert two.end < BATCHES / 2
         one.leader_throttle = two.follower_throttle = 0
         await until(lambda: two.end == BATCHES)
-
-    play(story)

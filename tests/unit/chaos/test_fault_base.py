@@ -88,19 +88,17 @@ def test_amounts_have_units() -> None:
             parse(text)
 
 
-def test_a_fault_is_in_force_until_it_is_healed_and_may_be_healed_twice() -> None:
+async def test_a_fault_is_in_force_until_it_is_healed_and_may_be_healed_twice() -> None:
     cluster = FakeCluster()
     bed = fake_bed(cluster)
 
-    async def story() -> None:
-        injected = await Kill().inject(bed, ["broker-1", "broker-2"])
-        assert injected.effect == "broker-1, broker-2 killed"
-        assert bed.in_force.left == [injected]
-        await injected.heal()
-        assert bed.in_force.left == []
-        await injected.heal()
+    injected = await Kill().inject(bed, ["broker-1", "broker-2"])
+    assert injected.effect == "broker-1, broker-2 killed"
+    assert bed.in_force.left == [injected]
+    await injected.heal()
+    assert bed.in_force.left == []
+    await injected.heal()
 
-    run(story())
     assert cluster.done[2:] == [("start", "broker-1"), ("start", "broker-2")]
 
 
@@ -112,7 +110,8 @@ def test_a_fault_that_missed_is_undone_as_far_as_it_went() -> None:
     assert cluster.states["broker-1"] is State.RUNNING and bed.in_force.left == []
 
 
-def test_an_injection_that_is_cancelled_ends_what_it_is_at_and_is_undone() -> None:
+@pytest.mark.real_loop
+async def test_an_injection_that_is_cancelled_ends_what_it_is_at_and_is_undone() -> None:
     cluster = FakeCluster()
     bed = fake_bed(cluster)
     killing, go_on = threading.Event(), threading.Event()
@@ -125,17 +124,15 @@ def test_an_injection_that_is_cancelled_ends_what_it_is_at_and_is_undone() -> No
 
     cluster.kill = slow_kill  # type: ignore[method-assign]
 
-    async def story() -> None:
-        injecting = asyncio.create_task(Kill().inject(bed, ["broker-1"]))
-        await asyncio.to_thread(killing.wait, 10.0)
-        injecting.cancel()
-        await asyncio.sleep(0)
-        assert not injecting.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await injecting
+    injecting = asyncio.create_task(Kill().inject(bed, ["broker-1"]))
+    await asyncio.to_thread(killing.wait, 10.0)
+    injecting.cancel()
+    await asyncio.sleep(0)
+    assert not injecting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await injecting
 
-    run(story())
     assert cluster.done == [("kill", "broker-1"), ("start", "broker-1")]
 
 
@@ -168,7 +165,7 @@ def test_an_error_that_nobody_expects_does_not_keep_the_others_either() -> None:
     assert undone == ["pause"]
 
 
-def test_a_target_that_cannot_be_healed_does_not_keep_the_others_of_its_fault() -> None:
+async def test_a_target_that_cannot_be_healed_does_not_keep_the_others_of_its_fault() -> None:
     cluster = FakeCluster()
     start = cluster.start
 
@@ -179,13 +176,11 @@ def test_a_target_that_cannot_be_healed_does_not_keep_the_others_of_its_fault() 
 
     cluster.start = no_room  # type: ignore[method-assign]
 
-    async def story() -> Injected:
-        injected = await Kill().inject(fake_bed(cluster), ["broker-1", "broker-2", "broker-3"])
-        with pytest.raises(ClusterError, match="no port for broker-1"):
-            await injected.heal()
-        return injected
+    injected = await Kill().inject(fake_bed(cluster), ["broker-1", "broker-2", "broker-3"])
+    with pytest.raises(ClusterError, match="no port for broker-1"):
+        await injected.heal()
+    injected = injected
 
-    injected = run(story())
     assert {n: cluster.states[n] for n in injected.targets} == {
         "broker-1": State.STOPPED,
         "broker-2": State.RUNNING,

@@ -52,17 +52,14 @@ async def inject(bed: Bed, name: str, *targets: str, **texts: str) -> Injected:
         ("rolling-restart", ["broker-1", "broker-2"], State.RUNNING),
     ],
 )
-def test_a_process_is_as_the_fault_says_and_runs_when_it_is_healed(
+async def test_a_process_is_as_the_fault_says_and_runs_when_it_is_healed(
     cluster: FakeCluster, name: str, targets: list[str], during: State
 ) -> None:
-    async def story() -> None:
-        injected = await inject(fake_bed(cluster), name, *targets)
-        assert {cluster.states[target] for target in targets} == {during}
-        assert all(target in injected.effect for target in targets)
-        await injected.heal()
-        assert set(cluster.states.values()) == {State.RUNNING}
-
-    run(story())
+    injected = await inject(fake_bed(cluster), name, *targets)
+    assert {cluster.states[target] for target in targets} == {during}
+    assert all(target in injected.effect for target in targets)
+    await injected.heal()
+    assert set(cluster.states.values()) == {State.RUNNING}
 
 
 MISSES: Mapping[str, Mapping[str, str]] = {
@@ -216,16 +213,13 @@ def test_row_21_the_quorum_is_lost_only_when_no_server_serves(
         ("broker-1", "everything", "both", ways("broker-1", FakeCluster().names())),
     ],
 )
-def test_links_between_any_two_sets_are_cut_and_joined_again(
+async def test_links_between_any_two_sets_are_cut_and_joined_again(
     cluster: FakeCluster, target: str, peers: str, direction: str, cut: list[tuple[str, str]]
 ) -> None:
-    async def story() -> None:
-        injected = await inject(fake_bed(cluster), "isolate", target, peers=peers, direction=direction)
-        assert cluster.cut == set(cut)
-        await injected.heal()
-        assert not cluster.cut
-
-    run(story())
+    injected = await inject(fake_bed(cluster), "isolate", target, peers=peers, direction=direction)
+    assert cluster.cut == set(cut)
+    await injected.heal()
+    assert not cluster.cut
 
 
 def test_who_is_cut_off_together_stays_together(cluster: FakeCluster) -> None:
@@ -238,15 +232,12 @@ def test_a_cut_between_nobody_and_nobody_is_an_error(cluster: FakeCluster) -> No
         run(inject(fake_bed(cluster), "isolate", "broker-1", peers="broker-1"))
 
 
-def test_a_cut_ends_alone_and_leaves_the_other_one(cluster: FakeCluster) -> None:
-    async def story() -> None:
-        bed = fake_bed(cluster)
-        one = await inject(bed, "isolate", "broker-1", peers="controller-1", direction=Direction.BOTH.value)
-        await inject(bed, "isolate", "broker-2", peers="controller-1")
-        await one.heal()
-        assert cluster.cut == set(ways("broker-2", ["controller-1"]))
-
-    run(story())
+async def test_a_cut_ends_alone_and_leaves_the_other_one(cluster: FakeCluster) -> None:
+    bed = fake_bed(cluster)
+    one = await inject(bed, "isolate", "broker-1", peers="controller-1", direction=Direction.BOTH.value)
+    await inject(bed, "isolate", "broker-2", peers="controller-1")
+    await one.heal()
+    assert cluster.cut == set(ways("broker-2", ["controller-1"]))
 
 
 def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeCluster) -> None:
@@ -256,27 +247,21 @@ def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeClust
     assert not cluster.cut
 
 
-def test_row_28_resets_go_on_until_healed(cluster: FakeCluster) -> None:
-    async def story() -> None:
-        bed = fake_bed(cluster)
-        injected = await inject(bed, "reset", "broker-1", every="10ms")
-        while cluster.done.count(("reset", "broker-1")) < 3:
-            await bed.clock.sleep(0.005)
-        await injected.heal()
-        await bed.tasks.wait()
-
-    run(story())
+async def test_row_28_resets_go_on_until_healed(cluster: FakeCluster) -> None:
+    bed = fake_bed(cluster)
+    injected = await inject(bed, "reset", "broker-1", every="10ms")
+    while cluster.done.count(("reset", "broker-1")) < 3:
+        await bed.clock.sleep(0.005)
+    await injected.heal()
+    await bed.tasks.wait()
 
 
-def test_a_slow_link_is_slow_both_ways_until_healed(cluster: FakeCluster) -> None:
-    async def story() -> None:
-        traffic = {"peers": "broker-2", "delay": "100ms", "jitter": "50ms", "rate": "375kB/s"}
-        injected = await inject(fake_bed(cluster), "slow-link", "broker-1", **traffic)
-        assert cluster.shaped == dict.fromkeys(ways("broker-1", ["broker-2"]), Traffic(0.1, 0.05, 375_000.0))
-        await injected.heal()
-        assert not cluster.shaped
-
-    run(story())
+async def test_a_slow_link_is_slow_both_ways_until_healed(cluster: FakeCluster) -> None:
+    traffic = {"peers": "broker-2", "delay": "100ms", "jitter": "50ms", "rate": "375kB/s"}
+    injected = await inject(fake_bed(cluster), "slow-link", "broker-1", **traffic)
+    assert cluster.shaped == dict.fromkeys(ways("broker-1", ["broker-2"]), Traffic(0.1, 0.05, 375_000.0))
+    await injected.heal()
+    assert not cluster.shaped
 
 
 def test_what_cannot_be_played_somewhere_says_why() -> None:
@@ -339,14 +324,11 @@ def test_what_is_not_there_cannot_be_damaged(
     assert cluster.states["broker-1"] is State.RUNNING
 
 
-def test_row_29_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
-    async def story() -> None:
-        injected = await inject(fake_bed(cluster), "full-disk", "broker-1")
-        assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
-        await injected.heal()
-        assert not cluster.full
-
-    run(story())
+async def test_row_29_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
+    injected = await inject(fake_bed(cluster), "full-disk", "broker-1")
+    assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
+    await injected.heal()
+    assert not cluster.full
 
 
 class FakeMeta:
@@ -380,19 +362,17 @@ def ensemble(cluster: FakeCluster, find_it: Collection[str], monkeypatch: pytest
     return made
 
 
-def test_row_29_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
+async def test_row_29_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = ensemble(cluster, ["zookeeper-2"], monkeypatch)
 
-    async def story() -> None:
-        injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-2")
-        assert cluster.full == {"zookeeper-2"}
-        assert injected.effect == "zookeeper-2 is full, zookeeper-2 serves nobody"
-        await injected.heal()
-        assert cluster.done == [("kill", "zookeeper-2"), ("free", "zookeeper-2"), ("start", "zookeeper-2")]
+    injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-2")
+    assert cluster.full == {"zookeeper-2"}
+    assert injected.effect == "zookeeper-2 is full, zookeeper-2 serves nobody"
+    await injected.heal()
+    assert cluster.done == [("kill", "zookeeper-2"), ("free", "zookeeper-2"), ("start", "zookeeper-2")]
 
-    run(story())
     (meta,) = made
     assert meta.hosts == "127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003"
     assert meta.closed and all(isinstance(op, Delete) or op.ephemeral for op in meta.ops)  # type: ignore[attr-defined]
@@ -410,15 +390,12 @@ def test_row_29_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_hav
     assert set(cluster.states.values()) == {State.RUNNING}
 
 
-def test_row_29_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
+async def test_row_29_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ensemble(cluster, ["zookeeper-1"], monkeypatch)
 
-    async def story() -> None:
-        injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-1", "broker-1")
-        cluster.states["zookeeper-1"] = State.STOPPED
-        await injected.heal()
-        assert cluster.done == [("free", "zookeeper-1"), ("free", "broker-1"), ("start", "zookeeper-1")]
-
-    run(story())
+    injected = await inject(fake_bed(cluster), "full-disk", "zookeeper-1", "broker-1")
+    cluster.states["zookeeper-1"] = State.STOPPED
+    await injected.heal()
+    assert cluster.done == [("free", "zookeeper-1"), ("free", "broker-1"), ("start", "zookeeper-1")]

@@ -47,18 +47,16 @@ class FakeProducer:
         return ack
 
 
-def test_every_outcome_is_noted(tmp_path):
+async def test_every_outcome_is_noted(tmp_path):
     ledger = Ledger(tmp_path / "ledger", writable=True)
     producer = FakeProducer()
 
-    async def run():
-        sender = VerifiedSender(producer, "t", ledger, SimpleNamespace(now=lambda: 1.0), "seq-x")
-        for value in (b"acked", b"refused", b"unknown", b"too large", b"acked"):
-            await sender.send(None, value, 1)
-        sender.refuse()
-        await asyncio.sleep(0)
+    sender = VerifiedSender(producer, "t", ledger, SimpleNamespace(now=lambda: 1.0), "seq-x")
+    for value in (b"acked", b"refused", b"unknown", b"too large", b"acked"):
+        await sender.send(None, value, 1)
+    sender.refuse()
+    await asyncio.sleep(0)
 
-    asyncio.run(run())
     outcomes = [Outcome(o).name for o in ledger.entries["outcome"]]
     assert outcomes == ["ACKED", "REFUSED", "PENDING", "REFUSED", "ACKED", "REFUSED"]
     assert ledger.entries["offset"].tolist()[::4] == [41, 44]

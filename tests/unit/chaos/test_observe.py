@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.fake_broker import FakeCluster, serve_over_grpc
 from tidelog.chaos import samples as s
 from tidelog.chaos.observe import ANSWER_WITHIN_S, Observer, measured, zookeeper_role
@@ -112,14 +112,13 @@ def kinds(seen):
     return {type(each) for each in seen}
 
 
-def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
-    async def story():
-        async with observed(tmp_path) as (_, _, seen, _):
-            await eventually(lambda: kinds(seen) >= set(s.KINDS.values()) - {s.Silent}, "a look at every source")
-            await eventually(lambda: last(seen, s.BrokerLook), "an answer of the broker")
-        return seen
+@pytest.mark.real_loop
+async def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
+    async with observed(tmp_path) as (_, _, seen, _):
+        await eventually(lambda: kinds(seen) >= set(s.KINDS.values()) - {s.Silent}, "a look at every source")
+        await eventually(lambda: last(seen, s.BrokerLook), "an answer of the broker")
+    seen = seen
 
-    seen = run(story())
     assert last(seen, s.ProcessStates).states["broker-1"] == "running"
     look = last(seen, s.BrokerLook)
     assert (look.process, look.session_expirations) == ("broker-1", 1)
@@ -144,42 +143,39 @@ def test_every_source_is_asked_and_what_it_says_is_written(tmp_path):
     assert all(look.t >= 0 and 0 <= look.took < ANSWER_WITHIN_S for look in written.looks)
 
 
-def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_path):
+@pytest.mark.real_loop
+async def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_path):
     async def hang(reader, writer):
         await reader.read()  # until the observer gives up
         writer.close()
 
-    async def story():
-        async with observed(tmp_path) as (processes, fakes, seen, servers):
-            await eventually(lambda: s.BrokerLook in kinds(seen), "a first look")
-            servers["controller-1"].close()
-            stopped = await asyncio.start_server(hang, *ANYWHERE)
-            processes.addresses["broker-1"] = {"METRICS": Address("127.0.0.1", stopped.sockets[0].getsockname()[1])}
-            fakes.down = {1}
-            await eventually(
-                lambda: (
-                    {"controller-1", "broker-1", s.CLUSTER, "group g"}
-                    <= {e.source for e in seen if isinstance(e, s.Silent)}
-                ),
-                "a gap of each",
-            )
-            others = len([each for each in seen if isinstance(each, s.ZooKeeperLook)])
-            await eventually(
-                lambda: len([e for e in seen if isinstance(e, s.ZooKeeperLook)]) > others + 3,
-                "more looks at the living",
-            )
-            processes.addresses["broker-1"] = {"METRICS": servers["broker-1"].address}
-            fakes.down = set()
-            count = len(seen)
-            await eventually(lambda: {s.BrokerLook, s.Partitions, s.GroupLook} <= kinds(seen[count:]), "looks again")
-            processes.broken = True
-            await eventually(
-                lambda: any(isinstance(e, s.Silent) and e.source == s.PROCESSES for e in seen), "no engine"
-            )
-            stopped.close()
-        return seen
+    async with observed(tmp_path) as (processes, fakes, seen, servers):
+        await eventually(lambda: s.BrokerLook in kinds(seen), "a first look")
+        servers["controller-1"].close()
+        stopped = await asyncio.start_server(hang, *ANYWHERE)
+        processes.addresses["broker-1"] = {"METRICS": Address("127.0.0.1", stopped.sockets[0].getsockname()[1])}
+        fakes.down = {1}
+        await eventually(
+            lambda: (
+                {"controller-1", "broker-1", s.CLUSTER, "group g"}
+                <= {e.source for e in seen if isinstance(e, s.Silent)}
+            ),
+            "a gap of each",
+        )
+        others = len([each for each in seen if isinstance(each, s.ZooKeeperLook)])
+        await eventually(
+            lambda: len([e for e in seen if isinstance(e, s.ZooKeeperLook)]) > others + 3,
+            "more looks at the living",
+        )
+        processes.addresses["broker-1"] = {"METRICS": servers["broker-1"].address}
+        fakes.down = set()
+        count = len(seen)
+        await eventually(lambda: {s.BrokerLook, s.Partitions, s.GroupLook} <= kinds(seen[count:]), "looks again")
+        processes.broken = True
+        await eventually(lambda: any(isinstance(e, s.Silent) and e.source == s.PROCESSES for e in seen), "no engine")
+        stopped.close()
+    seen = seen
 
-    seen = run(story())
     why = {each.source: each.why for each in seen if isinstance(each, s.Silent)}
     assert why["broker-1"] == "no answer within 1 s"
     assert why[s.PROCESSES] == "the engine is gone"

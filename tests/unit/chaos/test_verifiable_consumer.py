@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers.virtual_time import LoopClock, run_virtual
 from tidelog.chaos.verifiable_consumer import POLL_RECORDS, VerifiableConsumer
 from tidelog.client.groups import GroupMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TransportError
 from tidelog.ids import TopicPartition
+from tidelog.testing import loop as sim
+from tidelog.testing.clock import SimClock
 
 FAILOVER_S = 20.0
 
@@ -55,7 +56,7 @@ class Log:
 
 def test_x5_nothing_more_is_read_before_the_commit_is_known() -> None:
     log: Any = Log()
-    run_virtual(VerifiableConsumer(log, LoopClock(), log, commits=True).run(most=3 * POLL_RECORDS))
+    sim.run(VerifiableConsumer(log, SimClock(), log, commits=True).run(most=3 * POLL_RECORDS))
     assert log.errors == [None] * 3
     assert log.most_in_hand == POLL_RECORDS
 
@@ -63,5 +64,5 @@ def test_x5_nothing_more_is_read_before_the_commit_is_known() -> None:
 def test_x5_a_commit_counts_for_the_generation_that_it_was_sent_in() -> None:
     """A rebalance may come before the answer: named by what the member is then, an old commit seems to set a new one back."""
     log: Any = Log()
-    run_virtual(VerifiableConsumer(log, LoopClock(), log, commits=True).run(most=3 * POLL_RECORDS))
+    sim.run(VerifiableConsumer(log, SimClock(), log, commits=True).run(most=3 * POLL_RECORDS))
     assert log.sent_in == [1, 2, 3]

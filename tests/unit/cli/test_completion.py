@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from helpers import virtual_time
 from helpers.fake_broker import FakeCluster
 from tidelog.cli.main import app, run
+from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
 Tab = Callable[..., list[str]]
@@ -33,7 +33,7 @@ def tab(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> Tab:
     """What a shell is told at Tab behind `line`; nothing may go to the standard error."""
-    monkeypatch.setattr("tidelog.runtime.loop.run", virtual_time.run_virtual)
+    monkeypatch.setattr("tidelog.runtime.loop.run", sim.run)
 
     def press(line: str, shell: str = "bash") -> list[str]:
         words = line.split(" ")

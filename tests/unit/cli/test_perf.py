@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import virtual_time
 from helpers.fake_broker import FakeCluster
 from helpers.fake_coordinator import FakeCoordinator
 from tidelog.cli.perf_payload import POOL_BYTES, random_values
 from tidelog.cli.perf_stats import Latencies, ReadStats, SendStats
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import TransportError
+from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
 SEND = ("perf", "produce", "--topic", "t")
@@ -39,7 +39,7 @@ DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
 
 @pytest.fixture(autouse=True)
 def no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.runtime.loop.run", virtual_time.run_virtual)
+    monkeypatch.setattr("tidelog.runtime.loop.run", sim.run)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(
         FakeCoordinator(t)  # here: its timers need the event loop
         return await main
 
-    monkeypatch.setattr("tidelog.runtime.loop.run", lambda main: virtual_time.run_virtual(coordinated(main)))
+    monkeypatch.setattr("tidelog.runtime.loop.run", lambda main: sim.run(coordinated(main)))
     found = json.loads(tidelog(*READ, "--messages", "30", "--group", "g", "--format", "json").text)
     assert found["data.consumed.in.nMsg"] == 30
     assert found["rebalance.time.ms"] > 0

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
-from helpers.virtual_time import run_virtual
 from tidelog.client.admin import AdminClient
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.rpc_options import as_transport_error
@@ -16,101 +15,86 @@ def admin(cluster: FakeCluster, **options: Any) -> AdminClient:
     return AdminClient(cluster.bootstrap, ports=cluster.ports, **options)
 
 
-def test_topics_are_created_described_and_deleted() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        async with no_tasks_left(), admin(cluster) as a:
-            created = await a.create_topic("t", 4, 1, configs={"min.insync.replicas": "2"})
-            assert created.num_partitions == 4
-            assert await a.list_topics() == ["t"]
-            topic = await a.describe_topic("t")
-            assert [p.partition for p in topic.partitions] == [0, 1, 2, 3]
-            assert topic.configs == (m.ConfigEntry(key="min.insync.replicas", value="2"),)
-            assert (await a.describe_cluster()).partitions == 4
-            await a.delete_topic("t")
-            assert await a.list_topics() == []
-
-    run_virtual(story())
+async def test_topics_are_created_described_and_deleted() -> None:
+    cluster = FakeCluster()
+    async with no_tasks_left(), admin(cluster) as a:
+        created = await a.create_topic("t", 4, 1, configs={"min.insync.replicas": "2"})
+        assert created.num_partitions == 4
+        assert await a.list_topics() == ["t"]
+        topic = await a.describe_topic("t")
+        assert [p.partition for p in topic.partitions] == [0, 1, 2, 3]
+        assert topic.configs == (m.ConfigEntry(key="min.insync.replicas", value="2"),)
+        assert (await a.describe_cluster()).partitions == 4
+        await a.delete_topic("t")
+        assert await a.list_topics() == []
 
 
-def test_errors_name_the_topic() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with admin(cluster) as a:
-            with pytest.raises(TidelogError, match="topic 't' already exists"):
-                await a.create_topic("t")
-            with pytest.raises(TidelogError, match="topic 'x': num_partitions: 0 is below 1"):
-                await a.create_topic("x", 0)
-            for call in (a.delete_topic("nope"), a.describe_topic("nope")):
-                with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
-                    await call
-            await a.create_topic("only-checked", validate_only=True)
-            assert await a.list_topics() == ["t"]
-
-    run_virtual(story())
-
-
-def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        async with admin(cluster) as a:
-
-            async def no_controller(call: FakeCall) -> m.CreateTopicsResponse:
-                return m.CreateTopicsResponse(
-                    topics=tuple(
-                        m.CreatedTopic(
-                            name=t.name, error_code=ErrorCode.NOT_CONTROLLER, num_partitions=-1, replication_factor=-1
-                        )
-                        for t in call.request.topics
-                    )
-                )
-
-            cluster.once("CreateTopics", no_controller)
-            cluster.once("CreateTopics", no_controller)
+async def test_errors_name_the_topic() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with admin(cluster) as a:
+        with pytest.raises(TidelogError, match="topic 't' already exists"):
             await a.create_topic("t")
-            assert len(cluster.of("CreateTopics")) == 3
-
-            async def just_started(_: FakeCall) -> Any:
-                raise as_transport_error(TidelogError("no controller is active", ErrorCode.NOT_CONTROLLER))
-
-            cluster.once("DeleteTopics", just_started)
-            await a.delete_topic("t")
-            assert len(cluster.of("DeleteTopics")) == 2
-
-            async def silent(call: FakeCall) -> Any:
-                await call.serve()
-                raise TransportError("DEADLINE_EXCEEDED")
-
-            cluster.once("CreateTopics", silent)
-            with pytest.raises(TidelogError, match="it may have been done"):
-                await a.create_topic("u")
-            assert len(cluster.of("CreateTopics")) == 4
-
-    run_virtual(story())
+        with pytest.raises(TidelogError, match="topic 'x': num_partitions: 0 is below 1"):
+            await a.create_topic("x", 0)
+        for call in (a.delete_topic("nope"), a.describe_topic("nope")):
+            with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
+                await call
+        await a.create_topic("only-checked", validate_only=True)
+        assert await a.list_topics() == ["t"]
 
 
-def test_any_broker_will_do() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.down.add(1)
-        async with admin(cluster) as a:
-            for name in ("a", "b", "c", "d"):
-                await a.create_topic(name)
-            assert await a.list_topics() == ["a", "b", "c", "d"]
+async def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
+    cluster = FakeCluster()
+    async with admin(cluster) as a:
 
-    run_virtual(story())
+        async def no_controller(call: FakeCall) -> m.CreateTopicsResponse:
+            return m.CreateTopicsResponse(
+                topics=tuple(
+                    m.CreatedTopic(
+                        name=t.name, error_code=ErrorCode.NOT_CONTROLLER, num_partitions=-1, replication_factor=-1
+                    )
+                    for t in call.request.topics
+                )
+            )
+
+        cluster.once("CreateTopics", no_controller)
+        cluster.once("CreateTopics", no_controller)
+        await a.create_topic("t")
+        assert len(cluster.of("CreateTopics")) == 3
+
+        async def just_started(_: FakeCall) -> Any:
+            raise as_transport_error(TidelogError("no controller is active", ErrorCode.NOT_CONTROLLER))
+
+        cluster.once("DeleteTopics", just_started)
+        await a.delete_topic("t")
+        assert len(cluster.of("DeleteTopics")) == 2
+
+        async def silent(call: FakeCall) -> Any:
+            await call.serve()
+            raise TransportError("DEADLINE_EXCEEDED")
+
+        cluster.once("CreateTopics", silent)
+        with pytest.raises(TidelogError, match="it may have been done"):
+            await a.create_topic("u")
+        assert len(cluster.of("CreateTopics")) == 4
 
 
-def test_wait_until_led_names_what_is_missing() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with admin(cluster) as a:
-            await a.wait_until_led("t", in_sync=True)
-            cluster.down.add(2)
-            await a.wait_until_led("t")
-            with pytest.raises(TidelogError, match=r"t-0: leader 1, ISR \[1, 3\] of \[1, 2, 3\]"):
-                await a.wait_until_led("t", in_sync=True, timeout_s=0.5)
+async def test_any_broker_will_do() -> None:
+    cluster = FakeCluster()
+    cluster.down.add(1)
+    async with admin(cluster) as a:
+        for name in ("a", "b", "c", "d"):
+            await a.create_topic(name)
+        assert await a.list_topics() == ["a", "b", "c", "d"]
 
-    run_virtual(story())
+
+async def test_wait_until_led_names_what_is_missing() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with admin(cluster) as a:
+        await a.wait_until_led("t", in_sync=True)
+        cluster.down.add(2)
+        await a.wait_until_led("t")
+        with pytest.raises(TidelogError, match=r"t-0: leader 1, ISR \[1, 3\] of \[1, 2, 3\]"):
+            await a.wait_until_led("t", in_sync=True, timeout_s=0.5)

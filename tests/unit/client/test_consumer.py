@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCluster, forgotten_meanwhile, no_tasks_left
-from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
 from tidelog.client.producer import Producer
@@ -43,373 +42,311 @@ async def drain(c: Consumer, count: int) -> list[int]:
     return out
 
 
-def test_every_record_comes_once_and_in_order() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t", partitions=4)
-        for p in range(4):
-            fill(cluster, p)
-        async with no_tasks_left(), consumer(cluster, partition_bytes=300) as c:
-            await c.assign(await c.partitions_of("t"))
-            seen: dict[int, list[int]] = {}
-            for _ in range(200):
-                for r in await c.poll(max_records=7, timeout_s=0.1):
-                    assert r.value == b"%d" % r.offset
-                    seen.setdefault(r.partition, []).append(r.offset)
-            assert seen == {p: list(range(50)) for p in range(4)}
-
-    run_virtual(story())
+async def test_every_record_comes_once_and_in_order() -> None:
+    cluster = FakeCluster()
+    cluster.create("t", partitions=4)
+    for p in range(4):
+        fill(cluster, p)
+    async with no_tasks_left(), consumer(cluster, partition_bytes=300) as c:
+        await c.assign(await c.partitions_of("t"))
+        seen: dict[int, list[int]] = {}
+        for _ in range(200):
+            for r in await c.poll(max_records=7, timeout_s=0.1):
+                assert r.value == b"%d" % r.offset
+                seen.setdefault(r.partition, []).append(r.offset)
+        assert seen == {p: list(range(50)) for p in range(4)}
 
 
-def test_a_long_poll_ends_when_a_record_arrives() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with consumer(cluster, max_wait_ms=5000) as c:
-            await c.assign([T0])
-            assert await c.poll(timeout_s=0.2) == []
-            polling = asyncio.ensure_future(c.poll(timeout_s=5))
-            await cluster.clock.sleep(1)
-            began = cluster.clock.now()
-            fill(cluster, batches=1)
-            assert len(await polling) == 10
-            assert cluster.clock.now() - began < 0.05
-            assert len(cluster.of("Fetch")) <= 3
-
-    run_virtual(story())
+async def test_a_long_poll_ends_when_a_record_arrives() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with consumer(cluster, max_wait_ms=5000) as c:
+        await c.assign([T0])
+        assert await c.poll(timeout_s=0.2) == []
+        polling = asyncio.ensure_future(c.poll(timeout_s=5))
+        await cluster.clock.sleep(1)
+        began = cluster.clock.now()
+        fill(cluster, batches=1)
+        assert len(await polling) == 10
+        assert cluster.clock.now() - began < 0.05
+        assert len(cluster.of("Fetch")) <= 3
 
 
-def test_several_partitions_of_a_leader_share_a_fetch() -> None:
-    async def story() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("t", partitions=8)
-        async with consumer(cluster) as c:
-            await c.assign(await c.partitions_of("t"))
-            assert await c.poll(timeout_s=0.3) == []
-            assert [len(call.request.partitions) for call in cluster.of("Fetch")] == [8]
-
-    run_virtual(story())
+async def test_several_partitions_of_a_leader_share_a_fetch() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("t", partitions=8)
+    async with consumer(cluster) as c:
+        await c.assign(await c.partitions_of("t"))
+        assert await c.poll(timeout_s=0.3) == []
+        assert [len(call.request.partitions) for call in cluster.of("Fetch")] == [8]
 
 
-def test_records_below_the_asked_offset_are_dropped() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            c.seek(T0, 23)
-            assert await drain(c, 27) == list(range(23, 50))
-            assert await c.position(T0) == 50
-            c.seek(T0, 5)
-            assert await drain(c, 45) == list(range(5, 50))
-
-    run_virtual(story())
+async def test_records_below_the_asked_offset_are_dropped() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        c.seek(T0, 23)
+        assert await drain(c, 27) == list(range(23, 50))
+        assert await c.position(T0) == 50
+        c.seek(T0, 5)
+        assert await drain(c, 45) == list(range(5, 50))
 
 
-def test_a_seek_makes_the_answer_that_is_on_its_way_void() -> None:
-    async def story() -> None:
-        cluster = FakeCluster(latency_s=0.05)
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            c.seek(T0, 40)
-            await cluster.clock.sleep(0.02)  # the fetch from 40 is on its way
-            c.seek(T0, 5)
-            assert await drain(c, 45) == list(range(5, 50))
-
-    run_virtual(story())
+async def test_a_seek_makes_the_answer_that_is_on_its_way_void() -> None:
+    cluster = FakeCluster(latency_s=0.05)
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        c.seek(T0, 40)
+        await cluster.clock.sleep(0.02)  # the fetch from 40 is on its way
+        c.seek(T0, 5)
+        assert await drain(c, 45) == list(range(5, 50))
 
 
-def test_positions_and_offsets_can_be_asked_for() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t", partitions=2)
-        fill(cluster)
-        cluster.partition("t").log_start = 10
-        async with consumer(cluster) as c:
-            await c.assign([T0, TopicPartition("t", 1)])
-            assert await c.beginning_offsets([T0]) == {T0: 10}
-            assert await c.end_offsets(c.assignment) == {T0: 50, TopicPartition("t", 1): 0}
-            assert (await c.offsets_for_times({T0: 1025}))[T0] == (25, 1025, 0)
-            assert (await c.offsets_for_times({T0: 9999}))[T0].offset == -1
-            assert await c.position(T0) == 10
-            await c.seek_to_end()
-            assert await c.position(T0) == 50
-
-    run_virtual(story())
+async def test_positions_and_offsets_can_be_asked_for() -> None:
+    cluster = FakeCluster()
+    cluster.create("t", partitions=2)
+    fill(cluster)
+    cluster.partition("t").log_start = 10
+    async with consumer(cluster) as c:
+        await c.assign([T0, TopicPartition("t", 1)])
+        assert await c.beginning_offsets([T0]) == {T0: 10}
+        assert await c.end_offsets(c.assignment) == {T0: 50, TopicPartition("t", 1): 0}
+        assert (await c.offsets_for_times({T0: 1025}))[T0] == (25, 1025, 0)
+        assert (await c.offsets_for_times({T0: 9999}))[T0].offset == -1
+        assert await c.position(T0) == 10
+        await c.seek_to_end()
+        assert await c.position(T0) == 50
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", 10), ("latest", 50)])
-def test_an_offset_that_left_the_log_follows_the_reset_policy(reset: str, expected: int) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        cluster.partition("t").log_start = 10
-        async with consumer(cluster, auto_offset_reset=reset) as c:
-            await c.assign([T0])
-            c.seek(T0, 3)
-            await c.poll(max_records=1, timeout_s=0.2)
-            fill(cluster, batches=1)
-            c.seek(T0, 1000)
-            first = await c.poll(max_records=1, timeout_s=0.3)
-            assert [r.offset for r in first] == ([expected] if reset == "earliest" else [])
-            assert await c.position(T0) == (expected + 1 if reset == "earliest" else 60)
-
-    run_virtual(story())
+async def test_an_offset_that_left_the_log_follows_the_reset_policy(reset: str, expected: int) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    cluster.partition("t").log_start = 10
+    async with consumer(cluster, auto_offset_reset=reset) as c:
+        await c.assign([T0])
+        c.seek(T0, 3)
+        await c.poll(max_records=1, timeout_s=0.2)
+        fill(cluster, batches=1)
+        c.seek(T0, 1000)
+        first = await c.poll(max_records=1, timeout_s=0.3)
+        assert [r.offset for r in first] == ([expected] if reset == "earliest" else [])
+        assert await c.position(T0) == (expected + 1 if reset == "earliest" else 60)
 
 
-def test_without_a_reset_policy_the_error_names_the_range() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster, auto_offset_reset="error") as c:
-            await c.assign([T0])
-            with pytest.raises(TidelogError, match="t-0: no position: seek first"):
-                await c.poll(timeout_s=1)
-            c.seek(T0, 99)
-            with pytest.raises(
-                OffsetOutOfRangeError, match="t-0: offset 99 is not in the log, which holds offsets 0 to 50"
-            ):
-                await c.poll(timeout_s=1)
-            c.seek(T0, 49)
-            assert await drain(c, 1) == [49]
-
-    run_virtual(story())
+async def test_without_a_reset_policy_the_error_names_the_range() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster, auto_offset_reset="error") as c:
+        await c.assign([T0])
+        with pytest.raises(TidelogError, match="t-0: no position: seek first"):
+            await c.poll(timeout_s=1)
+        c.seek(T0, 99)
+        with pytest.raises(
+            OffsetOutOfRangeError, match="t-0: offset 99 is not in the log, which holds offsets 0 to 50"
+        ):
+            await c.poll(timeout_s=1)
+        c.seek(T0, 49)
+        assert await drain(c, 1) == [49]
 
 
 @pytest.mark.parametrize("reset", ["earliest", "error"])
-def test_kip_320_a_truncation_below_the_position_is_found(reset: str) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster, auto_offset_reset=reset) as c:
-            await c.assign([T0])
-            c.seek(T0, 0)
-            assert await drain(c, 50) == list(range(50))
-            # an unclean election: the new leader lacks the last 20 records and appends others
-            p = cluster.partition("t")
-            p.truncate_to(30)
-            cluster.elect("t", 0, 2)
-            fill(cluster, batches=3)
-            if reset == "error":
-                with pytest.raises(LogTruncationError) as caught:
-                    await c.poll(timeout_s=5)
-                assert caught.value.diverging_offset == 30
-                c.seek(T0, caught.value.diverging_offset)
-            assert await drain(c, 30) == list(range(30, 60))
-
-    run_virtual(story())
+async def test_kip_320_a_truncation_below_the_position_is_found(reset: str) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster, auto_offset_reset=reset) as c:
+        await c.assign([T0])
+        c.seek(T0, 0)
+        assert await drain(c, 50) == list(range(50))
+        # an unclean election: the new leader lacks the last 20 records and appends others
+        p = cluster.partition("t")
+        p.truncate_to(30)
+        cluster.elect("t", 0, 2)
+        fill(cluster, batches=3)
+        if reset == "error":
+            with pytest.raises(LogTruncationError) as caught:
+                await c.poll(timeout_s=5)
+            assert caught.value.diverging_offset == 30
+            c.seek(T0, caught.value.diverging_offset)
+        assert await drain(c, 30) == list(range(30, 60))
 
 
-def test_a_damaged_batch_is_reported_with_its_place_and_can_be_skipped() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        batches = cluster.partition("t").batches
-        batches[2] = batches[2][:-1] + bytes([batches[2][-1] ^ 1])
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            assert await drain(c, 20) == list(range(20))
-            for _ in range(2):  # until the caller decides
-                with pytest.raises(
-                    BadBatchError, match=r"t-0: bad batch at offset 20: crc.*seek to 30 to skip it"
-                ) as caught:
-                    await c.poll(timeout_s=1)
-            assert await c.position(T0) == 20
+async def test_a_damaged_batch_is_reported_with_its_place_and_can_be_skipped() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    batches = cluster.partition("t").batches
+    batches[2] = batches[2][:-1] + bytes([batches[2][-1] ^ 1])
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        assert await drain(c, 20) == list(range(20))
+        for _ in range(2):  # until the caller decides
+            with pytest.raises(
+                BadBatchError, match=r"t-0: bad batch at offset 20: crc.*seek to 30 to skip it"
+            ) as caught:
+                await c.poll(timeout_s=1)
+        assert await c.position(T0) == 20
+        c.seek(T0, caught.value.next_offset)
+        assert await drain(c, 20) == list(range(30, 50))
+
+
+async def test_a_fault_inside_a_batch_with_a_good_crc_is_reported_with_its_place() -> None:
+    from crc32c import crc32c
+
+    cluster = FakeCluster()
+    cluster.create("t")
+    for codec in Codec:
+        fill(cluster, batches=1, codec=codec)
+    batches = cluster.partition("t").batches
+    for i, batch in enumerate(batches):
+        inside = batch[:61] + bytes(b ^ 0x5A for b in batch[61:])
+        batches[i] = inside[:17] + crc32c(inside[21:]).to_bytes(4, "big") + inside[21:]
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        for i in range(len(Codec)):
+            with pytest.raises(BadBatchError, match=f"bad batch at offset {10 * i}:") as caught:
+                await c.poll(timeout_s=1)
             c.seek(T0, caught.value.next_offset)
-            assert await drain(c, 20) == list(range(30, 50))
-
-    run_virtual(story())
 
 
-def test_a_fault_inside_a_batch_with_a_good_crc_is_reported_with_its_place() -> None:
-    async def story() -> None:
-        from crc32c import crc32c
-
-        cluster = FakeCluster()
-        cluster.create("t")
-        for codec in Codec:
-            fill(cluster, batches=1, codec=codec)
-        batches = cluster.partition("t").batches
-        for i, batch in enumerate(batches):
-            inside = batch[:61] + bytes(b ^ 0x5A for b in batch[61:])
-            batches[i] = inside[:17] + crc32c(inside[21:]).to_bytes(4, "big") + inside[21:]
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            for i in range(len(Codec)):
-                with pytest.raises(BadBatchError, match=f"bad batch at offset {10 * i}:") as caught:
-                    await c.poll(timeout_s=1)
-                c.seek(T0, caught.value.next_offset)
-
-    run_virtual(story())
-
-
-def test_the_reader_follows_its_leader() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster, max_wait_ms=100) as c:
-            await c.assign([T0])
-            assert await drain(c, 50) == list(range(50))
-            cluster.elect("t", 0, 2)
-            fill(cluster, batches=1)
-            assert await drain(c, 10) == list(range(50, 60))
-            cluster.down.add(2)
-            await cluster.clock.sleep(0.5)
-            cluster.elect("t", 0, 3)
-            fill(cluster, batches=1)
-            began = cluster.clock.now()
-            assert await drain(c, 10) == list(range(60, 70))
-            assert cluster.clock.now() - began < 1
-            cluster.paused.add(3)
-            await cluster.clock.sleep(0.5)
-            cluster.elect("t", 0, 1)
-            fill(cluster, batches=1)
-            assert await drain(c, 10) == list(range(70, 80))
-
-    run_virtual(story())
+async def test_the_reader_follows_its_leader() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster, max_wait_ms=100) as c:
+        await c.assign([T0])
+        assert await drain(c, 50) == list(range(50))
+        cluster.elect("t", 0, 2)
+        fill(cluster, batches=1)
+        assert await drain(c, 10) == list(range(50, 60))
+        cluster.down.add(2)
+        await cluster.clock.sleep(0.5)
+        cluster.elect("t", 0, 3)
+        fill(cluster, batches=1)
+        began = cluster.clock.now()
+        assert await drain(c, 10) == list(range(60, 70))
+        assert cluster.clock.now() - began < 1
+        cluster.paused.add(3)
+        await cluster.clock.sleep(0.5)
+        cluster.elect("t", 0, 1)
+        fill(cluster, batches=1)
+        assert await drain(c, 10) == list(range(70, 80))
 
 
-def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster) as c:
-            forgotten_meanwhile(c, 1, "fetch-1")
-            await c.assign([T0])
-            assert await drain(c, 50) == list(range(50))
-
-    run_virtual(story())
+async def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster) as c:
+        forgotten_meanwhile(c, 1, "fetch-1")
+        await c.assign([T0])
+        assert await drain(c, 50) == list(range(50))
 
 
-def test_a_broker_that_has_heard_of_some_partitions_only_is_asked_again() -> None:
+async def test_a_broker_that_has_heard_of_some_partitions_only_is_asked_again() -> None:
     """Just after a creation; the producer too, when it is told where to send."""
 
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with consumer(cluster) as c, Producer(cluster.bootstrap, ports=cluster.ports) as producer:
-            await asyncio.gather(c.partitions_of("t"), producer.partitions_of("t"))
-            asyncio.get_running_loop().call_later(0.4, cluster.grow, "t", 3)
-            sending = asyncio.create_task(producer.send("t", b"v", partition=1))
-            await c.assign([TopicPartition("t", 2)])
-            assert (await (await sending)).partition == 1
-
-    run_virtual(story())
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with consumer(cluster) as c, Producer(cluster.bootstrap, ports=cluster.ports) as producer:
+        await asyncio.gather(c.partitions_of("t"), producer.partitions_of("t"))
+        asyncio.get_running_loop().call_later(0.4, cluster.grow, "t", 3)
+        sending = asyncio.create_task(producer.send("t", b"v", partition=1))
+        await c.assign([TopicPartition("t", 2)])
+        assert (await (await sending)).partition == 1
 
 
-def test_unknown_topics_and_partitions_are_refused_at_assign() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with consumer(cluster, request_timeout_ms=300) as c:
-            with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
-                await c.assign([TopicPartition("nope", 0)])
-            with pytest.raises(TidelogError, match="partitions 0 to 0, partition 4 does not exist"):
-                await c.assign([TopicPartition("t", 4)])
-            with pytest.raises(ValueError, match="offset -5 is negative"):
-                c.seek(T0, -5)
-
-    run_virtual(story())
+async def test_unknown_topics_and_partitions_are_refused_at_assign() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with consumer(cluster, request_timeout_ms=300) as c:
+        with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
+            await c.assign([TopicPartition("nope", 0)])
+        with pytest.raises(TidelogError, match="partitions 0 to 0, partition 4 does not exist"):
+            await c.assign([TopicPartition("t", 4)])
+        with pytest.raises(ValueError, match="offset -5 is negative"):
+            c.seek(T0, -5)
 
 
-def test_a_deleted_topic_ends_its_reader() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with consumer(cluster, request_timeout_ms=2000, max_wait_ms=100) as c:
-            await c.assign([T0])
-            assert await c.poll(timeout_s=0.2) == []
-            del cluster.topics["t"]
-            with pytest.raises(TidelogError, match="topic 't' does not exist"):
-                await c.poll(timeout_s=30)
-
-    run_virtual(story())
+async def test_a_deleted_topic_ends_its_reader() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with consumer(cluster, request_timeout_ms=2000, max_wait_ms=100) as c:
+        await c.assign([T0])
+        assert await c.poll(timeout_s=0.2) == []
+        del cluster.topics["t"]
+        with pytest.raises(TidelogError, match="topic 't' does not exist"):
+            await c.poll(timeout_s=30)
 
 
-def test_iteration_goes_on_for_ever() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster)
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            seen = []
-            async for record in c:
-                seen.append(record.offset)
-                if len(seen) == 50:
-                    break
-            assert seen == list(range(50))
-
-    run_virtual(story())
+async def test_iteration_goes_on_for_ever() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        seen = []
+        async for record in c:
+            seen.append(record.offset)
+            if len(seen) == 50:
+                break
+        assert seen == list(range(50))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_compression_round_trip_through_producer_and_consumer(codec: Codec) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        sent = [(b"k%d" % (i % 7), b"value %d " % i * 20) for i in range(300)]
-        async with Producer(cluster.bootstrap, ports=cluster.ports, compression=codec.name.lower(), linger_ms=5) as p:
-            for key, value in sent:
-                await p.send("t", value, key=key, headers=[("n", b"1")])
-        headers = [h for batch in cluster.partition("t").batches for _, h in iter_batches(batch)]
-        assert {h.codec for h in headers} == {codec}
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            got: list[tuple[bytes | None, bytes | None]] = []
-            while len(got) < 300:
-                got.extend([(r.key, r.value) for r in await c.poll()])
-            assert got == sent
-
-    run_virtual(story())
+async def test_compression_round_trip_through_producer_and_consumer(codec: Codec) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    sent = [(b"k%d" % (i % 7), b"value %d " % i * 20) for i in range(300)]
+    async with Producer(cluster.bootstrap, ports=cluster.ports, compression=codec.name.lower(), linger_ms=5) as p:
+        for key, value in sent:
+            await p.send("t", value, key=key, headers=[("n", b"1")])
+    headers = [h for batch in cluster.partition("t").batches for _, h in iter_batches(batch)]
+    assert {h.codec for h in headers} == {codec}
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        got: list[tuple[bytes | None, bytes | None]] = []
+        while len(got) < 300:
+            got.extend([(r.key, r.value) for r in await c.poll()])
+        assert got == sent
 
 
-def test_fetch_batches_gives_whole_batches_of_exactly_the_range() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, batches=20)
-        async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
-            for start, end in ((0, 200), (13, 187), (50, 51), (60, 60), (199, 200)):
-                chunks = [chunk async for chunk in c.fetch_batches("t", 0, start, end)]
-                headers = [h for chunk in chunks for _, h in iter_batches(chunk)]
-                expected = [] if start == end else list(range(start // 10 * 10, end, 10))
-                assert [h.base_offset for h in headers] == expected
-
-    run_virtual(story())
+async def test_fetch_batches_gives_whole_batches_of_exactly_the_range() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, batches=20)
+    async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
+        for start, end in ((0, 200), (13, 187), (50, 51), (60, 60), (199, 200)):
+            chunks = [chunk async for chunk in c.fetch_batches("t", 0, start, end)]
+            headers = [h for chunk in chunks for _, h in iter_batches(chunk)]
+            expected = [] if start == end else list(range(start // 10 * 10, end, 10))
+            assert [h.base_offset for h in headers] == expected
 
 
-def test_fetch_batches_survives_an_election_and_refuses_a_hole() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, batches=20)
-        async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
-            bases: list[int] = []
-            async for chunk in c.fetch_batches("t", 0, 0, 200):
-                bases.extend(h.base_offset for _, h in iter_batches(chunk))
-                if 50 in bases and cluster.partition("t").leader == 1:
-                    cluster.elect("t", 0, 2)
-                    cluster.down.add(1)
-            assert bases == list(range(0, 200, 10))
-            cluster.partition("t").log_start = 40
-            with pytest.raises(
-                OffsetOutOfRangeError, match="offset 0 is not in the log, which holds offsets 40 to 200"
-            ):
-                async for _ in c.fetch_batches("t", 0, 0, 200):
-                    pass
-            with pytest.raises(TidelogError) as caught:
-                async for _ in c.fetch_batches("t", 0, 200, 300):
-                    pass
-            assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-
-    run_virtual(story())
+async def test_fetch_batches_survives_an_election_and_refuses_a_hole() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, batches=20)
+    async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
+        bases: list[int] = []
+        async for chunk in c.fetch_batches("t", 0, 0, 200):
+            bases.extend(h.base_offset for _, h in iter_batches(chunk))
+            if 50 in bases and cluster.partition("t").leader == 1:
+                cluster.elect("t", 0, 2)
+                cluster.down.add(1)
+        assert bases == list(range(0, 200, 10))
+        cluster.partition("t").log_start = 40
+        with pytest.raises(OffsetOutOfRangeError, match="offset 0 is not in the log, which holds offsets 40 to 200"):
+            async for _ in c.fetch_batches("t", 0, 0, 200):
+                pass
+        with pytest.raises(TidelogError) as caught:
+            async for _ in c.fetch_batches("t", 0, 200, 300):
+                pass
+        assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCluster
-from helpers.virtual_time import run_virtual
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
@@ -21,50 +20,44 @@ def encoded(first: int, count: int, size: int = 20) -> bytes:
     return encode_batch(Record(None, b"%0*d" % (size, i), (), 5) for i in range(first, first + count))
 
 
-def test_an_encoded_batch_that_the_topic_finds_too_large_is_split_where_its_sender_says() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        cluster.batch_bytes_max = 300
-        asked: list[tuple[int, int]] = []
+async def test_an_encoded_batch_that_the_topic_finds_too_large_is_split_where_its_sender_says() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    cluster.batch_bytes_max = 300
+    asked: list[tuple[int, int]] = []
 
-        def odd_end(first: int, fits: int) -> int:
-            asked.append((first, fits))
-            return first + fits - (first + fits + 1) % 2
+    def odd_end(first: int, fits: int) -> int:
+        asked.append((first, fits))
+        return first + fits - (first + fits + 1) % 2
 
-        async with producer(cluster, enable_idempotence=False) as p:
-            mine = [numbered(encoded(*part), 77, 3, part[0]) for part in ((0, 17), (17, 4))]
-            acks = [await p.produce_encoded("t", 0, batch, odd_end) for batch in mine]
-            assert [a.offset for a in await asyncio.gather(*acks)] == [0, 17]
-            assert p._parts == {}
-        assert cluster.partition("t").values() == [b"%020d" % i for i in range(21)]
-        heads = [read_header(batch) for batch in cluster.partition("t").batches]
-        assert {(head.producer_id, head.producer_epoch) for head in heads} == {(77, 3)}
-        assert [(head.base_sequence, head.record_count) for head in heads] == [(0, 7), (7, 4), (11, 6), (17, 4)]
-        assert asked == [(0, 8), (7, 5)]
-
-    run_virtual(story())
+    async with producer(cluster, enable_idempotence=False) as p:
+        mine = [numbered(encoded(*part), 77, 3, part[0]) for part in ((0, 17), (17, 4))]
+        acks = [await p.produce_encoded("t", 0, batch, odd_end) for batch in mine]
+        assert [a.offset for a in await asyncio.gather(*acks)] == [0, 17]
+        assert p._parts == {}
+    assert cluster.partition("t").values() == [b"%020d" % i for i in range(21)]
+    heads = [read_header(batch) for batch in cluster.partition("t").batches]
+    assert {(head.producer_id, head.producer_epoch) for head in heads} == {(77, 3)}
+    assert [(head.base_sequence, head.record_count) for head in heads] == [(0, 7), (7, 4), (11, 6), (17, 4)]
+    assert asked == [(0, 8), (7, 5)]
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_an_encoded_batch_is_acknowledged_when_all_its_parts_are(idempotent: bool) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster, enable_idempotence=idempotent) as p:
-            await (await p.produce_encoded("t", 0, encoded(0, 1)))
-            cluster.batch_bytes_max = 150
-            acks = [await p.produce_encoded("t", 0, encoded(n, 16), lambda first, fits: first + fits) for n in (1, 17)]
-            await p.flush()
-            assert [a.result().offset for a in acks] == [1, 17] and all(a.done() for a in acks)
-            large = encode_batch([Record(None, b"%0*d" % (n, n), (), 5) for n in (20, 120)])
-            with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 150") as caught:
-                await (await p.produce_encoded("t", 0, large, lambda first, fits: first + fits))
-            assert not caught.value.outcome_known
-            await p.flush()
-            assert p._parts == {}
-            with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 150 .*; it was not written"):
-                await (await p.produce_encoded("t", 0, encoded(40, 16)))
-        assert cluster.partition("t").values()[:34] == [b"%020d" % i for i in (*range(33), 20)]
-
-    run_virtual(story())
+async def test_an_encoded_batch_is_acknowledged_when_all_its_parts_are(idempotent: bool) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster, enable_idempotence=idempotent) as p:
+        await (await p.produce_encoded("t", 0, encoded(0, 1)))
+        cluster.batch_bytes_max = 150
+        acks = [await p.produce_encoded("t", 0, encoded(n, 16), lambda first, fits: first + fits) for n in (1, 17)]
+        await p.flush()
+        assert [a.result().offset for a in acks] == [1, 17] and all(a.done() for a in acks)
+        large = encode_batch([Record(None, b"%0*d" % (n, n), (), 5) for n in (20, 120)])
+        with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 150") as caught:
+            await (await p.produce_encoded("t", 0, large, lambda first, fits: first + fits))
+        assert not caught.value.outcome_known
+        await p.flush()
+        assert p._parts == {}
+        with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 150 .*; it was not written"):
+            await (await p.produce_encoded("t", 0, encoded(40, 16)))
+    assert cluster.partition("t").values()[:34] == [b"%020d" % i for i in (*range(33), 20)]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import no_tasks_left
-from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -17,537 +16,453 @@ from unit.client.group_bed import SESSION_S, Bed, T, every, offsets_of
 # -- start, stop, leave --------------------------------------------------------------------------------------------------------
 
 
-def test_a18_05_06_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_a18_05_06_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
+    bed = Bed()
+    bed.fill()
+    async with no_tasks_left(), bed.consumer("a") as a, bed.consumer("b") as b:
+        records = await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
         bed.fill()
-        async with no_tasks_left(), bed.consumer("a") as a, bed.consumer("b") as b:
-            records = await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-            bed.fill()
-            records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
-            assert offsets_of(records) == every(20)
+        records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
+        assert offsets_of(records) == every(20)
+        assert sorted([*a.assignment, *b.assignment]) == T
+
+
+async def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", on_revoked=bed.listener("revoked")) as a:
+        assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+        async with bed.consumer("b", on_assigned=bed.listener("assigned")) as b:
+            assert await bed.until(lambda: len(b.assignment) == 2, a, b) == []
+            assert bed.calls == [("revoked", [2, 3]), ("assigned", [2, 3])]
+            assert {tp: bed.coordinator.offsets()[tp] for tp in b.assignment} == dict.fromkeys(b.assignment, 10)
+            assert [await b.position(tp) for tp in b.assignment] == [10, 10]
             assert sorted([*a.assignment, *b.assignment]) == T
 
-    run_virtual(story())
+
+async def test_a18_08_what_waits_for_the_application_is_dropped_with_its_partition() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a") as a:
+        first = await a.poll(max_records=1, timeout_s=5)
+        await bed.clock.sleep(0.5)  # all 40 are in its buffer
+        async with bed.consumer("b") as b:
+            await bed.clock.sleep(0.5)  # the Stop has come
+            mine = await a.poll(timeout_s=1)
+            assert {r.partition for r in mine} == {0, 1}
+            others = await bed.until(lambda: b.stats.handed_out == 20, b)
+            assert offsets_of([*first, *mine, *others]) == every(10)
 
 
-def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a", on_revoked=bed.listener("revoked")) as a:
-            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
-            async with bed.consumer("b", on_assigned=bed.listener("assigned")) as b:
-                assert await bed.until(lambda: len(b.assignment) == 2, a, b) == []
-                assert bed.calls == [("revoked", [2, 3]), ("assigned", [2, 3])]
-                assert {tp: bed.coordinator.offsets()[tp] for tp in b.assignment} == dict.fromkeys(b.assignment, 10)
-                assert [await b.position(tp) for tp in b.assignment] == [10, 10]
-                assert sorted([*a.assignment, *b.assignment]) == T
-
-    run_virtual(story())
-
-
-def test_a18_08_what_waits_for_the_application_is_dropped_with_its_partition() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a") as a:
-            first = await a.poll(max_records=1, timeout_s=5)
-            await bed.clock.sleep(0.5)  # all 40 are in its buffer
-            async with bed.consumer("b") as b:
-                await bed.clock.sleep(0.5)  # the Stop has come
-                mine = await a.poll(timeout_s=1)
-                assert {r.partition for r in mine} == {0, 1}
-                others = await bed.until(lambda: b.stats.handed_out == 20, b)
-                assert offsets_of([*first, *mine, *others]) == every(10)
-
-    run_virtual(story())
-
-
-def test_callbacks_run_when_the_hands_are_empty_and_nothing_is_handed_out_meanwhile() -> None:
+async def test_callbacks_run_when_the_hands_are_empty_and_nothing_is_handed_out_meanwhile() -> None:
     """So that one may commit: what it stores is what the application has processed."""
 
-    async def story() -> None:
-        bed = Bed(commit_interval_s=1000.0)
+    bed = Bed(commit_interval_s=1000.0)
+    bed.fill()
+    committed: list[dict[TopicPartition, int]] = []
+
+    async def revoked(tps: list[TopicPartition]) -> None:
+        await a.commit()
+        committed.append(bed.coordinator.offsets())
         bed.fill()
-        committed: list[dict[TopicPartition, int]] = []
+        await bed.clock.sleep(1.0)
 
-        async def revoked(tps: list[TopicPartition]) -> None:
-            await a.commit()
-            committed.append(bed.coordinator.offsets())
-            bed.fill()
-            await bed.clock.sleep(1.0)
-
-        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
-            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
-            async with bed.consumer("b", auto_commit=False) as b:
-                await bed.clock.sleep(2.0)
-                assert committed == [], "40 records are in the application's hands"
-                assert await a.poll(timeout_s=0.9) == []
-                assert committed == [dict.fromkeys(T, 10)]
-                records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out == 80, a, b)
-                assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
-
-    run_virtual(story())
+    async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+        assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+        async with bed.consumer("b", auto_commit=False) as b:
+            await bed.clock.sleep(2.0)
+            assert committed == [], "40 records are in the application's hands"
+            assert await a.poll(timeout_s=0.9) == []
+            assert committed == [dict.fromkeys(T, 10)]
+            records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out == 80, a, b)
+            assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
 
 
-def test_what_a_callback_raises_is_raised_by_the_next_poll_and_the_group_goes_on() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_what_a_callback_raises_is_raised_by_the_next_poll_and_the_group_goes_on() -> None:
+    bed = Bed()
 
-        def assigned(tps: list[TopicPartition]) -> None:
-            raise ZeroDivisionError("of the application")
+    def assigned(tps: list[TopicPartition]) -> None:
+        raise ZeroDivisionError("of the application")
 
-        async with bed.consumer("a", on_assigned=assigned) as a:
-            with pytest.raises(ZeroDivisionError):
-                await bed.until(lambda: False, a)
-            bed.fill()
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-
-    run_virtual(story())
-
-
-def test_a18_01_hole_49_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
-    async def story() -> None:
-        bed = Bed(commit_interval_s=1000.0)
+    async with bed.consumer("a", on_assigned=assigned) as a:
+        with pytest.raises(ZeroDivisionError):
+            await bed.until(lambda: False, a)
         bed.fill()
-        async with bed.consumer("a") as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            await a.poll(timeout_s=0.01)  # processed
-        assert bed.coordinator.offsets() == dict.fromkeys(T, 10)
-        assert bed.coordinator.members() == []
-        bed.fill()
-        began = bed.clock.now()
-        async with bed.consumer("b") as b:
-            assert offsets_of(await bed.until(lambda: b.stats.handed_out == 40, b)) == [
-                (p, o) for p in range(4) for o in range(10, 20)
-            ]
-            assert bed.clock.now() - began < 1.0, "nobody's session timeout was waited for"
-
-    run_virtual(story())
-
-
-def test_coord_03_what_the_application_still_has_in_its_hands_is_not_reported_when_it_leaves() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(0)
-        async with bed.consumer("a") as a:
-            assert len(await a.poll(timeout_s=5)) == 10
-        assert bed.coordinator.offsets().get(T[0], 0) == 0
-
-    run_virtual(story())
-
-
-def test_hole_49_leaving_ends_within_the_session_when_the_coordinator_is_gone() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        a = bed.consumer("a")
-        await a.start()
         await bed.until(lambda: a.stats.handed_out == 40, a)
-        bed.coordinator.depose()
-        began = bed.clock.now()
-        await a.stop()
-        assert bed.clock.now() - began <= SESSION_S + 0.01
 
-    run_virtual(story())
+
+async def test_a18_01_hole_49_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
+    bed = Bed(commit_interval_s=1000.0)
+    bed.fill()
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        await a.poll(timeout_s=0.01)  # processed
+    assert bed.coordinator.offsets() == dict.fromkeys(T, 10)
+    assert bed.coordinator.members() == []
+    bed.fill()
+    began = bed.clock.now()
+    async with bed.consumer("b") as b:
+        assert offsets_of(await bed.until(lambda: b.stats.handed_out == 40, b)) == [
+            (p, o) for p in range(4) for o in range(10, 20)
+        ]
+        assert bed.clock.now() - began < 1.0, "nobody's session timeout was waited for"
+
+
+async def test_coord_03_what_the_application_still_has_in_its_hands_is_not_reported_when_it_leaves() -> None:
+    bed = Bed()
+    bed.fill(0)
+    async with bed.consumer("a") as a:
+        assert len(await a.poll(timeout_s=5)) == 10
+    assert bed.coordinator.offsets().get(T[0], 0) == 0
+
+
+async def test_hole_49_leaving_ends_within_the_session_when_the_coordinator_is_gone() -> None:
+    bed = Bed()
+    bed.fill()
+    a = bed.consumer("a")
+    await a.start()
+    await bed.until(lambda: a.stats.handed_out == 40, a)
+    bed.coordinator.depose()
+    began = bed.clock.now()
+    await a.stop()
+    assert bed.clock.now() - began <= SESSION_S + 0.01
 
 
 # -- offsets -------------------------------------------------------------------------------------------------------------------
 
 
-def test_coord_03_pings_report_what_the_poll_before_gave_and_never_the_current_one() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_coord_03_pings_report_what_the_poll_before_gave_and_never_the_current_one() -> None:
+    bed = Bed()
+    bed.fill(0)
+    async with bed.consumer("a") as a:
+        assert len(await a.poll(timeout_s=5)) == 10
+        await bed.clock.sleep(2 * SESSION_S)
+        assert bed.coordinator.offsets().get(T[0], 0) == 0, "ten records are still being processed"
         bed.fill(0)
-        async with bed.consumer("a") as a:
-            assert len(await a.poll(timeout_s=5)) == 10
-            await bed.clock.sleep(2 * SESSION_S)
-            assert bed.coordinator.offsets().get(T[0], 0) == 0, "ten records are still being processed"
-            bed.fill(0)
-            assert len(await a.poll(timeout_s=5)) == 10
-            await bed.clock.sleep(SESSION_S)
-            assert bed.coordinator.offsets()[T[0]] == 10
-            assert len(await a.poll(timeout_s=0.1)) == 0
-            await bed.clock.sleep(SESSION_S)
-            assert bed.coordinator.offsets()[T[0]] == 20
-
-    run_virtual(story())
+        assert len(await a.poll(timeout_s=5)) == 10
+        await bed.clock.sleep(SESSION_S)
+        assert bed.coordinator.offsets()[T[0]] == 10
+        assert len(await a.poll(timeout_s=0.1)) == 0
+        await bed.clock.sleep(SESSION_S)
+        assert bed.coordinator.offsets()[T[0]] == 20
 
 
-def test_the_end_that_a_member_began_at_is_its_position_for_whoever_takes_over() -> None:
+async def test_the_end_that_a_member_began_at_is_its_position_for_whoever_takes_over() -> None:
     """Else the next one would begin at the end as it is then, and nobody would read what came in between."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a", auto_offset_reset="latest") as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            assert await a.poll(timeout_s=1) == []
-        bed.fill()
-        async with bed.consumer("b", auto_offset_reset="latest") as b:
-            records = await bed.until(lambda: b.stats.handed_out == 40, b)
-            assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
-
-    run_virtual(story())
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", auto_offset_reset="latest") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        assert await a.poll(timeout_s=1) == []
+    bed.fill()
+    async with bed.consumer("b", auto_offset_reset="latest") as b:
+        records = await bed.until(lambda: b.stats.handed_out == 40, b)
+        assert offsets_of(records) == [(p, o) for p in range(4) for o in range(10, 20)]
 
 
-def test_coord_18_an_offset_of_a_log_that_was_cut_since_goes_back_to_where_the_logs_part() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_coord_18_an_offset_of_a_log_that_was_cut_since_goes_back_to_where_the_logs_part() -> None:
+    bed = Bed()
+    bed.fill(0)
+    async with bed.consumer("a", auto_offset_reset="latest") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        a.seek(T[0], 0)
+        await bed.until(lambda: a.stats.handed_out == 10, a)
         bed.fill(0)
-        async with bed.consumer("a", auto_offset_reset="latest") as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            a.seek(T[0], 0)
-            await bed.until(lambda: a.stats.handed_out == 10, a)
-            bed.fill(0)
-            await bed.until(lambda: a.stats.handed_out == 20, a)
-            await a.commit()
-        log = bed.cluster.partition("t", 0)
-        log.truncate_to(10)
-        bed.cluster.elect("t", 0, log.leader)
-        bed.fill(0, count=30)  # other records, at the offsets that were committed
-        async with bed.consumer("b", auto_offset_reset="latest") as b:
-            records = await bed.until(lambda: b.stats.handed_out == 30, b)
-            assert offsets_of(records) == [(0, o) for o in range(10, 40)]
-
-    run_virtual(story())
+        await bed.until(lambda: a.stats.handed_out == 20, a)
+        await a.commit()
+    log = bed.cluster.partition("t", 0)
+    log.truncate_to(10)
+    bed.cluster.elect("t", 0, log.leader)
+    bed.fill(0, count=30)  # other records, at the offsets that were committed
+    async with bed.consumer("b", auto_offset_reset="latest") as b:
+        records = await bed.until(lambda: b.stats.handed_out == 30, b)
+        assert offsets_of(records) == [(0, o) for o in range(10, 40)]
 
 
-def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
-    async def story() -> None:
-        bed = Bed(commit_interval_s=1000.0)
-        bed.fill(0)
-        async with bed.consumer("a", auto_commit=False) as a:
-            assert len(await a.poll(timeout_s=5)) == 10
-            await a.commit({T[0]: (4, "half way")})
-            assert (await a.committed([T[0], T[1]]))[T[0]] == (4, -1, "half way")
-            await a.commit()
-            stored = await a.committed([T[0]])
-            assert stored == {T[0]: (10, 0, "")}
-        assert bed.coordinator.offsets()[T[0]] == 10
-
-    run_virtual(story())
+async def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
+    bed = Bed(commit_interval_s=1000.0)
+    bed.fill(0)
+    async with bed.consumer("a", auto_commit=False) as a:
+        assert len(await a.poll(timeout_s=5)) == 10
+        await a.commit({T[0]: (4, "half way")})
+        assert (await a.committed([T[0], T[1]]))[T[0]] == (4, -1, "half way")
+        await a.commit()
+        stored = await a.committed([T[0]])
+        assert stored == {T[0]: (10, 0, "")}
+    assert bed.coordinator.offsets()[T[0]] == 10
 
 
-def test_coord_12_a_commit_is_not_repeated_once_its_partition_has_been_another_members() -> None:
+async def test_coord_12_a_commit_is_not_repeated_once_its_partition_has_been_another_members() -> None:
     """It is a member's again, which has not processed what the other one has: the offset would go back."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        commit_offsets = bed.coordinator.commit_offsets
+    bed = Bed()
+    bed.fill()
+    commit_offsets = bed.coordinator.commit_offsets
 
-        async def unheard(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
-            if request.consumer_id == "a":
-                return m.CommitOffsetsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return await commit_offsets(broker_id, request)
+    async def unheard(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
+        if request.consumer_id == "a":
+            return m.CommitOffsetsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await commit_offsets(broker_id, request)
 
-        async with bed.consumer("a", auto_commit=False) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            bed.coordinator.commit_offsets = unheard  # type: ignore[method-assign]
-            late = asyncio.create_task(a.commit({T[3]: 4}))
-            async with bed.consumer("b", auto_commit=False) as b:
-                await bed.until(lambda: T[3] in b.assignment and b.stats.handed_out == 20, a, b)
-                await b.commit()
-            await bed.until(lambda: T[3] in a.assignment, a)
-            assert not late.done()
-            bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
-            with pytest.raises(TidelogError):
-                await late
-            assert bed.coordinator.offsets()[T[3]] == 10
-
-    run_virtual(story())
+    async with bed.consumer("a", auto_commit=False) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        bed.coordinator.commit_offsets = unheard  # type: ignore[method-assign]
+        late = asyncio.create_task(a.commit({T[3]: 4}))
+        async with bed.consumer("b", auto_commit=False) as b:
+            await bed.until(lambda: T[3] in b.assignment and b.stats.handed_out == 20, a, b)
+            await b.commit()
+        await bed.until(lambda: T[3] in a.assignment, a)
+        assert not late.done()
+        bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
+        with pytest.raises(TidelogError):
+            await late
+        assert bed.coordinator.offsets()[T[3]] == 10
 
 
-def test_coord_12_a_commit_is_repeated_for_as_long_as_its_caller_says_and_no_longer() -> None:
+async def test_coord_12_a_commit_is_repeated_for_as_long_as_its_caller_says_and_no_longer() -> None:
     """Its coordinator stands still: after a second nobody knows; one with patience is there when another one acts."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        commit_offsets = bed.coordinator.commit_offsets
+    bed = Bed()
+    bed.fill()
+    commit_offsets = bed.coordinator.commit_offsets
 
-        async def silent(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
-            await bed.clock.sleep(1000.0)
+    async def silent(broker_id: int, request: m.CommitOffsetsRequest) -> Any:
+        await bed.clock.sleep(1000.0)
 
-        async with bed.consumer("a", auto_commit=False) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            bed.coordinator.commit_offsets = silent  # type: ignore[method-assign]
-            began = bed.clock.now()
-            with pytest.raises(TransportError):
-                await a.commit({T[3]: 4}, timeout_s=1.0)
-            assert bed.clock.now() - began == pytest.approx(1.0)
-            patient = asyncio.create_task(a.commit({T[3]: 7}, timeout_s=30.0))
-            await bed.clock.sleep(12.0)
-            assert not patient.done()
-            bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
-            await patient
-            assert bed.coordinator.offsets()[T[3]] == 7
-
-    run_virtual(story())
+    async with bed.consumer("a", auto_commit=False) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        bed.coordinator.commit_offsets = silent  # type: ignore[method-assign]
+        began = bed.clock.now()
+        with pytest.raises(TransportError):
+            await a.commit({T[3]: 4}, timeout_s=1.0)
+        assert bed.clock.now() - began == pytest.approx(1.0)
+        patient = asyncio.create_task(a.commit({T[3]: 7}, timeout_s=30.0))
+        await bed.clock.sleep(12.0)
+        assert not patient.done()
+        bed.coordinator.commit_offsets = commit_offsets  # type: ignore[method-assign]
+        await patient
+        assert bed.coordinator.offsets()[T[3]] == 7
 
 
-def test_iteration_hands_out_one_record_at_a_time() -> None:
+async def test_iteration_hands_out_one_record_at_a_time() -> None:
     """What is left of a batch can be taken away while one record is processed, and only that one is waited for."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(2)
-        async with bed.consumer("a") as a:
-            seen = []
-            async for record in a:
-                seen.append(record.offset)
-                if len(seen) == 4:
-                    break
-            await a.commit({T[2]: 3})
-            assert seen == [0, 1, 2, 3]
-        assert bed.coordinator.offsets()[T[2]] == 3
-
-    run_virtual(story())
+    bed = Bed()
+    bed.fill(2)
+    async with bed.consumer("a") as a:
+        seen = []
+        async for record in a:
+            seen.append(record.offset)
+            if len(seen) == 4:
+                break
+        await a.commit({T[2]: 3})
+        assert seen == [0, 1, 2, 3]
+    assert bed.coordinator.offsets()[T[2]] == 3
 
 
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 
-def test_open_07_l05_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("a") as a, bed.consumer("b") as b:
-            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-            rebalances = len(bed.coordinator.rebalances)
-            generation = a.stats.generation
-            bed.coordinator.depose()
-            await bed.clock.sleep(0.1)
-            bed.fill()
-            records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 40, a, b, limit_s=0.5)
-            assert a.stats.state == "reconnecting", "it reads on while its lease lasts"
-            bed.coordinator.elect(2)
-            await bed.until(lambda: (a.stats.coordinator_epoch, b.stats.coordinator_epoch) == (2, 2), a, b, limit_s=2.0)
-            bed.fill()
-            records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
-            assert offsets_of(records) == every(20)
-            assert len(bed.coordinator.rebalances) == rebalances
-            assert (a.stats.generation, a.stats.state) == (generation, "stable")
-
-    run_virtual(story())
+async def test_open_07_l05_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
+    bed = Bed()
+    async with bed.consumer("a") as a, bed.consumer("b") as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        rebalances = len(bed.coordinator.rebalances)
+        generation = a.stats.generation
+        bed.coordinator.depose()
+        await bed.clock.sleep(0.1)
+        bed.fill()
+        records = await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 40, a, b, limit_s=0.5)
+        assert a.stats.state == "reconnecting", "it reads on while its lease lasts"
+        bed.coordinator.elect(2)
+        await bed.until(lambda: (a.stats.coordinator_epoch, b.stats.coordinator_epoch) == (2, 2), a, b, limit_s=2.0)
+        bed.fill()
+        records += await bed.until(lambda: a.stats.handed_out + b.stats.handed_out >= 80, a, b)
+        assert offsets_of(records) == every(20)
+        assert len(bed.coordinator.rebalances) == rebalances
+        assert (a.stats.generation, a.stats.state) == (generation, "stable")
 
 
-def test_open_06_without_any_broker_it_says_so_and_goes_on_when_one_returns() -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("a") as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            bed.cluster.down = {1, 2, 3}
-            bed.coordinator.depose()
-            await bed.until(lambda: a.stats.state == "unreachable", a, limit_s=3 * SESSION_S)
-            await bed.until(lambda: a.assignment == [], a)
-            bed.cluster.down = {1, 2}
-            bed.coordinator.elect(3)
-            bed.lead(3)
-            bed.fill(0)
-            assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
-            assert a.stats.state == "stable"
-
-    run_virtual(story())
-
-
-def test_open_06_a_position_that_no_leader_can_tell_is_waited_for() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_open_06_without_any_broker_it_says_so_and_goes_on_when_one_returns() -> None:
+    bed = Bed()
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        bed.cluster.down = {1, 2, 3}
+        bed.coordinator.depose()
+        await bed.until(lambda: a.stats.state == "unreachable", a, limit_s=3 * SESSION_S)
+        await bed.until(lambda: a.assignment == [], a)
+        bed.cluster.down = {1, 2}
+        bed.coordinator.elect(3)
+        bed.lead(3)
         bed.fill(0)
-        bed.cluster.down = {2, 3}
-        async with bed.consumer("a") as a:
-            assert [r.partition for r in await bed.until(lambda: bed.clock.now() > 60, a, limit_s=70)] == [0] * 10
-            bed.cluster.down = set()
-            bed.fill(1, 2)
-            assert len(await bed.until(lambda: a.stats.handed_out == 30, a)) == 20
-
-    run_virtual(story())
+        assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
+        assert a.stats.state == "stable"
 
 
-def test_a13_16_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
+async def test_open_06_a_position_that_no_leader_can_tell_is_waited_for() -> None:
+    bed = Bed()
+    bed.fill(0)
+    bed.cluster.down = {2, 3}
+    async with bed.consumer("a") as a:
+        assert [r.partition for r in await bed.until(lambda: bed.clock.now() > 60, a, limit_s=70)] == [0] * 10
+        bed.cluster.down = set()
+        bed.fill(1, 2)
+        assert len(await bed.until(lambda: a.stats.handed_out == 30, a)) == 20
+
+
+async def test_a13_16_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
     async def only_itself(call: Any) -> Any:
         if (call.method, call.broker_id) != ("ClusterMetadata", 1):
             return NotImplemented
         answer = await call.serve()
         return replace(answer, brokers_info=tuple(b for b in answer.brokers_info if b.id == 1))
 
-    async def story() -> None:
-        bed = Bed()
-        bed.lead(3)
-        bed.fill(0)
-        bed.cluster.faults.append(only_itself)
-        bed.coordinator.name_brokers(3)
-        async with Consumer("b1:9092", ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            bed.coordinator.depose()
-            bed.cluster.down = {1, 2}
-            bed.coordinator.elect(3)
-            await bed.until(lambda: a.stats.coordinator_epoch == 2 and a.stats.handed_out == 10, a)
-
-    run_virtual(story())
+    bed = Bed()
+    bed.lead(3)
+    bed.fill(0)
+    bed.cluster.faults.append(only_itself)
+    bed.coordinator.name_brokers(3)
+    async with Consumer("b1:9092", ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        bed.coordinator.depose()
+        bed.cluster.down = {1, 2}
+        bed.coordinator.elect(3)
+        await bed.until(lambda: a.stats.coordinator_epoch == 2 and a.stats.handed_out == 10, a)
 
 
-def test_a12_01_l10_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.cluster.down = {2, 3}
-        bed.lead(1)
-        bed.fill(0)
-        async with bed.consumer("a") as a:
-            assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
-
-    run_virtual(story())
+async def test_a12_01_l10_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
+    bed = Bed()
+    bed.cluster.down = {2, 3}
+    bed.lead(1)
+    bed.fill(0)
+    async with bed.consumer("a") as a:
+        assert len(await bed.until(lambda: a.stats.handed_out == 10, a)) == 10
 
 
 # -- the lease -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
-            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-            cut = bed.coordinator.cut_up if way == "up" else bed.coordinator.cut_down
-            cut.add("a")
-            while a.assignment:
-                assert set(bed.coordinator.owners().values()) == {"a", "b"}
-                await bed.clock.sleep(0.01)
-                await b.poll(timeout_s=0.01)
-            stopped_at = bed.clock.now()
-            bed.fill()
-            assert await a.poll(timeout_s=0.1) == []
-            assert bed.calls == [("lost", [0, 1])]
-            assert a.stats.last_loss == "its lease has run out"
-            await bed.until(lambda: len(b.assignment) == 4, b)
-            assert bed.clock.now() - stopped_at < SESSION_S
-            cut.clear()
-            await bed.until(lambda: len(a.assignment) == 2, a, b)
-
-    run_virtual(story())
-
-
-def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwards() -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("a") as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            bed.fill()
-            await bed.clock.sleep(0.1)  # they are in its buffer
-            loop: Any = asyncio.get_running_loop()
-            loop._jumping.now += 2 * SESSION_S  # no task of this process ran meanwhile
-            assert await a.poll(timeout_s=0) == []
-            assert a.assignment == []
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            assert a.stats.membership.losses == 1
-
-    run_virtual(story())
-
-
-def test_coord_15_processing_for_longer_than_the_session_keeps_the_membership() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> None:
+    bed = Bed()
+    async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        cut = bed.coordinator.cut_up if way == "up" else bed.coordinator.cut_down
+        cut.add("a")
+        while a.assignment:
+            assert set(bed.coordinator.owners().values()) == {"a", "b"}
+            await bed.clock.sleep(0.01)
+            await b.poll(timeout_s=0.01)
+        stopped_at = bed.clock.now()
         bed.fill()
-        async with bed.consumer("a") as a, bed.consumer("b") as b:
-            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-            generation = a.stats.generation
-            for _ in range(50):
-                await bed.clock.sleep(SESSION_S / 10)
-                await b.poll(timeout_s=0.01)
-            assert (a.stats.generation, len(a.assignment)) == (generation, 2)
-
-    run_virtual(story())
+        assert await a.poll(timeout_s=0.1) == []
+        assert bed.calls == [("lost", [0, 1])]
+        assert a.stats.last_loss == "its lease has run out"
+        await bed.until(lambda: len(b.assignment) == 4, b)
+        assert bed.clock.now() - stopped_at < SESSION_S
+        cut.clear()
+        await bed.until(lambda: len(a.assignment) == 2, a, b)
 
 
-def test_open_02_a_stop_waits_for_what_is_being_processed_longer_than_the_session() -> None:
-    async def story() -> None:
-        bed = Bed()
+async def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwards() -> None:
+    bed = Bed()
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
         bed.fill()
-        async with bed.consumer("a") as a:
-            assert await a.poll(timeout_s=5)
-            async with bed.consumer("b") as b:
-                await bed.clock.sleep(3 * SESSION_S)  # a works on
-                assert b.assignment == []
-                assert bed.coordinator.members() == ["a", "b"]
-                records = await bed.until(lambda: len(b.assignment) == 2, a, b)
-                assert a.stats.membership.losses == 0
-                assert not [r for r in records if r.partition in (2, 3) and r.offset < 10]
-
-    run_virtual(story())
+        await bed.clock.sleep(0.1)  # they are in its buffer
+        loop: Any = asyncio.get_running_loop()
+        loop._now += 2 * SESSION_S  # no task of this process ran meanwhile
+        assert await a.poll(timeout_s=0) == []
+        assert a.assignment == []
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        assert a.stats.membership.losses == 1
 
 
-def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_does() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a", max_processing_ms=8000, on_lost=bed.listener("lost")) as a:
-            assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
-            await bed.clock.sleep(7.9)
-            assert bed.coordinator.members() == ["a"]
-            await bed.clock.sleep(0.2)
-            assert bed.coordinator.members() == []
-            assert (a.stats.state, bed.calls) == ("left", [("lost", [0, 1, 2, 3])])
-            with pytest.raises(TidelogError) as refused:
-                await a.commit({T[0]: 10})
-            assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
-            again = await bed.until(lambda: a.stats.handed_out == 80, a)
-            assert offsets_of(again) == every(10), "what was in its hands did not count"
+async def test_coord_15_processing_for_longer_than_the_session_keeps_the_membership() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a") as a, bed.consumer("b") as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        generation = a.stats.generation
+        for _ in range(50):
+            await bed.clock.sleep(SESSION_S / 10)
+            await b.poll(timeout_s=0.01)
+        assert (a.stats.generation, len(a.assignment)) == (generation, 2)
 
-    run_virtual(story())
+
+async def test_open_02_a_stop_waits_for_what_is_being_processed_longer_than_the_session() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a") as a:
+        assert await a.poll(timeout_s=5)
+        async with bed.consumer("b") as b:
+            await bed.clock.sleep(3 * SESSION_S)  # a works on
+            assert b.assignment == []
+            assert bed.coordinator.members() == ["a", "b"]
+            records = await bed.until(lambda: len(b.assignment) == 2, a, b)
+            assert a.stats.membership.losses == 0
+            assert not [r for r in records if r.partition in (2, 3) and r.offset < 10]
+
+
+async def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_does() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", max_processing_ms=8000, on_lost=bed.listener("lost")) as a:
+        assert len(await bed.until(lambda: a.stats.handed_out == 40, a)) == 40
+        await bed.clock.sleep(7.9)
+        assert bed.coordinator.members() == ["a"]
+        await bed.clock.sleep(0.2)
+        assert bed.coordinator.members() == []
+        assert (a.stats.state, bed.calls) == ("left", [("lost", [0, 1, 2, 3])])
+        with pytest.raises(TidelogError) as refused:
+            await a.commit({T[0]: 10})
+        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+        again = await bed.until(lambda: a.stats.handed_out == 80, a)
+        assert offsets_of(again) == every(10), "what was in its hands did not count"
 
 
 # -- refusals ------------------------------------------------------------------------------------------------------------------
 
 
-def test_hole_45_l11_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("a") as first:
-            await bed.until(lambda: len(first.assignment) == 4, first)
-            async with bed.consumer("a") as second:
-                for _ in range(2):
-                    with pytest.raises(TidelogError) as refused:
-                        await second.poll(timeout_s=5)
-                        await second.poll(timeout_s=5)
-                    assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
-                assert second.stats.state == "failed"
-            assert len(first.assignment) == 4
-
-    run_virtual(story())
+async def test_hole_45_l11_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
+    bed = Bed()
+    async with bed.consumer("a") as first:
+        await bed.until(lambda: len(first.assignment) == 4, first)
+        async with bed.consumer("a") as second:
+            for _ in range(2):
+                with pytest.raises(TidelogError) as refused:
+                    await second.poll(timeout_s=5)
+                    await second.poll(timeout_s=5)
+                assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+            assert second.stats.state == "failed"
+        assert len(first.assignment) == 4
 
 
-def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_partitions() -> None:
-    async def story() -> None:
-        bed = Bed()
-        async with bed.consumer("s", static=True) as old, bed.consumer("b") as b:
-            await bed.until(lambda: len(old.assignment) == len(b.assignment) == 2, old, b)
-            before = old.assignment
-            async with bed.consumer("s", static=True) as new:
-                with pytest.raises(TidelogError) as fenced:
-                    await bed.until(lambda: False, old, b)
-                assert fenced.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
-                await bed.until(lambda: len(new.assignment) == 2, new, b)
-                assert sorted(new.assignment) == sorted(before)
-
-    run_virtual(story())
+async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_partitions() -> None:
+    bed = Bed()
+    async with bed.consumer("s", static=True) as old, bed.consumer("b") as b:
+        await bed.until(lambda: len(old.assignment) == len(b.assignment) == 2, old, b)
+        before = old.assignment
+        async with bed.consumer("s", static=True) as new:
+            with pytest.raises(TidelogError) as fenced:
+                await bed.until(lambda: False, old, b)
+            assert fenced.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+            await bed.until(lambda: len(new.assignment) == 2, new, b)
+            assert sorted(new.assignment) == sorted(before)
 
 
-def test_l04_a18_02_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(0)
-        async with bed.consumer("a", partition_bytes=1) as a:
-            await bed.until(lambda: a.stats.handed_out == 10, a)
-            generation = a.stats.generation
-            log = bed.cluster.partition("t", 0)
-            bed.fill(0, count=30)
-            log.log_start = 25
-            log.batches = []
-            bed.fill(0, count=5)
-            records = await bed.until(lambda: a.stats.generation > generation and a.stats.handed_out >= 15, a)
-            assert {r.offset for r in records} <= set(range(25, 31))
-            assert bed.coordinator.session_of("a").sent[0].register.rejoin  # type: ignore[union-attr]
-
-    run_virtual(story())
+async def test_l04_a18_02_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
+    bed = Bed()
+    bed.fill(0)
+    async with bed.consumer("a", partition_bytes=1) as a:
+        await bed.until(lambda: a.stats.handed_out == 10, a)
+        generation = a.stats.generation
+        log = bed.cluster.partition("t", 0)
+        bed.fill(0, count=30)
+        log.log_start = 25
+        log.batches = []
+        bed.fill(0, count=5)
+        records = await bed.until(lambda: a.stats.generation > generation and a.stats.handed_out >= 15, a)
+        assert {r.offset for r in records} <= set(range(25, 31))
+        assert bed.coordinator.session_of("a").sent[0].register.rejoin  # type: ignore[union-attr]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import no_tasks_left
-from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.member_events import Lose, Revoke
 from tidelog.client.records import ConsumerRecord
@@ -39,26 +38,23 @@ def test_a1_01_05_consumers_hold_no_zookeeper_client() -> None:
 # -- the beginning -------------------------------------------------------------------------------------------------------------
 
 
-def test_a12_02_to_04_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.coordinator.elect(2)
-        async with bed.consumer("a") as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            asked = [call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id]
-            assert [call.request.group_id for call in asked] == ["g"]
-            (session,) = bed.coordinator.sessions
-            assert session.broker == 2
-            said = [next(filter(None, (e.registered, e.start))) for e in session.received if not e.ping]
-            assert [type(each) for each in said] == [m.RegisterConsumerResponse, m.StartFetcherRequest]
-            session.break_off()
-            await bed.until(lambda: len(bed.coordinator.sessions) == 2, a)
-            assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
-
-    run_virtual(story())
+async def test_a12_02_to_04_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
+    bed = Bed()
+    bed.coordinator.elect(2)
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        asked = [call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id]
+        assert [call.request.group_id for call in asked] == ["g"]
+        (session,) = bed.coordinator.sessions
+        assert session.broker == 2
+        said = [next(filter(None, (e.registered, e.start))) for e in session.received if not e.ping]
+        assert [type(each) for each in said] == [m.RegisterConsumerResponse, m.StartFetcherRequest]
+        session.break_off()
+        await bed.until(lambda: len(bed.coordinator.sessions) == 2, a)
+        assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
 
 
-def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registration() -> None:
+async def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registration() -> None:
     options: dict[str, Any] = {
         "session_timeout_ms": 4321,
         "auto_commit": False,
@@ -69,276 +65,237 @@ def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registration() -
         "client_id": "me",
     }
 
-    async def story() -> None:
-        bed = Bed(default_assignor="roundrobin")
-        async with bed.consumer("a", **options) as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            register = bed.coordinator.session_of("a").sent[0].register
-            assert register is not None and register.incarnation > 0
-            assert register == m.RegisterConsumerRequest(
-                group_id="g",
-                consumer_id="a",
-                topic_count='{"pattern": "static", "subscription": {"t": 1}}',
-                auto_commit=False,
-                auto_offset_reset="largest",
-                session_timeout_ms=4321,
-                incarnation=register.incarnation,
-                static_member=True,
-                max_processing_ms=9876,
-                assignor="roundrobin",
-                rejoin=False,
-                client_id="me",
-            )
-
-    run_virtual(story())
+    bed = Bed(default_assignor="roundrobin")
+    async with bed.consumer("a", **options) as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        register = bed.coordinator.session_of("a").sent[0].register
+        assert register is not None and register.incarnation > 0
+        assert register == m.RegisterConsumerRequest(
+            group_id="g",
+            consumer_id="a",
+            topic_count='{"pattern": "static", "subscription": {"t": 1}}',
+            auto_commit=False,
+            auto_offset_reset="largest",
+            session_timeout_ms=4321,
+            incarnation=register.incarnation,
+            static_member=True,
+            max_processing_ms=9876,
+            assignor="roundrobin",
+            rejoin=False,
+            client_id="me",
+        )
 
 
-def test_a5_07_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
-    async def story() -> None:
-        bed = Bed()
-        servers = [Address("nobody", 1), bed.cluster.addresses[2], bed.cluster.addresses[3]]
-        async with Consumer(servers, ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
-            await bed.until(lambda: len(a.assignment) == 4, a)
-
-    run_virtual(story())
+async def test_a5_07_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
+    bed = Bed()
+    servers = [Address("nobody", 1), bed.cluster.addresses[2], bed.cluster.addresses[3]]
+    async with Consumer(servers, ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
 
 
 # -- what is read twice --------------------------------------------------------------------------------------------------------
 
 
-def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(count=50)
-        records: list[ConsumerRecord] = []
-        others = 0
-        async with bed.consumer("a") as a:
-            for round_ in range(4):
+async def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -> None:
+    bed = Bed()
+    bed.fill(count=50)
+    records: list[ConsumerRecord] = []
+    others = 0
+    async with bed.consumer("a") as a:
+        for round_ in range(4):
+            bed.fill(count=10)
+            async with bed.consumer(f"b{round_}") as b:
+                records += await bed.until(lambda b=b: len(b.assignment) == 2, a, b)  # type: ignore[misc]
                 bed.fill(count=10)
-                async with bed.consumer(f"b{round_}") as b:
-                    records += await bed.until(lambda b=b: len(b.assignment) == 2, a, b)  # type: ignore[misc]
-                    bed.fill(count=10)
-                    more = await b.poll(timeout_s=1)
-                    while more:  # the last poll says that all of it is processed; the leave tells that, before any ping
-                        records += more
-                        more = await b.poll(timeout_s=0.01)
-                    others += b.stats.handed_out
-                records += await bed.until(lambda: len(a.assignment) == 4, a)
-            records += await bed.until(lambda: a.stats.handed_out + others >= 520, a)
-            records += await a.poll(timeout_s=1)
-        assert others > 0
-        assert offsets_of(records) == every(130)
-
-    run_virtual(story())
+                more = await b.poll(timeout_s=1)
+                while more:  # the last poll says that all of it is processed; the leave tells that, before any ping
+                    records += more
+                    more = await b.poll(timeout_s=0.01)
+                others += b.stats.handed_out
+            records += await bed.until(lambda: len(a.assignment) == 4, a)
+        records += await bed.until(lambda: a.stats.handed_out + others >= 520, a)
+        records += await a.poll(timeout_s=1)
+    assert others > 0
+    assert offsets_of(records) == every(130)
 
 
-def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_no_more() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(count=20)
-        crashed = bed.consumer("a", auto_commit=False)
-        await crashed.start()
-        first = await bed.until(lambda: crashed.stats.handed_out == 80, crashed)
-        await crashed.commit({T[0]: 20, T[1]: 13})
-        bed.coordinator.cut_up.add("a")
-        bed.coordinator.cut_down.add("a")  # nothing that it says arrives any more: a kill
-        async with bed.consumer("b") as b:
-            again = await bed.until(lambda: b.stats.handed_out >= 47, b)
-            again += await b.poll(timeout_s=1)
-        await crashed.stop()
-        assert offsets_of(first) == every(20)
-        repeated = [(1, o) for o in range(13, 20)] + [(p, o) for p in (2, 3) for o in range(20)]
-        assert offsets_of(again) == repeated
-
-    run_virtual(story())
+async def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_no_more() -> None:
+    bed = Bed()
+    bed.fill(count=20)
+    crashed = bed.consumer("a", auto_commit=False)
+    await crashed.start()
+    first = await bed.until(lambda: crashed.stats.handed_out == 80, crashed)
+    await crashed.commit({T[0]: 20, T[1]: 13})
+    bed.coordinator.cut_up.add("a")
+    bed.coordinator.cut_down.add("a")  # nothing that it says arrives any more: a kill
+    async with bed.consumer("b") as b:
+        again = await bed.until(lambda: b.stats.handed_out >= 47, b)
+        again += await b.poll(timeout_s=1)
+    await crashed.stop()
+    assert offsets_of(first) == every(20)
+    repeated = [(1, o) for o in range(13, 20)] + [(p, o) for p in (2, 3) for o in range(20)]
+    assert offsets_of(again) == repeated
 
 
-def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill(count=20)
-        async with bed.consumer("a") as a:
-            await bed.until(lambda: a.stats.handed_out == 80, a)
-            await a.commit()
-            bed.cluster.create("t", partitions=4)
-            bed.coordinator.learn_topics()
-            assert bed.coordinator.offsets() == {}
-            bed.fill(count=5)
-            records = await bed.until(lambda: a.stats.handed_out >= 100, a)
-            assert offsets_of(records) == every(5)
-            await a.commit()
-            assert bed.coordinator.offsets() == dict.fromkeys(T, 5)
-            assert a.stats.membership.losses == 0, (
-                "no position of a topic that is gone has left the log of the next one"
-            )
-
-    run_virtual(story())
+async def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> (
+    None
+):
+    bed = Bed()
+    bed.fill(count=20)
+    async with bed.consumer("a") as a:
+        await bed.until(lambda: a.stats.handed_out == 80, a)
+        await a.commit()
+        bed.cluster.create("t", partitions=4)
+        bed.coordinator.learn_topics()
+        assert bed.coordinator.offsets() == {}
+        bed.fill(count=5)
+        records = await bed.until(lambda: a.stats.handed_out >= 100, a)
+        assert offsets_of(records) == every(5)
+        await a.commit()
+        assert bed.coordinator.offsets() == dict.fromkeys(T, 5)
+        assert a.stats.membership.losses == 0, "no position of a topic that is gone has left the log of the next one"
 
 
-def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
+async def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
     """It may be this member's again already, from one that got further: the application cannot know before the callback."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        may_end = asyncio.Event()
+    bed = Bed()
+    bed.fill()
+    may_end = asyncio.Event()
 
-        async def lost(_: object) -> None:
-            await may_end.wait()
+    async def lost(_: object) -> None:
+        await may_end.wait()
 
-        async with bed.consumer("a", auto_commit=False, on_lost=lost) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            await a.commit({T[3]: 9})
-            assert a._group is not None
-            a._group._effect(Lose((T[3],), "as when its lease ends"))
-            with pytest.raises(TidelogError, match="on_lost"):
-                await a.commit({T[3]: 4})
-            await a.commit({T[2]: 4})
-            may_end.set()
-            assert bed.coordinator.offsets()[T[3]] == 9
-
-    run_virtual(story())
+    async with bed.consumer("a", auto_commit=False, on_lost=lost) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        await a.commit({T[3]: 9})
+        assert a._group is not None
+        a._group._effect(Lose((T[3],), "as when its lease ends"))
+        with pytest.raises(TidelogError, match="on_lost"):
+            await a.commit({T[3]: 4})
+        await a.commit({T[2]: 4})
+        may_end.set()
+        assert bed.coordinator.offsets()[T[3]] == 9
 
 
-def test_n12_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
+async def test_n12_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
     """The coordinator waited no longer and gave it back at the stored offset: what is handed out from there follows that."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        may_end = asyncio.Event()
+    bed = Bed()
+    bed.fill()
+    may_end = asyncio.Event()
 
-        async def revoked(_: object) -> None:
-            await may_end.wait()
+    async def revoked(_: object) -> None:
+        await may_end.wait()
 
-        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            await a.commit({T[3]: 4})
-            assert a._group is not None
-            a._group._effect(Revoke(7, (T[3],)))
-            try:
-                with pytest.raises(TidelogError, match="assigned anew") as refused:
-                    await a.commit({T[3]: 9, T[2]: 4})
-                assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
-                await a.commit({T[2]: 4})
-            finally:
-                may_end.set()
-            assert bed.coordinator.offsets() == {T[2]: 4, T[3]: 4}
-
-    run_virtual(story())
-
-
-def test_a_commit_in_on_revoked_counts_while_the_partition_is_nobody_elses_yet() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        committed: list[TopicPartition] = []
-
-        async def revoked(given_back: tuple[TopicPartition, ...]) -> None:
-            await a.commit(dict.fromkeys(given_back, 3))
-            committed.extend(given_back)
-
-        async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            async with bed.consumer("b", auto_commit=False) as b:
-                await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-                assert len(committed) == 2
-                assert all(bed.coordinator.offsets()[tp] == 3 for tp in committed)
-
-    run_virtual(story())
-
-
-def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_membership_nothing() -> None:
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
-            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
-            kept, before = a.assignment, a.group_metadata
-            with pytest.raises(TidelogError, match="is not owned by 'a'") as refused:
-                await a.commit({b.assignment[0]: 1})
+    async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        await a.commit({T[3]: 4})
+        assert a._group is not None
+        a._group._effect(Revoke(7, (T[3],)))
+        try:
+            with pytest.raises(TidelogError, match="assigned anew") as refused:
+                await a.commit({T[3]: 9, T[2]: 4})
             assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
-            await bed.clock.sleep(1.0)
-            assert (a.assignment, a.group_metadata, bed.calls) == (kept, before, [])
+            await a.commit({T[2]: 4})
+        finally:
+            may_end.set()
+        assert bed.coordinator.offsets() == {T[2]: 4, T[3]: 4}
 
-    run_virtual(story())
+
+async def test_a_commit_in_on_revoked_counts_while_the_partition_is_nobody_elses_yet() -> None:
+    bed = Bed()
+    bed.fill()
+    committed: list[TopicPartition] = []
+
+    async def revoked(given_back: tuple[TopicPartition, ...]) -> None:
+        await a.commit(dict.fromkeys(given_back, 3))
+        committed.extend(given_back)
+
+    async with bed.consumer("a", auto_commit=False, on_revoked=revoked) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        async with bed.consumer("b", auto_commit=False) as b:
+            await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+            assert len(committed) == 2
+            assert all(bed.coordinator.offsets()[tp] == 3 for tp in committed)
+
+
+async def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_membership_nothing() -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
+        await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
+        kept, before = a.assignment, a.group_metadata
+        with pytest.raises(TidelogError, match="is not owned by 'a'") as refused:
+            await a.commit({b.assignment[0]: 1})
+        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+        await bed.clock.sleep(1.0)
+        assert (a.assignment, a.group_metadata, bed.calls) == (kept, before, [])
 
 
 # -- leaving -------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_application_that_polls_again_while_it_is_leaving_joins_within_that_poll() -> None:
+async def test_an_application_that_polls_again_while_it_is_leaving_joins_within_that_poll() -> None:
     """It may be one that waits for an hour, as iteration does."""
 
-    async def story() -> None:
-        bed = Bed()
-        bed.fill()
-        async with bed.consumer("a", max_processing_ms=8000) as a:
-            await bed.until(lambda: a.stats.handed_out == 40, a)
-            await bed.clock.sleep(7.9)
-            bed.coordinator.cut_up.add("a")
-            await bed.clock.sleep(0.2)
-            assert a.stats.state == "leaving"
-            bed.coordinator.cut_up.clear()
-            began = bed.clock.now()
-            assert await a.poll(timeout_s=3600)
-            assert bed.clock.now() - began < 3 * SESSION_S
-        assert bed.coordinator.members() == []
-
-    run_virtual(story())
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", max_processing_ms=8000) as a:
+        await bed.until(lambda: a.stats.handed_out == 40, a)
+        await bed.clock.sleep(7.9)
+        bed.coordinator.cut_up.add("a")
+        await bed.clock.sleep(0.2)
+        assert a.stats.state == "leaving"
+        bed.coordinator.cut_up.clear()
+        began = bed.clock.now()
+        assert await a.poll(timeout_s=3600)
+        assert bed.clock.now() - began < 3 * SESSION_S
+    assert bed.coordinator.members() == []
 
 
-def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> None:
+async def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> None:
     """What a poll raised is what it works on."""
 
-    async def story() -> None:
-        bed = Bed()
+    bed = Bed()
 
-        def assigned(_: object) -> None:
-            raise ZeroDivisionError("of the application")
+    def assigned(_: object) -> None:
+        raise ZeroDivisionError("of the application")
 
-        async with bed.consumer("a", on_assigned=assigned, max_processing_ms=5000) as a:
-            with pytest.raises(ZeroDivisionError):
-                await bed.until(lambda: False, a)
-            await bed.clock.sleep(5.5)
-            assert bed.coordinator.members() == []
-
-    run_virtual(story())
+    async with bed.consumer("a", on_assigned=assigned, max_processing_ms=5000) as a:
+        with pytest.raises(ZeroDivisionError):
+            await bed.until(lambda: False, a)
+        await bed.clock.sleep(5.5)
+        assert bed.coordinator.members() == []
 
 
-def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises() -> None:
+async def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises() -> None:
     """A commit in `on_revoked` that finds no coordinator does. Pings would go on being answered, and nobody would read."""
 
-    async def story() -> None:
-        bed = Bed()
+    bed = Bed()
 
-        async def revoked(_: object) -> None:
-            raise TransportError("UNAVAILABLE", "as a commit does")
+    async def revoked(_: object) -> None:
+        raise TransportError("UNAVAILABLE", "as a commit does")
 
-        async with no_tasks_left():
-            a = bed.consumer("a", on_revoked=revoked)
-            await a.start()
-            await bed.until(lambda: len(a.assignment) == 4, a)
-            with pytest.raises(TransportError, match="as a commit does"):
-                await a.stop()
-            assert bed.coordinator.members() == []
-
-    run_virtual(story())
-
-
-def test_who_stops_ends_although_its_own_tasks_are_gone() -> None:
-    """`asyncio.run` cancels everything that is left: what waits for an answer to its leave would wait for ever."""
-
-    async def story() -> None:
-        bed = Bed()
-        a = bed.consumer("a")
+    async with no_tasks_left():
+        a = bed.consumer("a", on_revoked=revoked)
         await a.start()
         await bed.until(lambda: len(a.assignment) == 4, a)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.wait(others)
-        async with asyncio.timeout(10 * SESSION_S):
+        with pytest.raises(TransportError, match="as a commit does"):
             await a.stop()
+        assert bed.coordinator.members() == []
 
-    run_virtual(story())
+
+async def test_who_stops_ends_although_its_own_tasks_are_gone() -> None:
+    """`asyncio.run` cancels everything that is left: what waits for an answer to its leave would wait for ever."""
+
+    bed = Bed()
+    a = bed.consumer("a")
+    await a.start()
+    await bed.until(lambda: len(a.assignment) == 4, a)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait(others)
+    async with asyncio.timeout(10 * SESSION_S):
+        await a.stop()

@@ -8,7 +8,6 @@ import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
 from helpers.fake_log import FakePartition
-from helpers.virtual_time import run_virtual
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
@@ -38,356 +37,302 @@ async def settle(p: Producer) -> None:
     await (await p.send("t", b"first", partition=0))
 
 
-def test_hole_28_a_lost_answer_stores_nothing_twice() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with no_tasks_left(), producer(cluster, batch_bytes=200) as p:
-            cluster.lose_answer("Produce", times=5)
-            acks = [await p.send("t", v) for v in values(200)]
-            done = await asyncio.gather(*acks)
-        assert cluster.partition("t").values() == values(200)
-        assert [d.offset for d in done] == list(range(200))
-        assert {h.producer_id for h in stored(cluster.partition("t"))} == {1000}
-
-    run_virtual(story())
+async def test_hole_28_a_lost_answer_stores_nothing_twice() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with no_tasks_left(), producer(cluster, batch_bytes=200) as p:
+        cluster.lose_answer("Produce", times=5)
+        acks = [await p.send("t", v) for v in values(200)]
+        done = await asyncio.gather(*acks)
+    assert cluster.partition("t").values() == values(200)
+    assert [d.offset for d in done] == list(range(200))
+    assert {h.producer_id for h in stored(cluster.partition("t"))} == {1000}
 
 
-def test_hole_28_sequences_count_the_records_of_each_partition() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t", partitions=2)
-        async with producer(cluster) as p:
-            for _ in range(3):
-                for partition in (0, 1, 1):
-                    await p.send("t", b"v", partition=partition)
-                await p.flush()
-        assert [h.base_sequence for h in stored(cluster.partition("t", 0))] == [0, 1, 2]
-        assert [h.base_sequence for h in stored(cluster.partition("t", 1))] == [0, 2, 4]
-
-    run_virtual(story())
+async def test_hole_28_sequences_count_the_records_of_each_partition() -> None:
+    cluster = FakeCluster()
+    cluster.create("t", partitions=2)
+    async with producer(cluster) as p:
+        for _ in range(3):
+            for partition in (0, 1, 1):
+                await p.send("t", b"v", partition=partition)
+            await p.flush()
+    assert [h.base_sequence for h in stored(cluster.partition("t", 0))] == [0, 1, 2]
+    assert [h.base_sequence for h in stored(cluster.partition("t", 1))] == [0, 2, 4]
 
 
 @pytest.mark.parametrize(("idempotent", "most"), [(True, 5), (False, 1)])
-def test_hole_28_five_batches_of_a_partition_are_in_flight(idempotent: bool, most: int) -> None:
-    async def story() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("t")
-        async with producer(cluster, batch_bytes=200, enable_idempotence=idempotent) as p:
-            await settle(p)
-            for v in values(300):
-                await p.send("t", v)
-            await p.flush()
-        assert cluster.partition("t").values() == [b"first", *values(300)]
-        assert cluster.in_flight_most == most
-
-    run_virtual(story())
+async def test_hole_28_five_batches_of_a_partition_are_in_flight(idempotent: bool, most: int) -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("t")
+    async with producer(cluster, batch_bytes=200, enable_idempotence=idempotent) as p:
+        await settle(p)
+        for v in values(300):
+            await p.send("t", v)
+        await p.flush()
+    assert cluster.partition("t").values() == [b"first", *values(300)]
+    assert cluster.in_flight_most == most
 
 
-def test_hole_28_one_batch_is_in_flight_until_the_producer_is_known() -> None:
+async def test_hole_28_one_batch_is_in_flight_until_the_producer_is_known() -> None:
     # A leader that has never heard of it takes any sequence: of two, the second could be stored without the first.
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        cluster.refuse_produce(ErrorCode.NOT_ENOUGH_REPLICAS, times=6)
-        async with producer(cluster, batch_bytes=200) as p:
-            for v in values(100):
-                await p.send("t", v)
-            await asyncio.sleep(0.1)
-            assert cluster.in_flight_most <= 1
-            assert len({c.request.partitions[0].records for c in cluster.of("Produce")}) == 1
-            await p.flush()
-        assert cluster.partition("t").values() == values(100)
-
-    run_virtual(story())
+    cluster = FakeCluster()
+    cluster.create("t")
+    cluster.refuse_produce(ErrorCode.NOT_ENOUGH_REPLICAS, times=6)
+    async with producer(cluster, batch_bytes=200) as p:
+        for v in values(100):
+            await p.send("t", v)
+        await asyncio.sleep(0.1)
+        assert cluster.in_flight_most <= 1
+        assert len({c.request.partitions[0].records for c in cluster.of("Produce")}) == 1
+        await p.flush()
+    assert cluster.partition("t").values() == values(100)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_l38_a_retry_storm_with_changing_leaders_stores_every_record_once_and_in_order(seed: int) -> None:
-    async def story() -> None:
-        rand = random.Random(seed)
-        cluster = FakeCluster(seed=seed)
-        cluster.create("t", partitions=2)
+async def test_l38_a_retry_storm_with_changing_leaders_stores_every_record_once_and_in_order(seed: int) -> None:
+    rand = random.Random(seed)
+    cluster = FakeCluster(seed=seed)
+    cluster.create("t", partitions=2)
 
-        async def trouble(call: FakeCall) -> Any:
-            if call.method != "Produce":
-                return NotImplemented
-            await cluster.clock.sleep(rand.random() * 0.02)  # requests overtake each other
-            match rand.randrange(8):
-                case 0:
-                    raise TransportError("UNAVAILABLE", "lost before")
-                case 1:
-                    await call.serve()
-                    raise TransportError("UNAVAILABLE", "lost after")
-                case 2:
-                    cluster.elect("t", rand.randrange(2), rand.choice([1, 2, 3]))
-                    return NotImplemented
-                case 3:
-                    await call.serve()
-                    return await call.serve()  # arrives twice
+    async def trouble(call: FakeCall) -> Any:
+        if call.method != "Produce":
             return NotImplemented
+        await cluster.clock.sleep(rand.random() * 0.02)  # requests overtake each other
+        match rand.randrange(8):
+            case 0:
+                raise TransportError("UNAVAILABLE", "lost before")
+            case 1:
+                await call.serve()
+                raise TransportError("UNAVAILABLE", "lost after")
+            case 2:
+                cluster.elect("t", rand.randrange(2), rand.choice([1, 2, 3]))
+                return NotImplemented
+            case 3:
+                await call.serve()
+                return await call.serve()  # arrives twice
+        return NotImplemented
 
-        cluster.faults.append(trouble)
-        async with no_tasks_left(), producer(cluster, batch_bytes=200) as p:
-            acks = []
-            for v in values(150):
-                acks += [await p.send("t", v, partition=n) for n in (0, 1)]
-                if rand.random() < 0.1:
-                    await cluster.clock.sleep(0.01)
-            await asyncio.gather(*acks)
+    cluster.faults.append(trouble)
+    async with no_tasks_left(), producer(cluster, batch_bytes=200) as p:
+        acks = []
+        for v in values(150):
+            acks += [await p.send("t", v, partition=n) for n in (0, 1)]
+            if rand.random() < 0.1:
+                await cluster.clock.sleep(0.01)
+        await asyncio.gather(*acks)
+    for partition in (0, 1):
+        assert cluster.partition("t", partition).values() == values(150)
+        assert epochs(cluster.partition("t", partition)) == [0], "nothing was lost, so nothing is numbered anew"
+
+
+async def test_hole_28_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
+    cluster = FakeCluster()
+    cluster.create("t", partitions=2)
+    async with producer(cluster, batch_bytes=200) as p:
         for partition in (0, 1):
-            assert cluster.partition("t", partition).values() == values(150)
-            assert epochs(cluster.partition("t", partition)) == [0], "nothing was lost, so nothing is numbered anew"
-
-    run_virtual(story())
-
-
-def test_hole_28_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t", partitions=2)
-        async with producer(cluster, batch_bytes=200) as p:
-            for partition in (0, 1):
-                await (await p.send("t", b"first", partition=partition))
-            await (await p.send("t", b"lost", partition=0))
-            cluster.partition("t", 0).truncate_to(1)
-            for v in values(100):
-                await p.send("t", v, partition=0)
-            await p.flush()
-            await (await p.send("t", b"last", partition=1))
-        assert cluster.partition("t", 0).values() == [b"first", *values(100)]
-        assert epochs(cluster.partition("t", 0)) == [0, 1]
-        assert epochs(cluster.partition("t", 1)) == [0], "the other partition has nothing to do with it"
-
-    run_virtual(story())
+            await (await p.send("t", b"first", partition=partition))
+        await (await p.send("t", b"lost", partition=0))
+        cluster.partition("t", 0).truncate_to(1)
+        for v in values(100):
+            await p.send("t", v, partition=0)
+        await p.flush()
+        await (await p.send("t", b"last", partition=1))
+    assert cluster.partition("t", 0).values() == [b"first", *values(100)]
+    assert epochs(cluster.partition("t", 0)) == [0, 1]
+    assert epochs(cluster.partition("t", 1)) == [0], "the other partition has nothing to do with it"
 
 
-def test_hole_28_after_a_loss_what_may_come_late_is_not_sent_under_another_number() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        sent = asyncio.Event()
+async def test_hole_28_after_a_loss_what_may_come_late_is_not_sent_under_another_number() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    sent = asyncio.Event()
 
-        async def lose(call: FakeCall) -> Any:
-            sent.set()
-            raise TransportError("UNAVAILABLE", "lost, or late")
+    async def lose(call: FakeCall) -> Any:
+        sent.set()
+        raise TransportError("UNAVAILABLE", "lost, or late")
 
-        async with producer(cluster) as p:
-            await settle(p)
-            await (await p.send("t", b"lost"))
-            cluster.partition("t").truncate_to(1)
-            cluster.once("Produce", lose)
-            late = await p.send("t", b"late")
-            await sent.wait()
-            after = [await p.send("t", v) for v in values(3)]
-            with pytest.raises(DeliveryError, match="records before it are missing") as failed:
-                await late
-            assert not failed.value.outcome_known
-            assert [ack.offset for ack in await asyncio.gather(*after)] == [1, 2, 3]
-        assert cluster.partition("t").values() == [b"first", *values(3)]
-
-    run_virtual(story())
+    async with producer(cluster) as p:
+        await settle(p)
+        await (await p.send("t", b"lost"))
+        cluster.partition("t").truncate_to(1)
+        cluster.once("Produce", lose)
+        late = await p.send("t", b"late")
+        await sent.wait()
+        after = [await p.send("t", v) for v in values(3)]
+        with pytest.raises(DeliveryError, match="records before it are missing") as failed:
+            await late
+        assert not failed.value.outcome_known
+        assert [ack.offset for ack in await asyncio.gather(*after)] == [1, 2, 3]
+    assert cluster.partition("t").values() == [b"first", *values(3)]
 
 
-def test_hole_28_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            await settle(p)
-            cluster.refuse_produce(ErrorCode.INVALID_RECORD)
-            with pytest.raises(DeliveryError) as refused:
-                await (await p.send("t", b"bad"))
-            assert refused.value.outcome_known
-            await (await p.send("t", b"good"))
-        assert cluster.partition("t").values() == [b"first", b"good"]
-        assert epochs(cluster.partition("t")) == [0, 1]
-
-    run_virtual(story())
+async def test_hole_28_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster) as p:
+        await settle(p)
+        cluster.refuse_produce(ErrorCode.INVALID_RECORD)
+        with pytest.raises(DeliveryError) as refused:
+            await (await p.send("t", b"bad"))
+        assert refused.value.outcome_known
+        await (await p.send("t", b"good"))
+    assert cluster.partition("t").values() == [b"first", b"good"]
+    assert epochs(cluster.partition("t")) == [0, 1]
 
 
 @pytest.mark.parametrize("appended", [True, False])
-def test_hole_28_what_follows_a_batch_of_unknown_outcome_is_stored_once(appended: bool) -> None:
-    async def story() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("t")
-        dark = True
+async def test_hole_28_what_follows_a_batch_of_unknown_outcome_is_stored_once(appended: bool) -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("t")
+    dark = True
 
-        async def fault(call: FakeCall) -> Any:
-            if not dark or call.method != "Produce":
-                return NotImplemented
-            if appended:
-                await call.serve()
-            raise TransportError("UNAVAILABLE", "lost")
+    async def fault(call: FakeCall) -> Any:
+        if not dark or call.method != "Produce":
+            return NotImplemented
+        if appended:
+            await call.serve()
+        raise TransportError("UNAVAILABLE", "lost")
 
-        async with producer(cluster, delivery_timeout_ms=300) as p:
-            await settle(p)
-            cluster.faults.append(fault)
-            with pytest.raises(DeliveryError) as lost:
-                await (await p.send("t", b"doubtful"))
-            assert not lost.value.outcome_known
-            dark = False
-            done = await asyncio.gather(*[await p.send("t", v) for v in values(3)])
-        assert [d.offset for d in done] == [1 + appended, 2 + appended, 3 + appended]
-        assert cluster.partition("t").values() == [b"first", *([b"doubtful"] if appended else []), *values(3)]
-
-    run_virtual(story())
+    async with producer(cluster, delivery_timeout_ms=300) as p:
+        await settle(p)
+        cluster.faults.append(fault)
+        with pytest.raises(DeliveryError) as lost:
+            await (await p.send("t", b"doubtful"))
+        assert not lost.value.outcome_known
+        dark = False
+        done = await asyncio.gather(*[await p.send("t", v) for v in values(3)])
+    assert [d.offset for d in done] == [1 + appended, 2 + appended, 3 + appended]
+    assert cluster.partition("t").values() == [b"first", *([b"doubtful"] if appended else []), *values(3)]
 
 
-def test_hole_28_a_batch_that_never_left_takes_no_sequence() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster, delivery_timeout_ms=200) as p:
-            await settle(p)
-            cluster.partition("t").leader = -1
-            with pytest.raises(DeliveryError) as expired:
-                cluster.refuse_produce(ErrorCode.LEADER_NOT_AVAILABLE, times=1)
-                await (await p.send("t", b"late"))
-            assert expired.value.outcome_known
-            cluster.elect("t", 0, 1)
-            await (await p.send("t", b"good"))
-        assert cluster.partition("t").values() == [b"first", b"good"]
-
-    run_virtual(story())
+async def test_hole_28_a_batch_that_never_left_takes_no_sequence() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster, delivery_timeout_ms=200) as p:
+        await settle(p)
+        cluster.partition("t").leader = -1
+        with pytest.raises(DeliveryError) as expired:
+            cluster.refuse_produce(ErrorCode.LEADER_NOT_AVAILABLE, times=1)
+            await (await p.send("t", b"late"))
+        assert expired.value.outcome_known
+        cluster.elect("t", 0, 1)
+        await (await p.send("t", b"good"))
+    assert cluster.partition("t").values() == [b"first", b"good"]
 
 
-def test_hole_28_split_batches_are_numbered_anew_and_keep_their_order() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster, batch_bytes=2000) as p:
-            await settle(p)
-            cluster.batch_bytes_max = 400
-            for v in values(2000):
-                await p.send("t", v)
-            await p.flush()
-        assert cluster.partition("t").values() == [b"first", *values(2000)]
-
-    run_virtual(story())
+async def test_hole_28_split_batches_are_numbered_anew_and_keep_their_order() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster, batch_bytes=2000) as p:
+        await settle(p)
+        cluster.batch_bytes_max = 400
+        for v in values(2000):
+            await p.send("t", v)
+        await p.flush()
+    assert cluster.partition("t").values() == [b"first", *values(2000)]
 
 
-def test_hole_28_another_producer_with_the_id_ends_this_one() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            await settle(p)
-            thief = numbered(encode_batch([Record(None, b"thief", (), 5)]), 1000, 9, 0)
-            cluster.partition("t").append(thief, 1 << 20)
-            with pytest.raises(DeliveryError) as fenced:
-                await (await p.send("t", b"mine"))
-            assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-            with pytest.raises(TidelogError, match="another producer has taken over"):
-                await p.send("t", b"mine")
-        assert cluster.partition("t").values() == [b"first", b"thief"]
-
-    run_virtual(story())
+async def test_hole_28_another_producer_with_the_id_ends_this_one() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster) as p:
+        await settle(p)
+        thief = numbered(encode_batch([Record(None, b"thief", (), 5)]), 1000, 9, 0)
+        cluster.partition("t").append(thief, 1 << 20)
+        with pytest.raises(DeliveryError) as fenced:
+            await (await p.send("t", b"mine"))
+        assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        with pytest.raises(TidelogError, match="another producer has taken over"):
+            await p.send("t", b"mine")
+    assert cluster.partition("t").values() == [b"first", b"thief"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-def test_hole_28_a_leader_that_cannot_tell_leaves_the_outcome_open(code: ErrorCode) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            await settle(p)
-            cluster.refuse_produce(code, append=True)
-            with pytest.raises(DeliveryError) as failed:
-                await (await p.send("t", b"doubtful"))
-            assert (failed.value.code, failed.value.outcome_known) == (code, False)
-            await (await p.send("t", b"good"))
-        assert cluster.partition("t").values() == [b"first", b"doubtful", b"good"]
-
-    run_virtual(story())
+async def test_hole_28_a_leader_that_cannot_tell_leaves_the_outcome_open(code: ErrorCode) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster) as p:
+        await settle(p)
+        cluster.refuse_produce(code, append=True)
+        with pytest.raises(DeliveryError) as failed:
+            await (await p.send("t", b"doubtful"))
+        assert (failed.value.code, failed.value.outcome_known) == (code, False)
+        await (await p.send("t", b"good"))
+    assert cluster.partition("t").values() == [b"first", b"doubtful", b"good"]
 
 
-def test_hole_28_after_the_last_epoch_comes_a_new_id() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
+async def test_hole_28_after_the_last_epoch_comes_a_new_id() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
 
-        async def old(call: FakeCall) -> m.InitProducerIdResponse:
-            return m.InitProducerIdResponse(producer_id=7, producer_epoch=2**15 - 1)
+    async def old(call: FakeCall) -> m.InitProducerIdResponse:
+        return m.InitProducerIdResponse(producer_id=7, producer_epoch=2**15 - 1)
 
-        cluster.once("InitProducerId", old)
-        async with producer(cluster) as p:
-            await settle(p)
-            cluster.refuse_produce(ErrorCode.INVALID_RECORD)
-            with pytest.raises(DeliveryError):
-                await (await p.send("t", b"bad"))
-            await (await p.send("t", b"good"))
-        assert [(h.producer_id, h.producer_epoch) for h in stored(cluster.partition("t"))] == [
-            (7, 2**15 - 1),
-            (1000, 0),
-        ]
-
-    run_virtual(story())
+    cluster.once("InitProducerId", old)
+    async with producer(cluster) as p:
+        await settle(p)
+        cluster.refuse_produce(ErrorCode.INVALID_RECORD)
+        with pytest.raises(DeliveryError):
+            await (await p.send("t", b"bad"))
+        await (await p.send("t", b"good"))
+    assert [(h.producer_id, h.producer_epoch) for h in stored(cluster.partition("t"))] == [
+        (7, 2**15 - 1),
+        (1000, 0),
+    ]
 
 
-def test_hole_28_records_wait_for_a_producer_id() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        for _ in range(7):
+async def test_hole_28_records_wait_for_a_producer_id() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    for _ in range(7):
 
-            async def refuse(call: FakeCall) -> m.InitProducerIdResponse:
-                return m.InitProducerIdResponse(
-                    error_code=ErrorCode.REQUEST_TIMED_OUT, error_message="none yet", producer_id=-1, producer_epoch=-1
-                )
+        async def refuse(call: FakeCall) -> m.InitProducerIdResponse:
+            return m.InitProducerIdResponse(
+                error_code=ErrorCode.REQUEST_TIMED_OUT, error_message="none yet", producer_id=-1, producer_epoch=-1
+            )
 
-            cluster.once("InitProducerId", refuse)
-        async with no_tasks_left(), producer(cluster) as p:
-            assert (await (await p.send("t", b"v"))).offset == 0
-        assert len(cluster.of("InitProducerId")) == 8
-
-    run_virtual(story())
+        cluster.once("InitProducerId", refuse)
+    async with no_tasks_left(), producer(cluster) as p:
+        assert (await (await p.send("t", b"v"))).offset == 0
+    assert len(cluster.of("InitProducerId")) == 8
 
 
-def test_hole_28_a_cluster_without_producer_ids_is_named() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
+async def test_hole_28_a_cluster_without_producer_ids_is_named() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
 
-        async def unknown(call: FakeCall) -> Any:
-            raise TransportError("UNIMPLEMENTED", "no such method")
+    async def unknown(call: FakeCall) -> Any:
+        raise TransportError("UNIMPLEMENTED", "no such method")
 
-        cluster.once("InitProducerId", unknown)
-        async with no_tasks_left(), producer(cluster) as p:
-            ack = await p.send("t", b"v")
-            with pytest.raises(TidelogError, match="no producer id can be had"):
-                await ack
-            with pytest.raises(TidelogError, match="no producer id can be had"):
-                await p.send("t", b"v")
-
-    run_virtual(story())
+    cluster.once("InitProducerId", unknown)
+    async with no_tasks_left(), producer(cluster) as p:
+        ack = await p.send("t", b"v")
+        with pytest.raises(TidelogError, match="no producer id can be had"):
+            await ack
+        with pytest.raises(TidelogError, match="no producer id can be had"):
+            await p.send("t", b"v")
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_hole_28_idempotence_needs_acks_all(acks: int) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        with pytest.raises(ValueError, match="enable_idempotence needs acks all"):
-            producer(cluster, acks=acks, enable_idempotence=True)
-        async with producer(cluster, acks=acks) as p:
-            await (await p.send("t", b"v"))
-        assert cluster.of("InitProducerId") == []
-        assert stored(cluster.partition("t"))[0].producer_id == -1
-
-    run_virtual(story())
+async def test_hole_28_idempotence_needs_acks_all(acks: int) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    with pytest.raises(ValueError, match="enable_idempotence needs acks all"):
+        producer(cluster, acks=acks, enable_idempotence=True)
+    async with producer(cluster, acks=acks) as p:
+        await (await p.send("t", b"v"))
+    assert cluster.of("InitProducerId") == []
+    assert stored(cluster.partition("t"))[0].producer_id == -1
 
 
-def test_hole_28_a_batch_of_another_producer_is_not_renumbered() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        batch = numbered(encode_batch([Record(None, b"v", (), 5)]), 77, 0, 0)
-        async with producer(cluster) as p:
-            with pytest.raises(ValueError, match="names a producer already"):
-                await p.produce_encoded("t", 0, batch)
-        async with producer(cluster, enable_idempotence=False) as p:
-            await (await p.produce_encoded("t", 0, batch))
-        assert stored(cluster.partition("t"))[0].producer_id == 77
-
-    run_virtual(story())
+async def test_hole_28_a_batch_of_another_producer_is_not_renumbered() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    batch = numbered(encode_batch([Record(None, b"v", (), 5)]), 77, 0, 0)
+    async with producer(cluster) as p:
+        with pytest.raises(ValueError, match="names a producer already"):
+            await p.produce_encoded("t", 0, batch)
+    async with producer(cluster, enable_idempotence=False) as p:
+        await (await p.produce_encoded("t", 0, batch))
+    assert stored(cluster.partition("t"))[0].producer_id == 77

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster
-from helpers.virtual_time import run_virtual
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.producer import Producer
 from tidelog.wire import messages as m
@@ -16,77 +15,62 @@ def producer(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer(cluster.bootstrap, ports=cluster.ports, **options)
 
 
-def test_nobody_answers_says_what_to_do() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
+async def test_nobody_answers_says_what_to_do() -> None:
+    cluster = FakeCluster()
+    cluster.down.update(cluster.addresses)
+    with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092.*`tidelog local up`"):
+        async with producer(cluster, max_block_ms=300):
+            pass
+
+
+async def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_may() -> None:
+    cluster = FakeCluster()
+    now = asyncio.get_running_loop().time
+    async with producer(cluster, max_block_ms=300) as p:
         cluster.down.update(cluster.addresses)
-        with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092.*`tidelog local up`"):
-            async with producer(cluster, max_block_ms=300):
-                pass
-
-    run_virtual(story())
-
-
-def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_may() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        now = asyncio.get_running_loop().time
-        async with producer(cluster, max_block_ms=300) as p:
-            cluster.down.update(cluster.addresses)
-            begun = now()
-            ends = await asyncio.gather(*(p.send("t", b"x") for _ in range(20)), return_exceptions=True)
-            assert all(isinstance(end, ClusterUnreachable) for end in ends)
-            assert now() - begun < 1.0
-
-    run_virtual(story())
+        begun = now()
+        ends = await asyncio.gather(*(p.send("t", b"x") for _ in range(20)), return_exceptions=True)
+        assert all(isinstance(end, ClusterUnreachable) for end in ends)
+        assert now() - begun < 1.0
 
 
-def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        cluster.down.add(2)
-        cluster.paused.add(3)
-        async with producer(cluster) as p:
-            await (await p.send("t", b"x"))
-        assert cluster.partition("t").values() == [b"x"]
-
-    run_virtual(story())
+async def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    cluster.down.add(2)
+    cluster.paused.add(3)
+    async with producer(cluster) as p:
+        await (await p.send("t", b"x"))
+    assert cluster.partition("t").values() == [b"x"]
 
 
-def test_refreshes_that_coincide_are_one_request() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            before = len(cluster.of("ClusterMetadata"))
-            seen = p._metadata.version
-            await asyncio.gather(*(p._metadata.refresh(seen) for _ in range(10)))
-            assert len(cluster.of("ClusterMetadata")) == before + 1
-
-    run_virtual(story())
+async def test_refreshes_that_coincide_are_one_request() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster) as p:
+        before = len(cluster.of("ClusterMetadata"))
+        seen = p._metadata.version
+        await asyncio.gather(*(p._metadata.refresh(seen) for _ in range(10)))
+        assert len(cluster.of("ClusterMetadata")) == before + 1
 
 
-def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        async with producer(cluster) as p:
-            await (await p.send("t", b"x"))
-            cluster.elect("t", 0, 2)
-            await p._metadata.refresh(p._metadata.version)
+async def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with producer(cluster) as p:
+        await (await p.send("t", b"x"))
+        cluster.elect("t", 0, 2)
+        await p._metadata.refresh(p._metadata.version)
 
-            async def stale(call: FakeCall) -> m.ClusterMetadataResponse:
-                cluster.topics["t"].partitions[0].leader_epoch = 0
-                cluster.topics["t"].partitions[0].leader = 1
-                answer: m.ClusterMetadataResponse = await call.serve()
-                cluster.topics["t"].partitions[0].leader_epoch = 1
-                cluster.topics["t"].partitions[0].leader = 2
-                return answer
+        async def stale(call: FakeCall) -> m.ClusterMetadataResponse:
+            cluster.topics["t"].partitions[0].leader_epoch = 0
+            cluster.topics["t"].partitions[0].leader = 1
+            answer: m.ClusterMetadataResponse = await call.serve()
+            cluster.topics["t"].partitions[0].leader_epoch = 1
+            cluster.topics["t"].partitions[0].leader = 2
+            return answer
 
-            cluster.once("ClusterMetadata", stale)
-            await p._metadata.refresh(p._metadata.version)
-            led = p._metadata.leadership(p._partitions["t"][1][0])
-            assert led is not None and (led.leader, led.leader_epoch) == (2, 1)
-
-    run_virtual(story())
+        cluster.once("ClusterMetadata", stale)
+        await p._metadata.refresh(p._metadata.version)
+        led = p._metadata.leadership(p._partitions["t"][1][0])
+        assert led is not None and (led.leader, led.leader_epoch) == (2, 1)

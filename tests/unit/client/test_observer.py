@@ -7,7 +7,6 @@ from typing import Any
 
 from helpers.batches import batch
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
-from helpers.virtual_time import run_virtual
 from tidelog.client.observer import ClusterObserver
 from tidelog.client.overview import NO_CONTROLLER, Overview
 from tidelog.errors import ErrorCode, TransportError
@@ -40,178 +39,151 @@ def answering(seen: Overview) -> list[int]:
     return sorted(broker.broker_id for broker in seen.brokers.values() if not broker.problem)
 
 
-def test_a_look_sees_everything_with_three_requests_and_three_to_each_broker() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with no_tasks_left(), watching(cluster) as observer:
+async def test_a_look_sees_everything_with_three_requests_and_three_to_each_broker() -> None:
+    cluster = filled()
+    async with no_tasks_left(), watching(cluster) as observer:
+        seen = await observer.look(1.0)
+        assert (seen.heard, seen.problem, [t.name for t in seen.topics]) == (True, "", ["other", "t"])
+        assert answering(seen) == [1, 2, 3]
+        assert [broker.log_ends[T0] for broker in seen.brokers.values()] == [2, 2, 2]
+        assert (seen.high_watermarks[T0].offset, seen.high_watermarks[T1].offset) == (2, 0)
+        assert {name: each.group.coordinator_id for name, each in seen.groups.items()} == {
+            "g1": 1,
+            "g2": 2,
+            "g3": 3,
+        }
+        cluster.calls.clear()
+        await observer.look(1.0)
+        assert Counter(call.method for call in cluster.calls) == {
+            "ClusterMetadata": 1,
+            "DescribeCluster": 1,
+            "DescribeTopics": 1,
+            "ListOffsets": 3,
+            "ListGroups": 3,
+            "DescribeGroups": 3,
+        }
+
+
+async def test_only_what_is_chosen_is_asked_for() -> None:
+    cluster = filled()
+    async with watching(cluster, topics=lambda name: name == "other", groups=lambda name: name == "g2") as observer:
+        seen = await observer.look(1.0)
+        assert ([t.name for t in seen.topics], list(seen.groups)) == (["other"], ["g2"])
+        asked = {p.topic for call in cluster.of("ListOffsets") for p in call.request.partitions}
+        assert (asked, len(cluster.of("DescribeGroups"))) == ({"other"}, 1)
+
+
+async def test_a_paused_broker_costs_its_patience_and_keeps_what_it_said() -> None:
+    cluster = filled()
+    async with watching(cluster) as observer:
+        before = await observer.look(1.0)
+        cluster.paused.add(1)
+        for number in range(3):
+            began = cluster.clock.now()
             seen = await observer.look(1.0)
-            assert (seen.heard, seen.problem, [t.name for t in seen.topics]) == (True, "", ["other", "t"])
-            assert answering(seen) == [1, 2, 3]
-            assert [broker.log_ends[T0] for broker in seen.brokers.values()] == [2, 2, 2]
-            assert (seen.high_watermarks[T0].offset, seen.high_watermarks[T1].offset) == (2, 0)
-            assert {name: each.group.coordinator_id for name, each in seen.groups.items()} == {
-                "g1": 1,
-                "g2": 2,
-                "g3": 3,
-            }
-            cluster.calls.clear()
-            await observer.look(1.0)
-            assert Counter(call.method for call in cluster.calls) == {
-                "ClusterMetadata": 1,
-                "DescribeCluster": 1,
-                "DescribeTopics": 1,
-                "ListOffsets": 3,
-                "ListGroups": 3,
-                "DescribeGroups": 3,
-            }
-
-    run_virtual(story())
+            took = cluster.clock.now() - began
+            assert took < (2.1 if number == 0 else 1.1), "who was silent is not asked about the cluster again"
+            assert answering(seen) == [2, 3] and seen.brokers[1].problem == "no answer"  # type: ignore[index]
+        assert seen.brokers[1].log_ends == before.brokers[1].log_ends  # type: ignore[index]
+        assert seen.brokers[1].answered_at == before.brokers[1].answered_at  # type: ignore[index]
+        assert (seen.groups["g1"], seen.groups["g2"].at > before.groups["g2"].at) == (before.groups["g1"], True)
+        assert seen.high_watermarks[T0] == before.high_watermarks[T0], "its leader has said nothing since"
+        cluster.paused.clear()
+        assert answering(await observer.look(1.0)) == [1, 2, 3]
 
 
-def test_only_what_is_chosen_is_asked_for() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster, topics=lambda name: name == "other", groups=lambda name: name == "g2") as observer:
-            seen = await observer.look(1.0)
-            assert ([t.name for t in seen.topics], list(seen.groups)) == (["other"], ["g2"])
-            asked = {p.topic for call in cluster.of("ListOffsets") for p in call.request.partitions}
-            assert (asked, len(cluster.of("DescribeGroups"))) == ({"other"}, 1)
-
-    run_virtual(story())
-
-
-def test_a_paused_broker_costs_its_patience_and_keeps_what_it_said() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster) as observer:
-            before = await observer.look(1.0)
-            cluster.paused.add(1)
-            for number in range(3):
-                began = cluster.clock.now()
-                seen = await observer.look(1.0)
-                took = cluster.clock.now() - began
-                assert took < (2.1 if number == 0 else 1.1), "who was silent is not asked about the cluster again"
-                assert answering(seen) == [2, 3] and seen.brokers[1].problem == "no answer"  # type: ignore[index]
-            assert seen.brokers[1].log_ends == before.brokers[1].log_ends  # type: ignore[index]
-            assert seen.brokers[1].answered_at == before.brokers[1].answered_at  # type: ignore[index]
-            assert (seen.groups["g1"], seen.groups["g2"].at > before.groups["g2"].at) == (before.groups["g1"], True)
-            assert seen.high_watermarks[T0] == before.high_watermarks[T0], "its leader has said nothing since"
-            cluster.paused.clear()
-            assert answering(await observer.look(1.0)) == [1, 2, 3]
-
-    run_virtual(story())
+async def test_a_dead_broker_is_known_and_not_asked() -> None:
+    cluster = filled()
+    async with watching(cluster) as observer:
+        await observer.look(1.0)
+        cluster.down.add(2)
+        await observer.look(1.0)
+        cluster.calls.clear()
+        seen = await observer.look(1.0)
+        assert 2 not in {call.broker_id for call in cluster.calls}
+        assert seen.brokers[2].problem == "not in the cluster" and seen.brokers[2].address is not None  # type: ignore[index]
+        assert seen.brokers[2].log_ends[T0] == 2  # type: ignore[index]
+    async with watching(cluster) as late:
+        seen = await late.look(1.0)
+        assert seen.brokers[2].problem == "not in the cluster", "replicas name it"  # type: ignore[index]
 
 
-def test_a_dead_broker_is_known_and_not_asked() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster) as observer:
-            await observer.look(1.0)
-            cluster.down.add(2)
-            await observer.look(1.0)
-            cluster.calls.clear()
-            seen = await observer.look(1.0)
-            assert 2 not in {call.broker_id for call in cluster.calls}
-            assert seen.brokers[2].problem == "not in the cluster" and seen.brokers[2].address is not None  # type: ignore[index]
-            assert seen.brokers[2].log_ends[T0] == 2  # type: ignore[index]
-        async with watching(cluster) as late:
-            seen = await late.look(1.0)
-            assert seen.brokers[2].problem == "not in the cluster", "replicas name it"  # type: ignore[index]
-
-    run_virtual(story())
-
-
-def test_when_nothing_answers_everybody_is_asked_again_and_what_was_known_stays() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster) as observer:
-            before = await observer.look(1.0)
-            cluster.down |= {1, 2, 3}
-            for _ in range(2):
-                seen = await observer.look(1.0)
-                assert (seen.heard, seen.problem, seen.topics, seen.groups) == (
-                    *(False, "not reached"),
-                    *(before.topics, before.groups),
-                )
-                assert {broker.problem for broker in seen.brokers.values()} == {"not reached"}
-            cluster.down.clear()
-            assert answering(await observer.look(1.0)) == [1, 2, 3]
+async def test_when_nothing_answers_everybody_is_asked_again_and_what_was_known_stays() -> None:
+    cluster = filled()
+    async with watching(cluster) as observer:
+        before = await observer.look(1.0)
         cluster.down |= {1, 2, 3}
-        async with watching(cluster) as late:
-            seen = await late.look(1.0)
-            assert (seen.heard, seen.cluster, dict(seen.brokers)) == (False, None, {})
-
-    run_virtual(story())
-
-
-def test_who_answers_is_heard_although_the_one_that_is_asked_about_the_cluster_is_silent() -> None:
-    async def story() -> None:
-        cluster = filled()
-        cluster.latency_s = 0.02
-        async with watching(cluster) as observer:
-            before = await observer.look(1.0)
-            cluster.paused |= {1, 2, 3}
-            assert answering(await observer.look(1.0)) == []
-            cluster.paused -= {1, 3}  # the second is the next to be asked
+        for _ in range(2):
             seen = await observer.look(1.0)
-            assert (answering(seen), seen.heard, seen.problem) == ([1, 3], True, "no answer")
-            assert seen.described_at == before.described_at
-            assert (await observer.look(1.0)).problem == ""
-
-    run_virtual(story())
-
-
-def test_without_a_controller_brokers_are_seen_and_the_next_look_asks_elsewhere() -> None:
-    async def story() -> None:
-        cluster = filled()
-
-        async def nobody(call: FakeCall) -> Any:
-            if call.method in ("DescribeCluster", "DescribeTopics"):
-                return m.DescribeTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER)
-            return NotImplemented
-
-        async def cut_off(call: FakeCall) -> Any:
-            if call.method == "DescribeCluster" and call.broker_id == asked:
-                raise TransportError("DEADLINE_EXCEEDED")
-            return NotImplemented
-
-        async with watching(cluster) as observer:
-            before = await observer.look(1.0)
-            cluster.faults.append(nobody)
-            seen = await observer.look(1.0)
-            assert (seen.problem, answering(seen)) == (NO_CONTROLLER, [1, 2, 3])
-            assert (seen.topics, seen.described_at) == (before.topics, before.described_at)
-            cluster.faults.clear()
-            asked = cluster.of("DescribeCluster")[-1].broker_id % 3 + 1
-            cluster.faults.append(cut_off)
-            assert (await observer.look(1.0)).problem == "no answer"
-            assert (await observer.look(1.0)).problem == "", "one broker alone is cut off from the controller"
-
-    run_virtual(story())
+            assert (seen.heard, seen.problem, seen.topics, seen.groups) == (
+                *(False, "not reached"),
+                *(before.topics, before.groups),
+            )
+            assert {broker.problem for broker in seen.brokers.values()} == {"not reached"}
+        cluster.down.clear()
+        assert answering(await observer.look(1.0)) == [1, 2, 3]
+    cluster.down |= {1, 2, 3}
+    async with watching(cluster) as late:
+        seen = await late.look(1.0)
+        assert (seen.heard, seen.cluster, dict(seen.brokers)) == (False, None, {})
 
 
-def test_a_group_is_gone_when_every_shard_is_served_and_nobody_names_it() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster) as observer:
-            before = await observer.look(1.0)
-            del cluster.groups.groups["g3"]
-            cluster.groups.shards = [1, None]
-            assert (await observer.look(1.0)).groups["g3"] == before.groups["g3"], "its shard may be the vacant one"
-            cluster.groups.shards = [1, 2]
-            assert list((await observer.look(1.0)).groups) == ["g1", "g2"]
+async def test_who_answers_is_heard_although_the_one_that_is_asked_about_the_cluster_is_silent() -> None:
+    cluster = filled()
+    cluster.latency_s = 0.02
+    async with watching(cluster) as observer:
+        before = await observer.look(1.0)
+        cluster.paused |= {1, 2, 3}
+        assert answering(await observer.look(1.0)) == []
+        cluster.paused -= {1, 3}  # the second is the next to be asked
+        seen = await observer.look(1.0)
+        assert (answering(seen), seen.heard, seen.problem) == ([1, 3], True, "no answer")
+        assert seen.described_at == before.described_at
+        assert (await observer.look(1.0)).problem == ""
 
-    run_virtual(story())
+
+async def test_without_a_controller_brokers_are_seen_and_the_next_look_asks_elsewhere() -> None:
+    cluster = filled()
+
+    async def nobody(call: FakeCall) -> Any:
+        if call.method in ("DescribeCluster", "DescribeTopics"):
+            return m.DescribeTopicsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return NotImplemented
+
+    async def cut_off(call: FakeCall) -> Any:
+        if call.method == "DescribeCluster" and call.broker_id == asked:
+            raise TransportError("DEADLINE_EXCEEDED")
+        return NotImplemented
+
+    async with watching(cluster) as observer:
+        before = await observer.look(1.0)
+        cluster.faults.append(nobody)
+        seen = await observer.look(1.0)
+        assert (seen.problem, answering(seen)) == (NO_CONTROLLER, [1, 2, 3])
+        assert (seen.topics, seen.described_at) == (before.topics, before.described_at)
+        cluster.faults.clear()
+        asked = cluster.of("DescribeCluster")[-1].broker_id % 3 + 1
+        cluster.faults.append(cut_off)
+        assert (await observer.look(1.0)).problem == "no answer"
+        assert (await observer.look(1.0)).problem == "", "one broker alone is cut off from the controller"
 
 
-def test_a_topic_that_is_gone_and_what_no_leader_tells_leave_no_offsets_behind() -> None:
-    async def story() -> None:
-        cluster = filled()
-        async with watching(cluster) as observer:
-            await observer.look(1.0)
-            del cluster.topics["t"]
-            seen = await observer.look(1.0)
-            assert T0 not in seen.high_watermarks
-            assert all(T0 not in broker.log_ends for broker in seen.brokers.values())
+async def test_a_group_is_gone_when_every_shard_is_served_and_nobody_names_it() -> None:
+    cluster = filled()
+    async with watching(cluster) as observer:
+        before = await observer.look(1.0)
+        del cluster.groups.groups["g3"]
+        cluster.groups.shards = [1, None]
+        assert (await observer.look(1.0)).groups["g3"] == before.groups["g3"], "its shard may be the vacant one"
+        cluster.groups.shards = [1, 2]
+        assert list((await observer.look(1.0)).groups) == ["g1", "g2"]
 
-    run_virtual(story())
+
+async def test_a_topic_that_is_gone_and_what_no_leader_tells_leave_no_offsets_behind() -> None:
+    cluster = filled()
+    async with watching(cluster) as observer:
+        await observer.look(1.0)
+        del cluster.topics["t"]
+        seen = await observer.look(1.0)
+        assert T0 not in seen.high_watermarks
+        assert all(T0 not in broker.log_ends for broker in seen.brokers.values())

@@ -4,7 +4,6 @@ import pytest
 
 from helpers.batches import patched
 from helpers.fake_broker import FakeCall, FakeCluster
-from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import MAX_TIMESTAMP
 from tidelog.client.records import Record, encode_batch
@@ -23,83 +22,71 @@ def fill(cluster: FakeCluster, *batches: tuple[int, ...], codec: Codec = Codec.N
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_record_inside_its_batch_is_found(codec: Codec) -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, (100, 300, 200), (150, 250), (900, 400), codec=codec)
-        async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+async def test_the_record_inside_its_batch_is_found(codec: Codec) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, (100, 300, 200), (150, 250), (900, 400), codec=codec)
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
 
-            async def at(timestamp: int) -> tuple[int, int]:
-                found = (await c.offsets_for_times({T0: timestamp}))[T0]
-                return found.offset, found.timestamp_ms
+        async def at(timestamp: int) -> tuple[int, int]:
+            found = (await c.offsets_for_times({T0: timestamp}))[T0]
+            return found.offset, found.timestamp_ms
 
-            assert await at(0) == (0, 100)
-            assert await at(101) == (1, 300)
-            assert await at(300) == (1, 300)
-            assert await at(301) == (5, 900)
-            assert await at(901) == (-1, -1)
-            assert await at(2**63 - 1) == (-1, -1)
-            assert await at(MAX_TIMESTAMP) == (5, 900)
-
-    run_virtual(story())
+        assert await at(0) == (0, 100)
+        assert await at(101) == (1, 300)
+        assert await at(300) == (1, 300)
+        assert await at(301) == (5, 900)
+        assert await at(901) == (-1, -1)
+        assert await at(2**63 - 1) == (-1, -1)
+        assert await at(MAX_TIMESTAMP) == (5, 900)
 
 
-def test_a_header_that_lies_costs_accuracy_and_nothing_else() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, (100,), (200, 300), (500,))
-        batches = cluster.partition("t").batches
-        batches[1] = patched(batches[1], 35, ">q", 2**63 - 1)
-        async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
-            found = await c.offsets_for_times({T0: 400})
-            # No record of that batch is so late; the next one is.
-            assert found[T0] == (3, 500, 0)
-            found = await c.offsets_for_times({T0: 600})
-            assert found[T0] == (1, 2**63 - 1, 0)
-
-    run_virtual(story())
+async def test_a_header_that_lies_costs_accuracy_and_nothing_else() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, (100,), (200, 300), (500,))
+    batches = cluster.partition("t").batches
+    batches[1] = patched(batches[1], 35, ">q", 2**63 - 1)
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        found = await c.offsets_for_times({T0: 400})
+        # No record of that batch is so late; the next one is.
+        assert found[T0] == (3, 500, 0)
+        found = await c.offsets_for_times({T0: 600})
+        assert found[T0] == (1, 2**63 - 1, 0)
 
 
-def test_a_damaged_batch_is_named_by_its_first_offset() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, (100, 200), (300, 400))
-        batches = cluster.partition("t").batches
-        batches[1] = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
-        async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
-            assert (await c.offsets_for_times({T0: 350}))[T0] == (2, 400, 0)
-
-    run_virtual(story())
+async def test_a_damaged_batch_is_named_by_its_first_offset() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, (100, 200), (300, 400))
+    batches = cluster.partition("t").batches
+    batches[1] = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        assert (await c.offsets_for_times({T0: 350}))[T0] == (2, 400, 0)
 
 
-def test_hole_30_offsets_that_are_not_available_yet_are_waited_for() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, (100, 200))
+async def test_hole_30_offsets_that_are_not_available_yet_are_waited_for() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, (100, 200))
 
-        async def not_yet(call: FakeCall) -> m.ListOffsetsResponse:
-            (ask,) = call.request.partitions
-            return m.ListOffsetsResponse(
-                results=(
-                    m.ListOffsetsResult(
-                        topic=ask.topic,
-                        partition=ask.partition,
-                        error_code=ErrorCode.OFFSET_NOT_AVAILABLE,
-                        timestamp=-1,
-                        offset=-1,
-                        leader_epoch=-1,
-                    ),
-                )
+    async def not_yet(call: FakeCall) -> m.ListOffsetsResponse:
+        (ask,) = call.request.partitions
+        return m.ListOffsetsResponse(
+            results=(
+                m.ListOffsetsResult(
+                    topic=ask.topic,
+                    partition=ask.partition,
+                    error_code=ErrorCode.OFFSET_NOT_AVAILABLE,
+                    timestamp=-1,
+                    offset=-1,
+                    leader_epoch=-1,
+                ),
             )
+        )
 
-        for _ in range(3):
-            cluster.once("ListOffsets", not_yet)
-        async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
-            assert await c.end_offsets([T0]) == {T0: 2}
-        assert len(cluster.of("ListOffsets")) == 4
-
-    run_virtual(story())
+    for _ in range(3):
+        cluster.once("ListOffsets", not_yet)
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        assert await c.end_offsets([T0]) == {T0: 2}
+    assert len(cluster.of("ListOffsets")) == 4

@@ -6,7 +6,6 @@ import pytest
 
 from helpers.fake_broker import FakeCluster, fetch_result
 from helpers.fake_log import FakePartition
-from helpers.virtual_time import run_virtual
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.fetch_state import Ask, FetchState
@@ -183,22 +182,19 @@ def test_a_very_long_history_keeps_its_last_epochs() -> None:
 # --- leaders that others have followed ---------------------------------------------------------------------------------
 
 
-def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() -> None:
+async def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() -> None:
     """Found by the simulator: it called the position out of range, and a member began its partition from the start."""
 
-    async def story() -> None:
-        cluster = FakeCluster()
-        cluster.create("t")
-        fill(cluster, 5, b"old")
-        async with consumer(cluster) as c:
-            await c.assign([T0])
-            c.seek(T0, 5, last_epoch=3)
-            assert await c.poll(timeout_s=3.0) == [] and cluster.of("Fetch") == []
-            cluster.partition("t").leader_epoch = 3
-            fill(cluster, 1, b"new")
-            assert [r.value for _ in range(9) for r in await c.poll(timeout_s=1.0)] == [b"new"]
-
-    run_virtual(story())
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, 5, b"old")
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        c.seek(T0, 5, last_epoch=3)
+        assert await c.poll(timeout_s=3.0) == [] and cluster.of("Fetch") == []
+        cluster.partition("t").leader_epoch = 3
+        fill(cluster, 1, b"new")
+        assert [r.value for _ in range(9) for r in await c.poll(timeout_s=1.0)] == [b"new"]
 
 
 # --- topics that were deleted and created again ----------------------------------------------------------------------
@@ -217,58 +213,54 @@ def fill(cluster: FakeCluster, count: int, word: bytes) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
 @pytest.mark.parametrize(("epoch", "count"), [(0, 8), (5, 8), (0, 3)])
-def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
+async def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
     reset: str, epoch: int, count: int
 ) -> None:
     """Whether the new topic has more records than were read of the old one, so that only its id differs, or fewer; and its
     leader epochs count from zero again."""
 
-    async def story() -> None:
-        cluster = FakeCluster()
+    cluster = FakeCluster()
+    cluster.create("t")
+    cluster.partition("t").leader_epoch = epoch
+    fill(cluster, 5, b"old")
+    async with consumer(cluster, auto_offset_reset=reset) as c:
+        await c.assign([T0])
+        c.seek(T0, 0)
+        got = [r.value for _ in range(5) for r in await c.poll(timeout_s=0.1)]
+        assert got == [b"old"] * 5
+        del cluster.topics["t"]
         cluster.create("t")
-        cluster.partition("t").leader_epoch = epoch
-        fill(cluster, 5, b"old")
-        async with consumer(cluster, auto_offset_reset=reset) as c:
-            await c.assign([T0])
-            c.seek(T0, 0)
-            got = [r.value for _ in range(5) for r in await c.poll(timeout_s=0.1)]
-            assert got == [b"old"] * 5
-            del cluster.topics["t"]
-            cluster.create("t")
-            fill(cluster, count, b"new")
-            if reset == "error":
-                for _ in range(2):
-                    with pytest.raises(TidelogError, match="deleted and created again") as caught:
-                        await c.poll(timeout_s=5)
-                    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
-                await c.seek_to_beginning(T0)
-            if reset == "latest":
-                await cluster.clock.sleep(3)
-                fill(cluster, 1, b"newest")
-            got = [r.value for _ in range(20) for r in await c.poll(timeout_s=0.1)]
-            assert got == ([b"newest"] if reset == "latest" else [b"new"] * count)
-
-    run_virtual(story())
+        fill(cluster, count, b"new")
+        if reset == "error":
+            for _ in range(2):
+                with pytest.raises(TidelogError, match="deleted and created again") as caught:
+                    await c.poll(timeout_s=5)
+                assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+            await c.seek_to_beginning(T0)
+        if reset == "latest":
+            await cluster.clock.sleep(3)
+            fill(cluster, 1, b"newest")
+        got = [r.value for _ in range(20) for r in await c.poll(timeout_s=0.1)]
+        assert got == ([b"newest"] if reset == "latest" else [b"new"] * count)
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
-def test_hole_10_a_position_is_not_thrown_away_because_its_reader_knew_an_older_topic_of_the_name(reset: str) -> None:
+async def test_hole_10_a_position_is_not_thrown_away_because_its_reader_knew_an_older_topic_of_the_name(
+    reset: str,
+) -> None:
     """Nothing has made it ask for metadata since: its first fetch names the topic that is gone."""
 
-    async def story() -> None:
-        cluster = FakeCluster()
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with consumer(cluster, auto_offset_reset=reset) as c:
+        await c.assign([T0])
+        await c.assign([])
+        del cluster.topics["t"]
         cluster.create("t")
-        async with consumer(cluster, auto_offset_reset=reset) as c:
-            await c.assign([T0])
-            await c.assign([])
-            del cluster.topics["t"]
-            cluster.create("t")
-            fill(cluster, 9, b"new")
-            await c.assign([T0])
-            c.seek(T0, 7)
-            assert [r.offset for _ in range(20) for r in await c.poll(timeout_s=0.1)] == [7, 8]
-
-    run_virtual(story())
+        fill(cluster, 9, b"new")
+        await c.assign([T0])
+        c.seek(T0, 7)
+        assert [r.offset for _ in range(20) for r in await c.poll(timeout_s=0.1)] == [7, 8]
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
@@ -288,31 +280,25 @@ def test_hole_10_metadata_of_a_broker_that_still_knows_the_topic_before_resets_n
     assert reader.read(10) == [b"0/5"]
 
 
-def test_hole_10_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
+async def test_hole_10_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer:
+        await (await producer.send("t", b"old"))
+        del cluster.topics["t"]
         cluster.create("t")
-        async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer:
-            await (await producer.send("t", b"old"))
-            del cluster.topics["t"]
-            cluster.create("t")
-            sent = await (await producer.send("t", b"new"))
-            assert (sent.partition, sent.offset) == (0, 0)
-            assert cluster.partition("t").values() == [b"new"]
-
-    run_virtual(story())
+        sent = await (await producer.send("t", b"new"))
+        assert (sent.partition, sent.offset) == (0, 0)
+        assert cluster.partition("t").values() == [b"new"]
 
 
-def test_hole_10_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
-    async def story() -> None:
-        cluster = FakeCluster()
+async def test_hole_10_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, 5, b"old")
+    async with consumer(cluster) as c:
+        assert await c.end_offsets([T0]) == {T0: 5}
+        del cluster.topics["t"]
         cluster.create("t")
-        fill(cluster, 5, b"old")
-        async with consumer(cluster) as c:
-            assert await c.end_offsets([T0]) == {T0: 5}
-            del cluster.topics["t"]
-            cluster.create("t")
-            fill(cluster, 2, b"new")
-            assert await c.end_offsets([T0]) == {T0: 2}
-
-    run_virtual(story())
+        fill(cluster, 2, b"new")
+        assert await c.end_offsets([T0]) == {T0: 2}

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from tidelog.controller.parts import parts
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.runtime.tasks import Supervisor
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.wire import messages as m
 from unit.controller.test_merge import metadata, partition, roles, stop
@@ -88,164 +87,130 @@ def failing_first(times: int) -> Script:
     return script
 
 
-def told(tell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    sim.run(tell())
+async def test_what_waits_goes_out_once_and_in_order() -> None:
+    bench = Bench(fine)
+    for request in (metadata(), roles(partition("t", 0, 1)), stop(("u", 0, b"a")), roles(partition("t", 0, 2))):
+        bench.channel.send(request)
+    bench.start()
+    await SimClock().sleep(1.0)
+    assert bench.wire.got == [stop(("u", 0, b"a")), roles(partition("t", 0, 2)), metadata()]
 
 
-def test_what_waits_goes_out_once_and_in_order() -> None:
-    async def tell() -> None:
-        bench = Bench(fine)
-        for request in (metadata(), roles(partition("t", 0, 1)), stop(("u", 0, b"a")), roles(partition("t", 0, 2))):
-            bench.channel.send(request)
-        bench.start()
-        await SimClock().sleep(1.0)
-        assert bench.wire.got == [stop(("u", 0, b"a")), roles(partition("t", 0, 2)), metadata()]
-
-    told(tell)
-
-
-def test_who_waits_for_an_answer_stops_waiting_when_the_broker_is_gone() -> None:
-    async def tell() -> None:
-        bench = Bench(failing_first(1_000))
-        delivered: list[str] = []
-        bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("tried"))
-        bench.start()
-        await SimClock().sleep(0.1)
-        bench.channel.send(roles(partition("t", 1)), lambda: delivered.append("new"))
-        assert delivered == []
-        bench.channel.gone()
-        assert delivered == ["tried", "new"]
-        bench.channel.gone()
-        assert len(delivered) == 2
-
-    told(tell)
+async def test_who_waits_for_an_answer_stops_waiting_when_the_broker_is_gone() -> None:
+    bench = Bench(failing_first(1_000))
+    delivered: list[str] = []
+    bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("tried"))
+    bench.start()
+    await SimClock().sleep(0.1)
+    bench.channel.send(roles(partition("t", 1)), lambda: delivered.append("new"))
+    assert delivered == []
+    bench.channel.gone()
+    assert delivered == ["tried", "new"]
+    bench.channel.gone()
+    assert len(delivered) == 2
 
 
-def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
-    async def tell() -> None:
-        bench = Bench(failing_first(3))
-        delivered: list[str] = []
-        bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("roles"))
-        bench.channel.send(metadata())
-        bench.start()
-        await SimClock().sleep(0.1)
-        assert delivered == []
-        await SimClock().sleep(1.0)
-        assert bench.wire.got == [roles(partition("t", 0))] * 4 + [metadata()]
-        assert delivered == ["roles"]
-
-    told(tell)
+async def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
+    bench = Bench(failing_first(3))
+    delivered: list[str] = []
+    bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("roles"))
+    bench.channel.send(metadata())
+    bench.start()
+    await SimClock().sleep(0.1)
+    assert delivered == []
+    await SimClock().sleep(1.0)
+    assert bench.wire.got == [roles(partition("t", 0))] * 4 + [metadata()]
+    assert delivered == ["roles"]
 
 
-def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_when_it_has_answered() -> None:
+async def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_when_it_has_answered() -> None:
     """Each try at a dead broker is paid by those that live: with ten thousand partitions it takes milliseconds."""
 
-    async def tell() -> None:
-        bench = Bench(failing_first(8))
-        bench.channel.send(roles(partition("t", 0)))
-        bench.start()
-        await SimClock().sleep(1.6)  # 50 ms, 100, 200, 400 and 800 lie between
-        assert len(bench.wire.got) == 5
-        await SimClock().sleep(3.5)
-        assert len(bench.wire.got) == 9
-        bench.wire.script = failing_first(1)
-        bench.channel.send(metadata())
-        await SimClock().sleep(0.1)
-        assert len(bench.wire.got) == 11
-
-    told(tell)
+    bench = Bench(failing_first(8))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(1.6)  # 50 ms, 100, 200, 400 and 800 lie between
+    assert len(bench.wire.got) == 5
+    await SimClock().sleep(3.5)
+    assert len(bench.wire.got) == 9
+    bench.wire.script = failing_first(1)
+    bench.channel.send(metadata())
+    await SimClock().sleep(0.1)
+    assert len(bench.wire.got) == 11
 
 
-def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
-    async def tell() -> None:
-        bench = Bench(failing_first(1))
-        bench.channel.send(roles(partition("t", 0, 1), partition("t", 1, 1)))
-        bench.start()
-        await SimClock().sleep(0.005)
-        bench.channel.send(roles(partition("t", 0, 2)))
-        await SimClock().sleep(1.0)
-        assert bench.wire.got[1:] == [roles(partition("t", 0, 2), partition("t", 1, 1))]
-
-    told(tell)
+async def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
+    bench = Bench(failing_first(1))
+    bench.channel.send(roles(partition("t", 0, 1), partition("t", 1, 1)))
+    bench.start()
+    await SimClock().sleep(0.005)
+    bench.channel.send(roles(partition("t", 0, 2)))
+    await SimClock().sleep(1.0)
+    assert bench.wire.got[1:] == [roles(partition("t", 0, 2), partition("t", 1, 1))]
 
 
-def test_an_error_for_the_whole_request_is_reported_and_repeated() -> None:
-    async def tell() -> None:
-        codes = [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
-        bench = Bench(lambda _: m.LeaderAndIsrResponse(error_code=codes.pop(0)))
-        bench.channel.send(roles(partition("t", 0)))
-        bench.start()
-        await SimClock().sleep(1.0)
-        assert [each.code for each in bench.answers] == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
-
-    told(tell)
+async def test_an_error_for_the_whole_request_is_reported_and_repeated() -> None:
+    codes = [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+    bench = Bench(lambda _: m.LeaderAndIsrResponse(error_code=codes.pop(0)))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(1.0)
+    assert [each.code for each in bench.answers] == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 
 
-def test_l37_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
-    async def tell() -> None:
-        results = tuple(
-            m.PartitionResult(topic="t", partition=index, error_code=code, topic_id=b"id")
-            for index, code in enumerate((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH))
-        )
-        bench = Bench(lambda _: m.LeaderAndIsrResponse(partitions=results))
-        bench.channel.send(roles(partition("t", 0)))
-        bench.start()
-        await SimClock().sleep(1.0)
-        assert bench.answers == [
-            BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 1), b"id"),))
-        ]
-
-    told(tell)
+async def test_l37_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
+    results = tuple(
+        m.PartitionResult(topic="t", partition=index, error_code=code, topic_id=b"id")
+        for index, code in enumerate((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH))
+    )
+    bench = Bench(lambda _: m.LeaderAndIsrResponse(partitions=results))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(1.0)
+    assert bench.answers == [
+        BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, (FailedReplica(TopicPartition("t", 1), b"id"),))
+    ]
 
 
-def test_without_the_lease_nothing_goes_out() -> None:
-    async def tell() -> None:
-        bench = Bench(fine)
-        bench.lease.clear()
-        bench.channel.send(roles(partition("t", 0)))
-        bench.start()
-        await SimClock().sleep(5.0)
-        assert bench.wire.got == []
-        bench.lease.set()
-        await SimClock().sleep(1.0)
-        assert len(bench.wire.got) == 1
-
-    told(tell)
+async def test_without_the_lease_nothing_goes_out() -> None:
+    bench = Bench(fine)
+    bench.lease.clear()
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(5.0)
+    assert bench.wire.got == []
+    bench.lease.set()
+    await SimClock().sleep(1.0)
+    assert len(bench.wire.got) == 1
 
 
-def test_n08_every_try_has_a_number_of_its_own_that_grows() -> None:
-    async def tell() -> None:
-        bench = Bench(failing_first(3))
-        bench.channel.send(roles(partition("t", 0)))
-        bench.channel.send(metadata())
-        bench.start()
-        await SimClock().sleep(1.0)
-        assert bench.wire.sequences == [7, 8, 9, 10, 11]
-
-    told(tell)
+async def test_n08_every_try_has_a_number_of_its_own_that_grows() -> None:
+    bench = Bench(failing_first(3))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.channel.send(metadata())
+    bench.start()
+    await SimClock().sleep(1.0)
+    assert bench.wire.sequences == [7, 8, 9, 10, 11]
 
 
-def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() -> None:
+async def test_a_large_full_list_goes_part_by_part_and_begins_again_after_a_failure() -> None:
     answers = [fine, lambda _: TransportError("UNAVAILABLE")]
 
-    async def tell() -> None:
-        bench = Bench(lambda request: (answers.pop(0) if answers else fine)(request))
-        delivered: list[str] = []
-        everything = roles(*MANY_STATES[:9_000], full=True)
-        bench.channel.send(everything, lambda: delivered.append("roles"))
-        bench.start()
-        await SimClock().sleep(0.005)
-        bench.channel.send(roles(partition("t", 0)))  # comes meanwhile: it belongs to the list that goes out next
-        await SimClock().sleep(2.0)
-        whole, got = len(parts(everything)), of_kind(m.LeaderAndIsrRequest, bench.wire.got)
-        assert whole > 2 and delivered == ["roles"]
-        assert [(part.continued, part.more) for part in got] == [
-            (False, True),
-            (True, True),
-            *((index > 0, index < whole - 1) for index in range(whole)),
-        ]
-        told = [state for part in got[2:] for state in part.partition_states]
-        assert tuple(told) == (*MANY_STATES[:9_000], partition("t", 0))
-        assert bench.wire.sequences == sorted(set(bench.wire.sequences))
-
-    told(tell)
+    bench = Bench(lambda request: (answers.pop(0) if answers else fine)(request))
+    delivered: list[str] = []
+    everything = roles(*MANY_STATES[:9_000], full=True)
+    bench.channel.send(everything, lambda: delivered.append("roles"))
+    bench.start()
+    await SimClock().sleep(0.005)
+    bench.channel.send(roles(partition("t", 0)))  # comes meanwhile: it belongs to the list that goes out next
+    await SimClock().sleep(2.0)
+    whole, got = len(parts(everything)), of_kind(m.LeaderAndIsrRequest, bench.wire.got)
+    assert whole > 2 and delivered == ["roles"]
+    assert [(part.continued, part.more) for part in got] == [
+        (False, True),
+        (True, True),
+        *((index > 0, index < whole - 1) for index in range(whole)),
+    ]
+    told = [state for part in got[2:] for state in part.partition_states]
+    assert tuple(told) == (*MANY_STATES[:9_000], partition("t", 0))
+    assert bench.wire.sequences == sorted(set(bench.wire.sequences))

@@ -10,7 +10,7 @@ from tidelog.ports.authorizer import Operation, Resource
 from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import services, znodes
-from unit.controller.world import SESSION_S, World, story
+from unit.controller.world import SESSION_S, World, controller_world
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,154 +23,132 @@ async def cluster(w: World, controllers: int = 1) -> None:
     await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
 
 
-def test_a_topic_is_created_led_and_known_to_everybody() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        assert await w.create("t", partitions=6) == [ErrorCode.NONE]
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        assert sorted(len(each.leads) for each in w.brokers.values()) == [2, 2, 2]
-        assert all(each.is_new for each in w.brokers[1].states.values())
-        assert await w.delete("t", "nope") == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        await w.until(lambda: not any(each.states or each.metadata for each in w.brokers.values()), "all is gone")
-        assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
-
-    story(tell)
+async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
+    await cluster(w)
+    assert await w.create("t", partitions=6) == [ErrorCode.NONE]
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    assert sorted(len(each.leads) for each in w.brokers.values()) == [2, 2, 2]
+    assert all(each.is_new for each in w.brokers[1].states.values())
+    assert await w.delete("t", "nope") == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    await w.until(lambda: not any(each.states or each.metadata for each in w.brokers.values()), "all is gone")
+    assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
 
 
-def test_kill_a_leader_is_replaced_long_before_its_session_ends() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=12)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        w.kill_broker(1)
-        took_s = await w.until(
-            lambda: not any(each.leader == 1 for b in (2, 3) for each in w.brokers[b].metadata.values()),
-            "nobody believes in the dead leader",
-        )
-        assert took_s < 0.3
-        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
-        assert w.in_sync(1) == 0
-        step = "tidelog_controller_broker_failover_step_seconds_count"
-        assert [w.sample(1, step, step=name) for name in ("detect", "decide", "write", "notify")] == [1, 1, 1, 1]
-        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 4
-        # Then the session ends, and changes nothing any more.
-        await w.clock.sleep(SESSION_S * 2)
-        assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
-        assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
-
-    story(tell)
+async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=12)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    w.kill_broker(1)
+    took_s = await w.until(
+        lambda: not any(each.leader == 1 for b in (2, 3) for each in w.brokers[b].metadata.values()),
+        "nobody believes in the dead leader",
+    )
+    assert took_s < 0.3
+    await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+    assert w.in_sync(1) == 0
+    step = "tidelog_controller_broker_failover_step_seconds_count"
+    assert [w.sample(1, step, step=name) for name in ("detect", "decide", "write", "notify")] == [1, 1, 1, 1]
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 4
+    # Then the session ends, and changes nothing any more.
+    await w.clock.sleep(SESSION_S * 2)
+    assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
+    assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
 
 
-def test_partitions_that_are_being_moved_are_counted_until_they_are_there() -> None:
+async def test_partitions_that_are_being_moved_are_counted_until_they_are_there(w: World) -> None:
     reassigning = "tidelog_controller_reassigning_partitions"
 
     async def arrives(w: World, tp: TopicPartition, target: int) -> None:
         """The leader has put it into the ISR."""
         leader = w.states()[tp].leader
-        await w.until(lambda: target in w.brokers[leader].states[tp].adding_replicas, "the leader knows of the move")
+        told = w.brokers[leader].states  # empty until the leader has heard of the topic
+        await w.until(lambda: tp in told and target in told[tp].adding_replicas, "the leader knows of the move")
         await w.alter_isr(leader, tp, {each: w.brokers[each].epoch for each in (leader, target)})
         await w.until(lambda: w.states()[tp].leader == target, "it leads there")
 
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=2, factor=1)
-        await w.until(lambda: w.states().keys() == {T0, T1}, "both are led")
-        targets = {tp: state.leader % 3 + 1 for tp, state in w.states().items()}
-        rows = tuple(m.PartitionAssignment(partition=tp.partition, replicas=(to,)) for tp, to in targets.items())
-        topics = (m.TopicReassignment(topic="t", partitions=rows),)
-        plan = m.AlterPartitionReassignmentsRequest(
-            topics=topics, timeout_ms=9_000, leader_throttle=0, follower_throttle=0
-        )
-        assert w.sample(1, reassigning) == 0
-        answer = await w.channel(1).call(services.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS, plan, 30.0)
-        assert (answer.error_code, w.sample(1, reassigning)) == (ErrorCode.NONE, 2)
-        await arrives(w, T0, targets[T0])
-        await w.until(lambda: w.sample(1, reassigning) == 1, "one goes on")
-        await arrives(w, T1, targets[T1])
-        await w.until(lambda: w.sample(1, reassigning) == 0, "all are there")
-        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="reassigned") == 2
-
-    story(tell)
+    await cluster(w)
+    await w.create("t", partitions=2, factor=1)
+    await w.until(lambda: w.states().keys() == {T0, T1}, "both are led")
+    targets = {tp: state.leader % 3 + 1 for tp, state in w.states().items()}
+    rows = tuple(m.PartitionAssignment(partition=tp.partition, replicas=(to,)) for tp, to in targets.items())
+    topics = (m.TopicReassignment(topic="t", partitions=rows),)
+    plan = m.AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=9_000, leader_throttle=0, follower_throttle=0)
+    assert w.sample(1, reassigning) == 0
+    answer = await w.channel(1).call(services.ADMIN_SERVICE_ALTER_PARTITION_REASSIGNMENTS, plan, 30.0)
+    assert (answer.error_code, w.sample(1, reassigning)) == (ErrorCode.NONE, 2)
+    await arrives(w, T0, targets[T0])
+    await w.until(lambda: w.sample(1, reassigning) == 1, "one goes on")
+    await arrives(w, T1, targets[T1])
+    await w.until(lambda: w.sample(1, reassigning) == 0, "all are there")
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="reassigned") == 2
 
 
 @pytest.mark.parametrize("fault", ["pause", "cut"])
-def test_silence_makes_no_suspect_and_the_session_decides(fault: str) -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=3)
-        if fault == "pause":
-            w.network.pause("broker-1")
-            w.brokers[1].meta.pause()
-        else:
-            w.network.isolate("broker-1")
-            w.brokers[1].meta.cut()
-        await w.clock.sleep(SESSION_S / 2)
-        assert all(w.brokers[2].metadata[TopicPartition("t", p)].leader_epoch == 0 for p in range(3))
-        await w.until(lambda: all(each.leader != 1 for each in w.brokers[2].metadata.values()), "the session has ended")
-        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 0
-        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="broker_down") == 1
-
-    story(tell)
+async def test_silence_makes_no_suspect_and_the_session_decides(w: World, fault: str) -> None:
+    await cluster(w)
+    await w.create("t", partitions=3)
+    if fault == "pause":
+        w.network.pause("broker-1")
+        w.brokers[1].meta.pause()
+    else:
+        w.network.isolate("broker-1")
+        w.brokers[1].meta.cut()
+    await w.clock.sleep(SESSION_S / 2)
+    assert all(w.brokers[2].metadata[TopicPartition("t", p)].leader_epoch == 0 for p in range(3))
+    await w.until(lambda: all(each.leader != 1 for each in w.brokers[2].metadata.values()), "the session has ended")
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 0
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="broker_down") == 1
 
 
-def test_hole_07_a_broker_that_bounces_gets_everything_and_rejoins() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=3)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        old = w.brokers[1].epoch
-        w.kill_broker(1)
-        back = await w.broker(1, intact_since=old)
-        await w.until(lambda: back.full() and w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        assert back.leads == set() and len(back.states) == 3
-        leader = back.states[T0].leader
-        isr = {each.broker_id: each.broker_epoch for each in back.states[T0].isr}
-        answer = await w.alter_isr(leader, T0, {**isr, 1: old})
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.INELIGIBLE_REPLICA
-        answer = await w.alter_isr(leader, T0, {**isr, 1: back.epoch})
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        assert len(back.states[T0].isr) == 3
-
-    story(tell)
+async def test_hole_07_a_broker_that_bounces_gets_everything_and_rejoins(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=3)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    old = w.brokers[1].epoch
+    w.kill_broker(1)
+    back = await w.broker(1, intact_since=old)
+    await w.until(lambda: back.full() and w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    assert back.leads == set() and len(back.states) == 3
+    leader = back.states[T0].leader
+    isr = {each.broker_id: each.broker_epoch for each in back.states[T0].isr}
+    answer = await w.alter_isr(leader, T0, {**isr, 1: old})
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.INELIGIBLE_REPLICA
+    answer = await w.alter_isr(leader, T0, {**isr, 1: back.epoch})
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    assert len(back.states[T0].isr) == 3
 
 
-def test_l21_a_standby_takes_over_and_sends_everything_again() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        await w.create("t", partitions=6)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        w.kill_controller(1)
-        w.kill_broker(1)
-        await w.until(lambda: w.controllers[2].active, "the standby acts")
-        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
-        assert {each.controller_epoch for b in (2, 3) for each in [w.brokers[b].full()[-1]]} == {2}
-        assert all(each.leader in (2, 3) for each in w.brokers[2].metadata.values())
-        assert w.sample(2, "tidelog_controller_failovers_total") == 1
-
-    story(tell)
+async def test_l21_a_standby_takes_over_and_sends_everything_again(w: World) -> None:
+    await cluster(w, controllers=2)
+    await w.create("t", partitions=6)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    w.kill_controller(1)
+    w.kill_broker(1)
+    await w.until(lambda: w.controllers[2].active, "the standby acts")
+    await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+    assert {each.controller_epoch for b in (2, 3) for each in [w.brokers[b].full()[-1]]} == {2}
+    assert all(each.leader in (2, 3) for each in w.brokers[2].metadata.values())
+    assert w.sample(2, "tidelog_controller_failovers_total") == 1
 
 
-def test_b1_05_a_take_over_is_measured_until_the_last_broker_has_answered() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        w.brokers[3].gate.clear()
-        w.kill_controller(1)
-        await w.until(lambda: all(len(w.brokers[b].full()) == 2 for b in (1, 2)), "two of three are told everything")
-        step = "tidelog_controller_failover_step_seconds"
-        assert w.sample(2, f"{step}_count", step="notify") == 0
-        await w.clock.sleep(1.5)
-        w.brokers[3].gate.set()
-        await w.until(lambda: w.sample(2, f"{step}_count", step="notify") == 1, "the take-over is over")
-        assert w.sample(2, f"{step}_sum", step="notify") > 1.5
-        assert [w.sample(2, f"{step}_count", step=name) for name in ("read", "decide")] == [1, 1]
-
-    story(tell)
+async def test_b1_05_a_take_over_is_measured_until_the_last_broker_has_answered(w: World) -> None:
+    await cluster(w, controllers=2)
+    w.brokers[3].gate.clear()
+    w.kill_controller(1)
+    await w.until(lambda: all(len(w.brokers[b].full()) == 2 for b in (1, 2)), "two of three are told everything")
+    step = "tidelog_controller_failover_step_seconds"
+    assert w.sample(2, f"{step}_count", step="notify") == 0
+    await w.clock.sleep(1.5)
+    w.brokers[3].gate.set()
+    await w.until(lambda: w.sample(2, f"{step}_count", step="notify") == 1, "the take-over is over")
+    assert w.sample(2, f"{step}_sum", step="notify") > 1.5
+    assert [w.sample(2, f"{step}_count", step=name) for name in ("read", "decide")] == [1, 1]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_none(seed: int) -> None:
-    async def tell(w: World) -> None:
+async def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_none(seed: int) -> None:
+    async with controller_world(seed) as w:
         await cluster(w, controllers=2)
         w.in_background(w.create("t", partitions=40))
         await w.clock.sleep(0.001 * (seed + 1))
@@ -185,12 +163,10 @@ def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_
             assert await w.delete("t", number=2) == [ErrorCode.NONE]
         assert await w.create("t", number=2) == [ErrorCode.NONE]
 
-    story(tell, seed)
-
 
 @pytest.mark.parametrize("seed", range(8))
-def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -> None:
-    async def tell(w: World) -> None:
+async def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -> None:
+    async with controller_world(seed) as w:
         await cluster(w, controllers=2)
         await w.create("t", partitions=40)
         w.in_background(w.delete("t"))
@@ -203,274 +179,224 @@ def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed: int) 
         assert left == [] or len(w.brokers[1].states) == 40
         assert znodes.delete_topic_path("t") not in w.zookeeper.dump()
 
-    story(tell, seed)
+
+async def test_i12_row_17_a_controller_that_wakes_after_its_session_does_nothing(w: World) -> None:
+    await cluster(w, controllers=2)
+    await w.create("t", partitions=3)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    w.pause_controller(1)
+    await w.until(lambda: w.controllers[2].active, "the standby acts")
+    w.kill_broker(1)
+    await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
+    await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
+    before = w.states()
+    w.resume_controller(1)
+    assert not w.controllers[1].active  # at the very instant it wakes
+    assert await w.create("u", number=1) == [ErrorCode.NOT_CONTROLLER]
+    await w.clock.sleep(5.0)
+    assert not w.controllers[1].active
+    assert w.states() == before
+    assert {each.controller_epoch for each in (w.brokers[2], w.brokers[3])} == {2}
+    # And it can be elected again.
+    w.kill_controller(2)
+    await w.until(lambda: w.controllers[1].active, "it acts again")
+    assert await w.create("u", factor=2, number=1) == [ErrorCode.NONE]
 
 
-def test_i12_row_17_a_controller_that_wakes_after_its_session_does_nothing() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        await w.create("t", partitions=3)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        w.pause_controller(1)
-        await w.until(lambda: w.controllers[2].active, "the standby acts")
-        w.kill_broker(1)
-        await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
-        await w.until(lambda: w.everybody_knows(alive={2, 3}), "everybody knows")
-        before = w.states()
-        w.resume_controller(1)
-        assert not w.controllers[1].active  # at the very instant it wakes
-        assert await w.create("u", number=1) == [ErrorCode.NOT_CONTROLLER]
-        await w.clock.sleep(5.0)
-        assert not w.controllers[1].active
-        assert w.states() == before
-        assert {each.controller_epoch for each in (w.brokers[2], w.brokers[3])} == {2}
-        # And it can be elected again.
-        w.kill_controller(2)
-        await w.until(lambda: w.controllers[1].active, "it acts again")
-        assert await w.create("u", factor=2, number=1) == [ErrorCode.NONE]
-
-    story(tell)
-
-
-def test_a_store_that_is_away_stops_all_acts_and_none_is_lost() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=1)
-        w.zookeeper.stop()
-        await w.clock.sleep(SESSION_S)
-        assert not w.controllers[1].active
-        assert await w.create("u") == [ErrorCode.NOT_CONTROLLER]
-        w.zookeeper.start()
-        await w.until(lambda: w.controllers[1].active, "it acts again")
-        assert await w.create("u") == [ErrorCode.NONE]
-
-    story(tell)
+async def test_a_store_that_is_away_stops_all_acts_and_none_is_lost(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=1)
+    w.zookeeper.stop()
+    await w.clock.sleep(SESSION_S)
+    assert not w.controllers[1].active
+    assert await w.create("u") == [ErrorCode.NOT_CONTROLLER]
+    w.zookeeper.start()
+    await w.until(lambda: w.controllers[1].active, "it acts again")
+    assert await w.create("u") == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_hole_13_a_lost_answer_of_the_store_is_looked_up(applied: bool) -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=1)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        leader = w.brokers[1].states[T0].leader
-        w.metas[1].lose_next_answer(applied=applied)
-        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
-        assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.NONE]
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        assert len(w.brokers[leader].states[T0].isr) == 1
-
-    story(tell)
+async def test_hole_13_a_lost_answer_of_the_store_is_looked_up(w: World, applied: bool) -> None:
+    await cluster(w)
+    await w.create("t", partitions=1)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    leader = w.brokers[1].states[T0].leader
+    w.metas[1].lose_next_answer(applied=applied)
+    answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+    assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.NONE]
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    assert len(w.brokers[leader].states[T0].isr) == 1
 
 
-def test_hole_33_a_slow_broker_delays_nobody_else_and_hears_the_newest() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.brokers[3].gate.clear()
-        for name in ("t", "u", "v"):
-            assert await w.create(name, partitions=2) == [ErrorCode.NONE]
-        await w.delete("u")
-        await w.until(lambda: w.everybody_knows(alive={1, 2}), "the others know")
-        w.brokers[3].gate.set()
-        await w.until(lambda: w.everybody_knows(alive={3}), "so does the slow one")
-        assert "u" not in {tp.topic for tp in w.brokers[3].states}
-
-    story(tell)
+async def test_hole_33_a_slow_broker_delays_nobody_else_and_hears_the_newest(w: World) -> None:
+    await cluster(w)
+    w.brokers[3].gate.clear()
+    for name in ("t", "u", "v"):
+        assert await w.create(name, partitions=2) == [ErrorCode.NONE]
+    await w.delete("u")
+    await w.until(lambda: w.everybody_knows(alive={1, 2}), "the others know")
+    w.brokers[3].gate.set()
+    await w.until(lambda: w.everybody_knows(alive={3}), "so does the slow one")
+    assert "u" not in {tp.topic for tp in w.brokers[3].states}
 
 
-def test_hole_37_a_request_is_repeated_until_the_broker_has_answered() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.brokers[2].refusing = ErrorCode.STALE_BROKER_EPOCH  # as one that does not know yet that it is registered
-        w.network.cut("controller-1", "broker-3")
-        await w.create("t", partitions=3)
-        await w.clock.sleep(10.0)  # longer than a request and a connection last
-        assert w.brokers[2].states == w.brokers[3].states == {}
-        w.brokers[2].refusing = ErrorCode.NONE
-        w.network.heal("controller-1", "broker-3")
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-
-    story(tell)
+async def test_hole_37_a_request_is_repeated_until_the_broker_has_answered(w: World) -> None:
+    await cluster(w)
+    w.brokers[2].refusing = ErrorCode.STALE_BROKER_EPOCH  # as one that does not know yet that it is registered
+    w.network.cut("controller-1", "broker-3")
+    await w.create("t", partitions=3)
+    await w.clock.sleep(10.0)  # longer than a request and a connection last
+    assert w.brokers[2].states == w.brokers[3].states == {}
+    w.brokers[2].refusing = ErrorCode.NONE
+    w.network.heal("controller-1", "broker-3")
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
 
 
-def test_hole_11_a_broker_that_knows_a_newer_controller_makes_the_old_one_resign() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.brokers[2].controller_epoch = 7
-        await w.create("t", partitions=1, timeout_ms=1000)
-        await w.until(lambda: w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2", "another term")
-        await w.until(lambda: not w.controllers[1].active, "that one ends as well", 5.0)
-
-    story(tell)
+async def test_hole_11_a_broker_that_knows_a_newer_controller_makes_the_old_one_resign(w: World) -> None:
+    await cluster(w)
+    w.brokers[2].controller_epoch = 7
+    await w.create("t", partitions=1, timeout_ms=1000)
+    await w.until(lambda: w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2", "another term")
+    await w.until(lambda: not w.controllers[1].active, "that one ends as well", 5.0)
 
 
-def test_a_damaged_znode_keeps_every_controller_from_acting_until_it_is_repaired() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        await w.create("t", partitions=1)
-        w.kill_controller(1)
-        path = znodes.state_path("t", 0)
-        good = w.zookeeper.dump()[path].data
-        client = w.zookeeper.client()
-        await client.start()
-        await client.multi([SetData(path, b"junk")])
-        controller = await w.controller(2)
-        await w.clock.sleep(SESSION_S * 2)
-        assert not controller.active
-        await client.multi([SetData(path, good)])
-        await w.until(lambda: controller.active, "it acts")
-
-    story(tell)
+async def test_a_damaged_znode_keeps_every_controller_from_acting_until_it_is_repaired(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=1)
+    w.kill_controller(1)
+    path = znodes.state_path("t", 0)
+    good = w.zookeeper.dump()[path].data
+    client = w.zookeeper.client()
+    await client.start()
+    await client.multi([SetData(path, b"junk")])
+    controller = await w.controller(2)
+    await w.clock.sleep(SESSION_S * 2)
+    assert not controller.active
+    await client.multi([SetData(path, good)])
+    await w.until(lambda: controller.active, "it acts")
 
 
-def test_requests_are_checked_where_they_enter() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        channel = w.channel(1)
-        many = tuple(m.NewTopic(name=f"t{i}", num_partitions=1, replication_factor=1) for i in range(1001))
-        answer = await channel.call(
-            services.ADMIN_SERVICE_CREATE_TOPICS, m.CreateTopicsRequest(topics=many, timeout_ms=0), 5.0
-        )
-        assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_REQUEST}
-        assert "1001 topics" in answer.topics[0].error_message
-        deleted = await channel.call(
-            services.ADMIN_SERVICE_DELETE_TOPICS, m.DeleteTopicsRequest(names=("t",), timeout_ms=-1), 5.0
-        )
-        assert [(each.error_code, each.error_message) for each in deleted.topics] == [
-            (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
-        ]
-        refused = await w.create("a/b", "x" * 250, "..")
-        assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
-        # A standby says what it is.
-        standby = w.channel(2)
-        isr = await standby.call(
-            services.CONTROLLER_SERVICE_ALTER_ISR,
-            m.AlterIsrRequest(broker_id=1, broker_epoch=1, controller_epoch=1, sequence=1),
-            5.0,
-        )
-        topics = await standby.call(services.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), 5.0)
-        cluster_ = await standby.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
-        assert {isr.error_code, topics.error_code, cluster_.error_code} == {ErrorCode.NOT_CONTROLLER}
-        assert await w.create("t", number=2) == [ErrorCode.NOT_CONTROLLER]
-        # And the active one describes.
-        await w.create("t", partitions=2)
-        described = await channel.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
-        assert (described.controller_id, described.topics, described.partitions) == (1, 1, 2)
-        assert [each.broker.broker_id for each in described.brokers] == [1, 2, 3]
-        assert described.cluster_id == znodes.decode_cluster_id(w.zookeeper.dump()[znodes.CLUSTER_ID].data)
-
-    story(tell)
+async def test_requests_are_checked_where_they_enter(w: World) -> None:
+    await cluster(w, controllers=2)
+    channel = w.channel(1)
+    many = tuple(m.NewTopic(name=f"t{i}", num_partitions=1, replication_factor=1) for i in range(1001))
+    answer = await channel.call(
+        services.ADMIN_SERVICE_CREATE_TOPICS, m.CreateTopicsRequest(topics=many, timeout_ms=0), 5.0
+    )
+    assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_REQUEST}
+    assert "1001 topics" in answer.topics[0].error_message
+    deleted = await channel.call(
+        services.ADMIN_SERVICE_DELETE_TOPICS, m.DeleteTopicsRequest(names=("t",), timeout_ms=-1), 5.0
+    )
+    assert [(each.error_code, each.error_message) for each in deleted.topics] == [
+        (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
+    ]
+    refused = await w.create("a/b", "x" * 250, "..")
+    assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
+    # A standby says what it is.
+    standby = w.channel(2)
+    isr = await standby.call(
+        services.CONTROLLER_SERVICE_ALTER_ISR,
+        m.AlterIsrRequest(broker_id=1, broker_epoch=1, controller_epoch=1, sequence=1),
+        5.0,
+    )
+    topics = await standby.call(services.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(), 5.0)
+    cluster_ = await standby.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
+    assert {isr.error_code, topics.error_code, cluster_.error_code} == {ErrorCode.NOT_CONTROLLER}
+    assert await w.create("t", number=2) == [ErrorCode.NOT_CONTROLLER]
+    # And the active one describes.
+    await w.create("t", partitions=2)
+    described = await channel.call(services.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest(), 5.0)
+    assert (described.controller_id, described.topics, described.partitions) == (1, 1, 2)
+    assert [each.broker.broker_id for each in described.brokers] == [1, 2, 3]
+    assert described.cluster_id == znodes.decode_cluster_id(w.zookeeper.dump()[znodes.CLUSTER_ID].data)
 
 
-def test_a_request_that_takes_too_long_is_answered_and_goes_on() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.zookeeper.stop()
-        assert await w.create("t", timeout_ms=500) == [ErrorCode.REQUEST_TIMED_OUT]
-        w.zookeeper.start()
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}) and w.brokers[1].states, "it was created after all")
-
-    story(tell)
+async def test_a_request_that_takes_too_long_is_answered_and_goes_on(w: World) -> None:
+    await cluster(w)
+    w.zookeeper.stop()
+    assert await w.create("t", timeout_ms=500) == [ErrorCode.REQUEST_TIMED_OUT]
+    w.zookeeper.start()
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}) and w.brokers[1].states, "it was created after all")
 
 
-def test_create_1000_partitions_are_led_within_2_s() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        began_at = w.clock.now()
-        assert await w.create("t", partitions=1000) == [ErrorCode.NONE]
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        assert w.clock.now() - began_at < 2.0
-
-    story(tell)
+async def test_create_1000_partitions_are_led_within_2_s(w: World) -> None:
+    await cluster(w)
+    began_at = w.clock.now()
+    assert await w.create("t", partitions=1000) == [ErrorCode.NONE]
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    assert w.clock.now() - began_at < 2.0
 
 
-def test_a_controller_that_stops_in_order_gives_way_at_once() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        began_at = w.clock.now()
-        await w.controllers[1].stop()
-        await w.until(lambda: w.controllers[2].active, "the standby acts")
-        assert w.clock.now() - began_at < 1.0
-
-    story(tell)
+async def test_a_controller_that_stops_in_order_gives_way_at_once(w: World) -> None:
+    await cluster(w, controllers=2)
+    began_at = w.clock.now()
+    await w.controllers[1].stop()
+    await w.until(lambda: w.controllers[2].active, "the standby acts")
+    assert w.clock.now() - began_at < 1.0
 
 
-def test_without_its_lease_a_controller_tells_nobody_anything() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.brokers[3].refusing = ErrorCode.STALE_BROKER_EPOCH
-        await w.create("t", partitions=3)
-        w.zookeeper.stop()
-        await w.clock.sleep(SESSION_S)
-        said = [len(each.said) for each in w.brokers.values()]
-        w.brokers[3].refusing = ErrorCode.NONE
-        w.kill_broker(1)
-        await w.clock.sleep(SESSION_S)
-        assert [len(each.said) for each in w.brokers.values()] == said
-        w.zookeeper.start()
-        await w.until(lambda: w.everybody_knows(alive={2, 3}) and w.in_sync(1) == 0, "it goes on")
-
-    story(tell)
+async def test_without_its_lease_a_controller_tells_nobody_anything(w: World) -> None:
+    await cluster(w)
+    w.brokers[3].refusing = ErrorCode.STALE_BROKER_EPOCH
+    await w.create("t", partitions=3)
+    w.zookeeper.stop()
+    await w.clock.sleep(SESSION_S)
+    said = [len(each.said) for each in w.brokers.values()]
+    w.brokers[3].refusing = ErrorCode.NONE
+    w.kill_broker(1)
+    await w.clock.sleep(SESSION_S)
+    assert [len(each.said) for each in w.brokers.values()] == said
+    w.zookeeper.start()
+    await w.until(lambda: w.everybody_knows(alive={2, 3}) and w.in_sync(1) == 0, "it goes on")
 
 
-def test_a_controller_whose_znode_is_taken_away_serves_a_new_term() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        client = w.zookeeper.client()
-        await client.start()
-        await client.multi([Delete(znodes.CONTROLLER)])
-        await w.until(lambda: not w.controllers[1].active, "the term is over", SESSION_S / 2)
-        await w.until(lambda: w.controllers[1].active, "it is elected again")
-        assert w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2"
-
-    story(tell)
+async def test_a_controller_whose_znode_is_taken_away_serves_a_new_term(w: World) -> None:
+    await cluster(w)
+    client = w.zookeeper.client()
+    await client.start()
+    await client.multi([Delete(znodes.CONTROLLER)])
+    await w.until(lambda: not w.controllers[1].active, "the term is over", SESSION_S / 2)
+    await w.until(lambda: w.controllers[1].active, "it is elected again")
+    assert w.zookeeper.dump()[znodes.CONTROLLER_EPOCH].data == b"2"
 
 
-def test_an_expired_session_ends_the_term_at_once() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
+async def test_an_expired_session_ends_the_term_at_once(w: World) -> None:
+    await cluster(w)
 
-        def beat() -> int:
-            return w.zookeeper.dump()[znodes.CONTROLLER].stat.version
+    def beat() -> int:
+        return w.zookeeper.dump()[znodes.CONTROLLER].stat.version
 
-        last = beat()
-        await w.until(lambda: beat() > last, "a beat of the lease")
-        w.zookeeper.expire(w.metas[1].session_id)
-        took_s = await w.until(lambda: not w.controllers[1].active, "the term is over")
-        assert took_s < 0.5  # and not only at the next beat, 1.5 s later
-
-    story(tell)
+    last = beat()
+    await w.until(lambda: beat() > last, "a beat of the lease")
+    w.zookeeper.expire(w.metas[1].session_id)
+    took_s = await w.until(lambda: not w.controllers[1].active, "the term is over")
+    assert took_s < 0.5  # and not only at the next beat, 1.5 s later
 
 
-def test_a_process_that_listens_without_being_registered_stays_a_suspect() -> None:
-    async def tell(w: World) -> None:
-        await w.active(suspect_hold_ms=500)
-        for number in (1, 2, 3):
-            await w.broker(number)
-        await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
-        assert await w.create("t", partitions=3) == [ErrorCode.NONE]
-        w.kill_broker(1)
-        await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
-        await w.listen_unregistered(1)
-        await w.clock.sleep(3.0)
-        assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 1
-
-    story(tell)
+async def test_a_process_that_listens_without_being_registered_stays_a_suspect(w: World) -> None:
+    await w.active(suspect_hold_ms=500)
+    for number in (1, 2, 3):
+        await w.broker(number)
+    await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+    assert await w.create("t", partitions=3) == [ErrorCode.NONE]
+    w.kill_broker(1)
+    await w.until(lambda: w.in_sync(1) == 0, "broker 1 has left every ISR")
+    await w.listen_unregistered(1)
+    await w.clock.sleep(3.0)
+    assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 1
 
 
-def test_a_link_ends_with_the_life_of_its_broker() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w)
-        w.kill_broker(1)
-        await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="alive") == 2, "its session has ended")
-        await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="suspected") == 0, "and its suspicion")
-        await w.clock.sleep(1.0)
-        lines: list[str] = []
-        w.network.trace = lines.append
-        await w.clock.sleep(5.0)
-        assert [line for line in lines if "broker-1" in line] == []
-
-    story(tell)
+async def test_a_link_ends_with_the_life_of_its_broker(w: World) -> None:
+    await cluster(w)
+    w.kill_broker(1)
+    await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="alive") == 2, "its session has ended")
+    await w.until(lambda: w.sample(1, "tidelog_controller_brokers", state="suspected") == 0, "and its suspicion")
+    await w.clock.sleep(1.0)
+    lines: list[str] = []
+    w.network.trace = lines.append
+    await w.clock.sleep(5.0)
+    assert [line for line in lines if "broker-1" in line] == []
 
 
 @dataclass
@@ -483,27 +409,24 @@ class Permits:
         return operation in self.operations
 
 
-def test_r_31_a_controller_answers_who_has_no_permission_and_changes_nothing() -> None:
-    async def tell(w: World) -> None:
-        permits = Permits(set(Operation))
-        w.authorizer = permits
-        await cluster(w)
-        await w.create("t", partitions=1)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        before = w.states()
-        permits.operations -= {Operation.CLUSTER_ACTION, Operation.DELETE, Operation.CREATE}
-        leader = before[T0].leader
-        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
-        assert answer == m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert await w.create("u", partitions=1) == denied == await w.delete("t")
-        assert w.states() == before
-        assert w.sample(1, "tidelog_requests_denied_total", api="AlterIsr") == 1
-        permits.operations.add(Operation.CLUSTER_ACTION)
-        answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-
-    story(tell)
+async def test_r_31_a_controller_answers_who_has_no_permission_and_changes_nothing(w: World) -> None:
+    permits = Permits(set(Operation))
+    w.authorizer = permits
+    await cluster(w)
+    await w.create("t", partitions=1)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    before = w.states()
+    permits.operations -= {Operation.CLUSTER_ACTION, Operation.DELETE, Operation.CREATE}
+    leader = before[T0].leader
+    answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+    assert answer == m.AlterIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert await w.create("u", partitions=1) == denied == await w.delete("t")
+    assert w.states() == before
+    assert w.sample(1, "tidelog_requests_denied_total", api="AlterIsr") == 1
+    permits.operations.add(Operation.CLUSTER_ACTION)
+    answer = await w.alter_isr(leader, T0, {leader: w.brokers[leader].epoch})
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
 
 
 async def leave(w: World, number: int) -> m.ControlledShutdownResponse:
@@ -519,35 +442,29 @@ def roles_after_leaving(w: World, number: int, before: int) -> list[int]:
 
 
 @pytest.mark.parametrize("batched", [True, False])
-def test_l32_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(batched: bool) -> None:
+async def test_l32_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(w: World, batched: bool) -> None:
     """Batched: one LeaderAndIsr for each broker. The switches of the benchmark change the cost and nothing else."""
 
-    async def tell(w: World) -> None:
-        switches = {} if batched else {"multi_max_operations": 1, "control_requests_merged": False}
-        await w.controller(1, **switches, shutdown_reads_states=not batched)
-        for number in (1, 2, 3):
-            await w.broker(number)
-        await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
-        await w.create("t", partitions=6)
-        await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
-        before = len(w.brokers[2].said)
-        answer = await leave(w, 1)
-        assert answer == m.ControlledShutdownResponse()
-        assert w.in_sync(1) == 0 and not any(state.leader == 1 for state in w.states().values())
-        await w.until(lambda: sum(roles_after_leaving(w, 2, before)) == 6, "broker 2 has heard of all")
-        assert roles_after_leaving(w, 2, before) == ([6] if batched else [1] * 6)
-        assert w.sample(1, "tidelog_controller_leader_elections_total", reason="shutdown") == 2
-        assert w.sample(1, "tidelog_controller_brokers", state="shutting_down") == 1
-
-    story(tell)
+    switches = {} if batched else {"multi_max_operations": 1, "control_requests_merged": False}
+    await w.controller(1, **switches, shutdown_reads_states=not batched)
+    for number in (1, 2, 3):
+        await w.broker(number)
+    await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+    await w.create("t", partitions=6)
+    await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
+    before = len(w.brokers[2].said)
+    answer = await leave(w, 1)
+    assert answer == m.ControlledShutdownResponse()
+    assert w.in_sync(1) == 0 and not any(state.leader == 1 for state in w.states().values())
+    await w.until(lambda: sum(roles_after_leaving(w, 2, before)) == 6, "broker 2 has heard of all")
+    assert roles_after_leaving(w, 2, before) == ([6] if batched else [1] * 6)
+    assert w.sample(1, "tidelog_controller_leader_elections_total", reason="shutdown") == 2
+    assert w.sample(1, "tidelog_controller_brokers", state="shutting_down") == 1
 
 
-def test_c3_04_a_standby_and_a_stale_life_are_refused() -> None:
-    async def tell(w: World) -> None:
-        await cluster(w, controllers=2)
-        request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=w.brokers[1].epoch - 1)
-        call = services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN
-        codes = {(await w.channel(number).call(call, request, 10.0)).error_code for number in (1, 2)}
-        assert codes == {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER}
-
-    story(tell)
+async def test_c3_04_a_standby_and_a_stale_life_are_refused(w: World) -> None:
+    await cluster(w, controllers=2)
+    request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=w.brokers[1].epoch - 1)
+    call = services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN
+    codes = {(await w.channel(number).call(call, request, 10.0)).error_code for number in (1, 2)}
+    assert codes == {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER}

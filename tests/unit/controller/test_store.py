@@ -11,7 +11,6 @@ from tidelog.controller.store import FencedStore, brokers_of, read_snapshot
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.meta import Check, Create, MetaError, Op, SetData, Stat, TooLarge
 from tidelog.runtime.tasks import Supervisor
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.rand import seeded
@@ -105,148 +104,115 @@ class Bench:
         return dict(self.results)
 
 
-def test_c2_01_every_multi_checks_the_controller_epoch_first() -> None:
-    async def tell() -> None:
-        bench = Bench(partitions=25, max_operations=11)
-        await bench.start()
-        groups = [bench.state_of(index, 1) for index in range(25)]
-        assert set((await bench.write(groups)).values()) == {Outcome.WRITTEN}
-        assert [ops[0] for ops in bench.meta.multis] == [Check(znodes.CONTROLLER_EPOCH, 0)] * 3
-        assert [len(ops) for ops in bench.meta.multis] == [11, 11, 6]
-
-    sim.run(tell())
+async def test_c2_01_every_multi_checks_the_controller_epoch_first() -> None:
+    bench = Bench(partitions=25, max_operations=11)
+    await bench.start()
+    groups = [bench.state_of(index, 1) for index in range(25)]
+    assert set((await bench.write(groups)).values()) == {Outcome.WRITTEN}
+    assert [ops[0] for ops in bench.meta.multis] == [Check(znodes.CONTROLLER_EPOCH, 0)] * 3
+    assert [len(ops) for ops in bench.meta.multis] == [11, 11, 6]
 
 
-def test_multis_are_pipelined_and_bounded_in_number_and_size() -> None:
-    async def tell() -> None:
-        bench = Bench(partitions=100, max_bytes=1500)
-        await bench.start()
-        await bench.write([bench.state_of(index, 1) for index in range(100)])
-        assert bench.meta.running_max == 8
-        assert len(bench.meta.multis) > 8
-
-    sim.run(tell())
+async def test_multis_are_pipelined_and_bounded_in_number_and_size() -> None:
+    bench = Bench(partitions=100, max_bytes=1500)
+    await bench.start()
+    await bench.write([bench.state_of(index, 1) for index in range(100)])
+    assert bench.meta.running_max == 8
+    assert len(bench.meta.multis) > 8
 
 
-def test_a_group_is_never_divided() -> None:
-    async def tell() -> None:
-        bench = Bench(max_operations=3)
-        await bench.start()
-        removals = [PartitionRemoval(TopicPartition("t", index)) for index in range(10)]
-        assert set((await bench.write(removals)).values()) == {Outcome.WRITTEN}
-        assert {len(ops) for ops in bench.meta.multis} == {3}
-
-    sim.run(tell())
+async def test_a_group_is_never_divided() -> None:
+    bench = Bench(max_operations=3)
+    await bench.start()
+    removals = [PartitionRemoval(TopicPartition("t", index)) for index in range(10)]
+    assert set((await bench.write(removals)).values()) == {Outcome.WRITTEN}
+    assert {len(ops) for ops in bench.meta.multis} == {3}
 
 
-def test_a_conflict_takes_only_its_own_group_out() -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        await bench.meta.multi([SetData(znodes.state_path("t", 3), b"{}")])
-        await bench.meta.multi([SetData(znodes.state_path("t", 7), b"{}")])
-        outcome = await bench.write([bench.state_of(index, 1) for index in range(10)])
-        conflicts = {group for group, each in outcome.items() if each is Outcome.CONFLICT}
-        assert conflicts == {bench.state_of(3, 1), bench.state_of(7, 1)}
-        assert sum(each is Outcome.WRITTEN for each in outcome.values()) == 8
-
-    sim.run(tell())
+async def test_a_conflict_takes_only_its_own_group_out() -> None:
+    bench = Bench()
+    await bench.start()
+    await bench.meta.multi([SetData(znodes.state_path("t", 3), b"{}")])
+    await bench.meta.multi([SetData(znodes.state_path("t", 7), b"{}")])
+    outcome = await bench.write([bench.state_of(index, 1) for index in range(10)])
+    conflicts = {group for group, each in outcome.items() if each is Outcome.CONFLICT}
+    assert conflicts == {bench.state_of(3, 1), bench.state_of(7, 1)}
+    assert sum(each is Outcome.WRITTEN for each in outcome.values()) == 8
 
 
-def test_mut_10_i12_a_raised_controller_epoch_fences_every_write() -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        before = bench.zookeeper.dump()[znodes.state_path("t", 0)]
-        await bench.meta.multi([SetData(znodes.CONTROLLER_EPOCH, b"2")])
-        assert await bench.write([bench.state_of(0, 1)]) == {bench.state_of(0, 1): Outcome.FENCED}
-        assert bench.zookeeper.dump()[znodes.state_path("t", 0)] == before
-
-    sim.run(tell())
+async def test_mut_10_i12_a_raised_controller_epoch_fences_every_write() -> None:
+    bench = Bench()
+    await bench.start()
+    before = bench.zookeeper.dump()[znodes.state_path("t", 0)]
+    await bench.meta.multi([SetData(znodes.CONTROLLER_EPOCH, b"2")])
+    assert await bench.write([bench.state_of(0, 1)]) == {bench.state_of(0, 1): Outcome.FENCED}
+    assert bench.zookeeper.dump()[znodes.state_path("t", 0)] == before
 
 
-def test_a_session_that_ended_fences_too() -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        bench.zookeeper.expire(bench.meta.session_id)
-        assert set((await bench.write([bench.state_of(0, 1)])).values()) == {Outcome.FENCED}
-
-    sim.run(tell())
+async def test_a_session_that_ended_fences_too() -> None:
+    bench = Bench()
+    await bench.start()
+    bench.zookeeper.expire(bench.meta.session_id)
+    assert set((await bench.write([bench.state_of(0, 1)])).values()) == {Outcome.FENCED}
 
 
 @pytest.mark.parametrize(("applied", "version"), [(True, 1), (False, 0)])
-def test_hole_13_an_unknown_outcome_is_said_and_can_be_examined(applied: bool, version: int) -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        group = bench.state_of(0, 1)
-        bench.meta.lose_next_answer(applied=applied)
-        assert await bench.write([group]) == {group: Outcome.UNKNOWN}
-        absent = TopicWrite("nope", b"x", ROWS, {})
-        found = await bench.store.examine([group, absent])
-        assert [each for each, _ in found] == [group, absent]
-        assert found[0][1] is not None and found[0][1][1] == version
-        assert found[1][1] is None
-
-    sim.run(tell())
+async def test_hole_13_an_unknown_outcome_is_said_and_can_be_examined(applied: bool, version: int) -> None:
+    bench = Bench()
+    await bench.start()
+    group = bench.state_of(0, 1)
+    bench.meta.lose_next_answer(applied=applied)
+    assert await bench.write([group]) == {group: Outcome.UNKNOWN}
+    absent = TopicWrite("nope", b"x", ROWS, {})
+    found = await bench.store.examine([group, absent])
+    assert [each for each, _ in found] == [group, absent]
+    assert found[0][1] is not None and found[0][1][1] == version
+    assert found[1][1] is None
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_hole_13_a_server_that_lags_behind_is_not_believed(seed: int) -> None:
-    async def tell() -> None:
-        bench = Bench(seed=seed, lag_s=2.0)
-        await bench.start()
-        group = bench.state_of(0, 1)
-        bench.meta.lose_next_answer(applied=True)
-        assert await bench.write([group]) == {group: Outcome.UNKNOWN}
-        ((_, found),) = await bench.store.examine([group])
-        assert found is not None and found[1] == 1
-
-    sim.run(tell())
+async def test_hole_13_a_server_that_lags_behind_is_not_believed(seed: int) -> None:
+    bench = Bench(seed=seed, lag_s=2.0)
+    await bench.start()
+    group = bench.state_of(0, 1)
+    bench.meta.lose_next_answer(applied=True)
+    assert await bench.write([group]) == {group: Outcome.UNKNOWN}
+    ((_, found),) = await bench.store.examine([group])
+    assert found is not None and found[1] == 1
 
 
-def test_what_is_too_large_is_halved_and_refused_only_alone() -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        bench.meta.limit_ops = 4
-        assert set((await bench.write([bench.state_of(index, 1) for index in range(10)])).values()) == {Outcome.WRITTEN}
-        bench.results.clear()
-        bench.meta.limit_ops = 1
-        assert set((await bench.write([bench.state_of(0, 2)])).values()) == {Outcome.REFUSED}
-
-    sim.run(tell())
+async def test_what_is_too_large_is_halved_and_refused_only_alone() -> None:
+    bench = Bench()
+    await bench.start()
+    bench.meta.limit_ops = 4
+    assert set((await bench.write([bench.state_of(index, 1) for index in range(10)])).values()) == {Outcome.WRITTEN}
+    bench.results.clear()
+    bench.meta.limit_ops = 1
+    assert set((await bench.write([bench.state_of(0, 2)])).values()) == {Outcome.REFUSED}
 
 
-def test_foreign_children_refuse_a_removal() -> None:
-    async def tell() -> None:
-        bench = Bench()
-        await bench.start()
-        await bench.meta.multi([Create(f"{znodes.partition_path('t', 0)}/foreign")])
-        assert set((await bench.write([PartitionRemoval(TopicPartition("t", 0))])).values()) == {Outcome.REFUSED}
-
-    sim.run(tell())
+async def test_foreign_children_refuse_a_removal() -> None:
+    bench = Bench()
+    await bench.start()
+    await bench.meta.multi([Create(f"{znodes.partition_path('t', 0)}/foreign")])
+    assert set((await bench.write([PartitionRemoval(TopicPartition("t", 0))])).values()) == {Outcome.REFUSED}
 
 
-def test_a_snapshot_reads_everything_back() -> None:
-    async def tell() -> None:
-        bench = Bench(partitions=3)
-        await bench.start()
-        await bench.meta.multi([Create(f"{znodes.DELETE_TOPICS}/old")])
-        await bench.write([PartitionRemoval(TopicPartition("t", 1))])
-        registration = znodes.BrokerRegistration(BrokerId(7), (), "r", znodes.INTACT_SINCE_NOW, "x")
-        await bench.meta.multi([Create(znodes.broker_path(7), znodes.encode_broker(registration), ephemeral=True)])
-        await bench.meta.multi([Create(f"{znodes.BROKER_IDS}/8", b"junk"), Create(f"{znodes.BROKER_IDS}/x", b"{}")])
-        snapshot = await read_snapshot(bench.meta)
-        (topic,) = snapshot.topics
-        assert (topic.name, topic.topic_id, topic.configs, topic.has_config_node) == ("t", b"id", {}, True)
-        assert topic.states == (state(1, 0, isr(b1=11), 0), None, state(1, 0, isr(b1=11), 0))
-        assert snapshot.deletions == ("old",)
-        (broker,) = snapshot.brokers
-        assert (broker.broker_id, broker.intact_since) == (7, broker.epoch)
-
-    sim.run(tell())
+async def test_a_snapshot_reads_everything_back() -> None:
+    bench = Bench(partitions=3)
+    await bench.start()
+    await bench.meta.multi([Create(f"{znodes.DELETE_TOPICS}/old")])
+    await bench.write([PartitionRemoval(TopicPartition("t", 1))])
+    registration = znodes.BrokerRegistration(BrokerId(7), (), "r", znodes.INTACT_SINCE_NOW, "x")
+    await bench.meta.multi([Create(znodes.broker_path(7), znodes.encode_broker(registration), ephemeral=True)])
+    await bench.meta.multi([Create(f"{znodes.BROKER_IDS}/8", b"junk"), Create(f"{znodes.BROKER_IDS}/x", b"{}")])
+    snapshot = await read_snapshot(bench.meta)
+    (topic,) = snapshot.topics
+    assert (topic.name, topic.topic_id, topic.configs, topic.has_config_node) == ("t", b"id", {}, True)
+    assert topic.states == (state(1, 0, isr(b1=11), 0), None, state(1, 0, isr(b1=11), 0))
+    assert snapshot.deletions == ("old",)
+    (broker,) = snapshot.brokers
+    assert (broker.broker_id, broker.intact_since) == (7, broker.epoch)
 
 
 def test_intact_since_is_resolved_and_kept() -> None:

@@ -1,7 +1,8 @@
 """Real controllers over the twins of their ports, and brokers that only remember what they were told."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,7 +19,6 @@ from tidelog.release import RELEASE
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.zk_patterns import register
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import SimDisk
 from tidelog.testing.loop import SimProcess
@@ -302,14 +302,10 @@ class World:
         return self.registries[number].get_sample_value(name, labels) or 0.0
 
 
-def story(tell: Callable[[World], Coroutine[Any, Any, T]], seed: int = 1) -> T:
-    """Runs `tell` in virtual time; a supervised task that failed in it fails the test."""
-
-    async def told() -> T:
-        world = World(seed)
-        result = await tell(world)
-        failures = {name: process.supervisor.failures for name, process in world.processes.items()}
-        assert not any(failures.values()), failures
-        return result
-
-    return sim.run(told(), seed)
+@asynccontextmanager
+async def controller_world(seed: int = 1) -> AsyncIterator[World]:
+    """A supervised task that failed in it fails the test."""
+    world = World(seed)
+    yield world
+    failures = {name: process.supervisor.failures for name, process in world.processes.items()}
+    assert not any(failures.values()), failures

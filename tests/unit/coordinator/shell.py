@@ -1,7 +1,8 @@
 """Brokers reduced to their coordinators, over the twins of the ports, and consumers that are nothing but their messages."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,6 @@ from tidelog.ports.net import CallContext, Route, Stream
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.zk_patterns import ensure_path, register
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.meta import SimMeta, SimZooKeeper
@@ -336,15 +336,12 @@ class World:
         return consumer
 
 
-def story(tell: Callable[[World], Coroutine[Any, Any, None]]) -> None:
-    """Runs `tell` in virtual time; a supervised task that failed in it fails the test."""
-
-    async def told() -> None:
-        world = World()
-        await world.start()
-        async with asyncio.timeout(3600):
-            await tell(world)
-        failures = {process.name: process.supervisor.failures for process in world.processes}
-        assert not any(failures.values()), failures
-
-    sim.run(told())
+@asynccontextmanager
+async def coordinator_world() -> AsyncIterator[World]:
+    """A supervised task that failed in it fails the test."""
+    world = World()
+    await world.start()
+    async with asyncio.timeout(3600):
+        yield world
+    failures = {process.name: process.supervisor.failures for process in world.processes}
+    assert not any(failures.values()), failures

@@ -4,14 +4,13 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from helpers.aio import run
 from tidelog.coordinator.election import LiveBrokers, rank, shard_of
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.ports.meta import Create, SessionClosed, SetData
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.zk_patterns import ensure_path
 from tidelog.wire import znodes
-from unit.coordinator.shell import GROUP, Host, World, story
+from unit.coordinator.shell import GROUP, Host, World
 
 
 def first(shard: int, live: list[int]) -> int:
@@ -45,182 +44,152 @@ def serving(world: World, shards: int) -> dict[int, int]:
     return found
 
 
-def test_a8_03_each_shard_has_one_coordinator_and_a17_01_another_one_when_its_broker_dies() -> None:
-    async def tell(world: World) -> None:
-        hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
-        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
-        before = serving(world, 8)
-        owner = before[shard_of(GROUP, 8)]
-        await world.until(
-            lambda: {h.coordinators.coordinator_of(GROUP) for h in hosts} == {owner}, "everybody knows", 1.0
-        )
-        dead = next(host for host in hosts if host.number == before[0])
-        world.kill(dead)
-        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated again", 6.0)
-        after = serving(world, 8)
-        assert dead.number not in after.values()
-        assert all(after[shard] == broker for shard, broker in before.items() if broker != dead.number)
-
-    story(tell)
+async def test_a8_03_each_shard_has_one_coordinator_and_a17_01_another_one_when_its_broker_dies(world: World) -> None:
+    hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
+    await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
+    before = serving(world, 8)
+    owner = before[shard_of(GROUP, 8)]
+    await world.until(lambda: {h.coordinators.coordinator_of(GROUP) for h in hosts} == {owner}, "everybody knows", 1.0)
+    dead = next(host for host in hosts if host.number == before[0])
+    world.kill(dead)
+    await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated again", 6.0)
+    after = serving(world, 8)
+    assert dead.number not in after.values()
+    assert all(after[shard] == broker for shard, broker in before.items() if broker != dead.number)
 
 
-def test_conflict_01_31_without_a_group_the_elected_coordinator_is_named_and_with_one_its_shards() -> None:
-    async def tell(world: World) -> None:
-        hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
-        await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
-        owners = serving(world, 8)
-        groups = [f"group-{n}" for n in range(40)]
-        wanted = {group: {owners[shard_of(group, 8)]} for group in groups} | {"": {owners[0]}}
+async def test_conflict_01_31_without_a_group_the_elected_coordinator_is_named_and_with_one_its_shards(
+    world: World,
+) -> None:
+    hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
+    await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
+    owners = serving(world, 8)
+    groups = [f"group-{n}" for n in range(40)]
+    wanted = {group: {owners[shard_of(group, 8)]} for group in groups} | {"": {owners[0]}}
 
-        def named() -> dict[str, set[int]]:
-            return {group: {h.coordinators.coordinator_of(group) for h in hosts} for group in wanted}
+    def named() -> dict[str, set[int]]:
+        return {group: {h.coordinators.coordinator_of(group) for h in hosts} for group in wanted}
 
-        await world.until(lambda: named() == wanted, "everybody knows", 1.0)
-        assert len({broker for brokers in wanted.values() for broker in brokers}) > 1, "several brokers share them"
-        elected = world.zookeeper.find(znodes.COORDINATOR)
-        assert elected is not None, "the documented path (A6.01)"
-        assert znodes.decode_coordinator(elected.data, znodes.COORDINATOR).broker_id == owners[0]
-
-    story(tell)
-
-
-def test_a_broker_that_is_back_to_stay_gets_its_shards() -> None:
-    async def tell(world: World) -> None:
-        one = await world.host(1, shards=8)
-        await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
-        began_at = world.clock.now()
-        await world.host(2, shards=8)
-        mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
-        assert 0 < len(mine) < 8
-        await world.until(
-            lambda: {s for s, broker in serving(world, 8).items() if broker == 2} == mine, "it has its own", 15.0
-        )
-        assert world.clock.now() - began_at > 10.0, "not before it has shown that it stays"
-        epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
-        await world.clock.sleep(30.0)
-        assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs, "and then nothing moves"
-
-    story(tell)
+    await world.until(lambda: named() == wanted, "everybody knows", 1.0)
+    assert len({broker for brokers in wanted.values() for broker in brokers}) > 1, "several brokers share them"
+    elected = world.zookeeper.find(znodes.COORDINATOR)
+    assert elected is not None, "the documented path (A6.01)"
+    assert znodes.decode_coordinator(elected.data, znodes.COORDINATOR).broker_id == owners[0]
 
 
-def test_one_that_has_taken_its_shards_and_lost_them_in_the_same_life_gets_them_again() -> None:
+async def test_a_broker_that_is_back_to_stay_gets_its_shards(world: World) -> None:
+    one = await world.host(1, shards=8)
+    await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
+    began_at = world.clock.now()
+    await world.host(2, shards=8)
+    mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
+    assert 0 < len(mine) < 8
+    await world.until(
+        lambda: {s for s, broker in serving(world, 8).items() if broker == 2} == mine, "it has its own", 15.0
+    )
+    assert world.clock.now() - began_at > 10.0, "not before it has shown that it stays"
+    epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
+    await world.clock.sleep(30.0)
+    assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs, "and then nothing moves"
+
+
+async def test_one_that_has_taken_its_shards_and_lost_them_in_the_same_life_gets_them_again(world: World) -> None:
     """As when its session ends and that of its registration does not (L06)."""
 
-    async def tell(world: World) -> None:
-        one = await world.host(1, shards=8)
-        await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
-        await world.host(2, shards=8)
-        mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
+    one = await world.host(1, shards=8)
+    await world.until(lambda: len(serving(world, 8)) == 8, "one has all")
+    await world.host(2, shards=8)
+    mine = {shard for shard in range(8) if first(shard, [1, 2]) == 2}
 
-        def held() -> set[int] | None:
-            found = serving(world, 8)
-            return {shard for shard, broker in found.items() if broker == 2} if len(found) == 8 else None
+    def held() -> set[int] | None:
+        found = serving(world, 8)
+        return {shard for shard, broker in found.items() if broker == 2} if len(found) == 8 else None
 
-        await world.until(lambda: held() == mine, "it has its own", 15.0)
-        groups = {shard_of(group, 8): group for group in (f"group-{n}" for n in range(40))}
-        await world.until(
-            lambda: {shard for shard in groups if one.coordinators.coordinator_of(groups[shard]) == 2} == mine,
-            "the first one has seen it",
-        )
-        for shard in mine:
-            world.zookeeper.remove(znodes.coordinator_path(shard))
-        await world.until(lambda: held() == set(), "the other one has all", 5.0)
-        await world.until(lambda: held() == mine, "it has its own again", 15.0)
-
-    story(tell)
+    await world.until(lambda: held() == mine, "it has its own", 15.0)
+    groups = {shard_of(group, 8): group for group in (f"group-{n}" for n in range(40))}
+    await world.until(
+        lambda: {shard for shard in groups if one.coordinators.coordinator_of(groups[shard]) == 2} == mine,
+        "the first one has seen it",
+    )
+    for shard in mine:
+        world.zookeeper.remove(znodes.coordinator_path(shard))
+    await world.until(lambda: held() == set(), "the other one has all", 5.0)
+    await world.until(lambda: held() == mine, "it has its own again", 15.0)
 
 
-def test_one_that_cannot_take_its_shard_is_offered_it_once() -> None:
-    async def tell(world: World) -> None:
-        one = await world.host(1, shards=4)
-        await world.until(lambda: len(serving(world, 4)) == 4, "one has all")
-        idle = await world.host(2, shards=4)
-        idle.meta.cut()  # it is registered, and its coordinators cannot reach the store
-        await world.clock.sleep(20.0)
-        await world.until(lambda: len(serving(world, 4)) == 4, "one has all again")
-        epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
-        await world.clock.sleep(40.0)
-        assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs
-
-    story(tell)
+async def test_one_that_cannot_take_its_shard_is_offered_it_once(world: World) -> None:
+    one = await world.host(1, shards=4)
+    await world.until(lambda: len(serving(world, 4)) == 4, "one has all")
+    idle = await world.host(2, shards=4)
+    idle.meta.cut()  # it is registered, and its coordinators cannot reach the store
+    await world.clock.sleep(20.0)
+    await world.until(lambda: len(serving(world, 4)) == 4, "one has all again")
+    epochs = {shard: term.epoch for shard, term in one.coordinators.terms.items()}
+    await world.clock.sleep(40.0)
+    assert {shard: term.epoch for shard, term in one.coordinators.terms.items()} == epochs
 
 
-def test_the_stored_number_of_shards_counts_and_not_the_setting() -> None:
-    async def tell(world: World) -> None:
-        await ensure_path(world.operator, znodes.CONSUMERS)
-        await world.operator.multi([Create(znodes.SHARDS, znodes.encode_shards(3))])
-        host = await world.host(1, shards=8)
-        await world.until(lambda: host.coordinators.shards == 3 and len(host.coordinators.terms) == 3, "three shards")
-
-    story(tell)
+async def test_the_stored_number_of_shards_counts_and_not_the_setting(world: World) -> None:
+    await ensure_path(world.operator, znodes.CONSUMERS)
+    await world.operator.multi([Create(znodes.SHARDS, znodes.encode_shards(3))])
+    host = await world.host(1, shards=8)
+    await world.until(lambda: host.coordinators.shards == 3 and len(host.coordinators.terms) == 3, "three shards")
 
 
-def test_a_damaged_number_of_shards_leaves_groups_uncoordinated_until_it_is_repaired() -> None:
-    async def tell(world: World) -> None:
-        await ensure_path(world.operator, znodes.CONSUMERS)
-        await world.operator.multi([Create(znodes.SHARDS, b"8")])
-        host = await world.host(1)
-        await world.clock.sleep(5.0)
-        assert host.coordinators.coordinator_of(GROUP) == -1 and host.coordinators.term_of(GROUP) is None
-        await world.operator.multi([SetData(znodes.SHARDS, znodes.encode_shards(1))])
-        await world.until(host.serves, "it coordinates", 40.0)
-
-    story(tell)
+async def test_a_damaged_number_of_shards_leaves_groups_uncoordinated_until_it_is_repaired(world: World) -> None:
+    await ensure_path(world.operator, znodes.CONSUMERS)
+    await world.operator.multi([Create(znodes.SHARDS, b"8")])
+    host = await world.host(1)
+    await world.clock.sleep(5.0)
+    assert host.coordinators.coordinator_of(GROUP) == -1 and host.coordinators.term_of(GROUP) is None
+    await world.operator.multi([SetData(znodes.SHARDS, znodes.encode_shards(1))])
+    await world.until(host.serves, "it coordinates", 40.0)
 
 
-def test_a8_01_a_vacancy_is_noticed_by_the_watch() -> None:
-    async def tell(world: World) -> None:
-        one = await world.serving(1)
-        two = await world.host(2)
-        await world.until(lambda: two.coordinators.coordinator_of(GROUP) == 1, "the other one knows")
+async def test_a8_01_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
+    one = await world.serving(1)
+    two = await world.host(2)
+    await world.until(lambda: two.coordinators.coordinator_of(GROUP) == 1, "the other one knows")
 
-        async def deposed(host: Host, other: Host) -> float:
-            world.zookeeper.remove(znodes.COORDINATOR)
-            return await world.until(lambda: other.serves() and not host.serves(), "the other one has it", 3.0)
+    async def deposed(host: Host, other: Host) -> float:
+        world.zookeeper.remove(znodes.COORDINATOR)
+        return await world.until(lambda: other.serves() and not host.serves(), "the other one has it", 3.0)
 
-        assert await deposed(one, two) < 1.0
-
-    story(tell)
+    assert await deposed(one, two) < 1.0
 
 
-def test_a8_04_a_broker_that_stops_takes_no_further_shard() -> None:
+async def test_a8_04_a_broker_that_stops_takes_no_further_shard(world: World) -> None:
     """Its elector is closed first, however long the last offsets of its other shards take."""
 
-    async def tell(world: World) -> None:
-        await world.host(1, shards=8)
-        two = await world.host(2, shards=8)
-        await world.until(lambda: len(serving(world, 8)) == 8 and len(two.coordinators.terms) > 0, "both serve", 20.0)
-        mine = set(two.coordinators.terms)
-        other = next(shard for shard in range(8) if shard not in mine and first(shard, [1, 2]) == 1)
-        gate = asyncio.Event()
+    await world.host(1, shards=8)
+    two = await world.host(2, shards=8)
+    await world.until(lambda: len(serving(world, 8)) == 8 and len(two.coordinators.terms) > 0, "both serve", 20.0)
+    mine = set(two.coordinators.terms)
+    other = next(shard for shard in range(8) if shard not in mine and first(shard, [1, 2]) == 1)
+    gate = asyncio.Event()
 
-        async def find(_: Any) -> dict[Any, int | None]:
-            await gate.wait()
-            return {}
+    async def find(_: Any) -> dict[Any, int | None]:
+        await gate.wait()
+        return {}
 
-        two.coordinators._ends.find = find  # type: ignore[method-assign]
-        world.zookeeper.remove(znodes.coordinator_path(other))
-        await world.clock.sleep(0.05)  # it has noticed, and lets the broker go first that comes first
-        stopping = two.process.start("stop", two.coordinators.stop())
-        await world.clock.sleep(0.3)
-        assert set(two.coordinators.terms) == mine
-        gate.set()
-        await stopping
-        assert not two.coordinators.terms
-
-    story(tell)
+    two.coordinators._ends.find = find  # type: ignore[method-assign]
+    world.zookeeper.remove(znodes.coordinator_path(other))
+    await world.clock.sleep(0.05)  # it has noticed, and lets the broker go first that comes first
+    stopping = two.process.start("stop", two.coordinators.stop())
+    await world.clock.sleep(0.3)
+    assert set(two.coordinators.terms) == mine
+    gate.set()
+    await stopping
+    assert not two.coordinators.terms
 
 
-def test_a_broker_that_is_not_registered_does_not_stand() -> None:
-    async def tell(world: World) -> None:
-        host = await world.serving(1)
-        world.zookeeper.remove(znodes.broker_path(1))
-        world.zookeeper.remove(znodes.COORDINATOR)
-        await world.until(lambda: not host.serves(), "it is deposed")
-        await world.clock.sleep(10.0)
-        assert not host.serves(), "no client could find it"
-
-    story(tell)
+async def test_a_broker_that_is_not_registered_does_not_stand(world: World) -> None:
+    host = await world.serving(1)
+    world.zookeeper.remove(znodes.broker_path(1))
+    world.zookeeper.remove(znodes.COORDINATOR)
+    await world.until(lambda: not host.serves(), "it is deposed")
+    await world.clock.sleep(10.0)
+    assert not host.serves(), "no client could find it"
 
 
 class Closed:
@@ -233,12 +202,9 @@ class Closed:
         raise SessionClosed(path)
 
 
-def test_a8_04_what_follows_znodes_ends_in_order_when_the_broker_closes_its_session() -> None:
-    async def tell() -> None:
-        closed: Any = Closed()
-        await LiveBrokers(closed, SystemClock()).run()
-        topics = TopicWatcher(closed, SystemClock())
-        topics._news.set()
-        await topics.run()
-
-    run(tell(), timeout_s=5.0)
+async def test_a8_04_what_follows_znodes_ends_in_order_when_the_broker_closes_its_session() -> None:
+    closed: Any = Closed()
+    await LiveBrokers(closed, SystemClock()).run()
+    topics = TopicWatcher(closed, SystemClock())
+    topics._news.set()
+    await topics.run()

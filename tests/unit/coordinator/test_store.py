@@ -1,7 +1,7 @@
 """What a coordinator writes: fenced, in order for each group, packed, and repeated until its outcome is known."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from tidelog.coordinator.store import FencedGroupStore, Stored, read_groups
 from tidelog.ids import TopicPartition
 from tidelog.ports.meta import Check, Create, Op, OutcomeUnknown, SetData, Stat
 from tidelog.runtime.tasks import Supervisor
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.meta_tree import Change
@@ -111,14 +110,12 @@ class Bench:
         return next(each for each in (await self.read()).groups if each.group_id == group_id)
 
 
-def story(tell: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def told() -> None:
-        bench = Bench()
-        await bench.start()
-        await tell(bench)
-        assert not bench.tasks.failures
-
-    sim.run(told())
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    await bench.start()
+    yield bench
+    assert not bench.tasks.failures
 
 
 def tp(partition: int, topic: str = "t") -> TopicPartition:
@@ -131,139 +128,115 @@ def head(generation: int = 1, **members: int) -> GroupHead:
     )
 
 
-def test_a6_05_what_is_written_is_what_a_new_coordinator_reads() -> None:
-    async def tell(bench: Bench) -> None:
-        offsets = {tp(n): Committed(n + 10, n, f"m{n}") for n in range(5)}
-        owners: dict[TopicPartition, Owner | None] = {tp(0): Owner("c-0", "c", 1), tp(0, "u"): Owner("c-1", "c", 1)}
-        bench.write("g", offsets, owners, head(3, c=6000))
-        bench.write("g", {tp(1): Committed(99)}, {tp(0): None})
-        bench.write("h", {tp(0): Committed(7)})
+async def test_a6_05_what_is_written_is_what_a_new_coordinator_reads(bench: Bench) -> None:
+    offsets = {tp(n): Committed(n + 10, n, f"m{n}") for n in range(5)}
+    owners: dict[TopicPartition, Owner | None] = {tp(0): Owner("c-0", "c", 1), tp(0, "u"): Owner("c-1", "c", 1)}
+    bench.write("g", offsets, owners, head(3, c=6000))
+    bench.write("g", {tp(1): Committed(99)}, {tp(0): None})
+    bench.write("h", {tp(0): Committed(7)})
+    await bench.drained()
+    assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+    found = await bench.group()
+    assert found.head == head(3, c=6000)
+    assert found.offsets == offsets | {tp(1): Committed(99)}
+    assert found.owners == {tp(0, "u"): Owner("c-1", "c", 1)}
+    headless = await bench.group("h")
+    assert (headless.offsets, headless.head.members) == ({tp(0): Committed(7)}, {})
+    assert headless.head.empty_since_ms == WALL_MS, "its retention begins now, not in 1970"
+
+
+async def test_hole_46_offsets_are_stored_before_owners_and_owners_before_the_head(bench: Bench) -> None:
+    owners: dict[TopicPartition, Owner | None] = {tp(n): Owner("c-0", "c", 1) for n in range(700)}
+    bench.write("g", {tp(n): Committed(n) for n in range(700)}, owners, head())
+    await bench.drained()
+    assert len(bench.meta.multis) > 2
+    written = [op.path for ops in bench.meta.multis for op in ops if isinstance(op, Create | SetData)]
+    kinds = [path.split("/")[3] for path in written if path.count("/") == 5]
+    assert kinds == ["offsets"] * 700 + ["owners"] * 700
+    last = bench.meta.multis[-1][-1]
+    assert isinstance(last, SetData) and last.path == "/consumers/g" and last.data
+
+
+async def test_find_10_coord_10_every_multi_checks_the_epoch_first_and_keeps_the_limits(bench: Bench) -> None:
+    bench.write("g", {tp(n): Committed(n, metadata="x" * 4096) for n in range(1000)})
+    bench.write("h", {tp(n): Committed(n) for n in range(1000)})
+    await bench.drained()
+    assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+    assert len(bench.meta.multis) > 8
+    for ops in bench.meta.multis:
+        assert ops[0] == FENCE
+        assert len(ops) <= 500
+    assert len((await bench.group("g")).offsets) == len((await bench.group("h")).offsets) == 1000
+
+
+async def test_small_writes_of_many_groups_share_multis_and_large_ones_run_side_by_side(bench: Bench) -> None:
+    for n in range(50):
+        bench.write(f"g{n}", {tp(0): Committed(n)})
+    await bench.drained()
+    assert len(bench.meta.multis) == 1
+    for n in range(4):
+        bench.write(f"g{n}", {tp(p): Committed(p) for p in range(1000)})
+    await bench.drained()
+    assert bench.meta.running_max >= 4
+
+
+async def test_writes_of_one_group_keep_their_order(bench: Bench) -> None:
+    for n in range(200):
+        bench.write("g", {tp(0): Committed(n), tp(n): Committed(0)}, head=head(n))
+        await SimClock().sleep(0.0003)
+    bench.delete("g")
+    last = bench.write("g", {tp(3): Committed(5)})
+    await bench.drained()
+    assert bench.order == sorted(bench.order) and bench.order[-1] == last
+    assert (await bench.group()).offsets == {tp(3): Committed(5)}
+
+
+async def test_hole_44_a_deposed_coordinator_writes_nothing(bench: Bench) -> None:
+    bench.write("g", {tp(0): Committed(1)})
+    await bench.drained()
+    await bench.meta.twin.multi([SetData(FENCE.path, b"2")])
+    before = bench.zookeeper.dump()
+    fenced = [bench.write("g", {tp(0): Committed(2)}), bench.write("h", head=head()), bench.delete("g")]
+    await bench.drained()
+    fenced.append(bench.write("g", {tp(0): Committed(3)}))
+    await bench.drained()
+    assert {bench.outcomes[each] for each in fenced} == {Outcome.FENCED}
+    assert bench.zookeeper.dump() == before
+
+
+async def test_coord_10_after_the_end_of_the_session_nothing_is_written(bench: Bench) -> None:
+    bench.write("g", {tp(0): Committed(1)})
+    await bench.drained()
+    bench.zookeeper.expire(bench.meta.session_id)
+    await SimClock().sleep(0.001)
+    fenced = [bench.write("g", {tp(0): Committed(2)}), bench.write("h", {tp(0): Committed(2)})]
+    await bench.drained()
+    assert {bench.outcomes[each] for each in fenced} == {Outcome.FENCED}
+    assert (await bench.group()).offsets == {tp(0): Committed(1)}
+
+
+async def test_an_unknown_outcome_is_repeated_until_it_is_known(bench: Bench) -> None:
+    for applied in (True, False):
+        bench.meta.unanswered = [applied, applied]
+        bench.write("g", {tp(n): Committed(n) for n in range(600)}, {tp(0): Owner("c-0", "c", 1)}, head(1, c=6000))
         await bench.drained()
-        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+        bench.meta.unanswered = [applied]
+        bench.write("g", {}, {tp(0): None})
+        bench.meta.unanswered = [applied]
+        bench.write("g", {tp(700): Committed(5)})
+        await bench.drained()
+        assert not bench.meta.unanswered
         found = await bench.group()
-        assert found.head == head(3, c=6000)
-        assert found.offsets == offsets | {tp(1): Committed(99)}
-        assert found.owners == {tp(0, "u"): Owner("c-1", "c", 1)}
-        headless = await bench.group("h")
-        assert (headless.offsets, headless.head.members) == ({tp(0): Committed(7)}, {})
-        assert headless.head.empty_since_ms == WALL_MS, "its retention begins now, not in 1970"
-
-    story(tell)
-
-
-def test_hole_46_offsets_are_stored_before_owners_and_owners_before_the_head() -> None:
-    async def tell(bench: Bench) -> None:
-        owners: dict[TopicPartition, Owner | None] = {tp(n): Owner("c-0", "c", 1) for n in range(700)}
-        bench.write("g", {tp(n): Committed(n) for n in range(700)}, owners, head())
-        await bench.drained()
-        assert len(bench.meta.multis) > 2
-        written = [op.path for ops in bench.meta.multis for op in ops if isinstance(op, Create | SetData)]
-        kinds = [path.split("/")[3] for path in written if path.count("/") == 5]
-        assert kinds == ["offsets"] * 700 + ["owners"] * 700
-        last = bench.meta.multis[-1][-1]
-        assert isinstance(last, SetData) and last.path == "/consumers/g" and last.data
-
-    story(tell)
-
-
-def test_find_10_coord_10_every_multi_checks_the_epoch_first_and_keeps_the_limits() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.write("g", {tp(n): Committed(n, metadata="x" * 4096) for n in range(1000)})
-        bench.write("h", {tp(n): Committed(n) for n in range(1000)})
-        await bench.drained()
-        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
-        assert len(bench.meta.multis) > 8
-        for ops in bench.meta.multis:
-            assert ops[0] == FENCE
-            assert len(ops) <= 500
-        assert len((await bench.group("g")).offsets) == len((await bench.group("h")).offsets) == 1000
-
-    story(tell)
-
-
-def test_small_writes_of_many_groups_share_multis_and_large_ones_run_side_by_side() -> None:
-    async def tell(bench: Bench) -> None:
-        for n in range(50):
-            bench.write(f"g{n}", {tp(0): Committed(n)})
-        await bench.drained()
-        assert len(bench.meta.multis) == 1
-        for n in range(4):
-            bench.write(f"g{n}", {tp(p): Committed(p) for p in range(1000)})
-        await bench.drained()
-        assert bench.meta.running_max >= 4
-
-    story(tell)
-
-
-def test_writes_of_one_group_keep_their_order() -> None:
-    async def tell(bench: Bench) -> None:
-        for n in range(200):
-            bench.write("g", {tp(0): Committed(n), tp(n): Committed(0)}, head=head(n))
-            await SimClock().sleep(0.0003)
+        assert len(found.offsets) == 601 and not found.owners and found.head == head(1, c=6000)
+        bench.meta.unanswered = [applied]
         bench.delete("g")
-        last = bench.write("g", {tp(3): Committed(5)})
         await bench.drained()
-        assert bench.order == sorted(bench.order) and bench.order[-1] == last
-        assert (await bench.group()).offsets == {tp(3): Committed(5)}
-
-    story(tell)
-
-
-def test_hole_44_a_deposed_coordinator_writes_nothing() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.write("g", {tp(0): Committed(1)})
-        await bench.drained()
-        await bench.meta.twin.multi([SetData(FENCE.path, b"2")])
-        before = bench.zookeeper.dump()
-        fenced = [bench.write("g", {tp(0): Committed(2)}), bench.write("h", head=head()), bench.delete("g")]
-        await bench.drained()
-        fenced.append(bench.write("g", {tp(0): Committed(3)}))
-        await bench.drained()
-        assert {bench.outcomes[each] for each in fenced} == {Outcome.FENCED}
-        assert bench.zookeeper.dump() == before
-
-    story(tell)
-
-
-def test_coord_10_after_the_end_of_the_session_nothing_is_written() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.write("g", {tp(0): Committed(1)})
-        await bench.drained()
-        bench.zookeeper.expire(bench.meta.session_id)
-        await SimClock().sleep(0.001)
-        fenced = [bench.write("g", {tp(0): Committed(2)}), bench.write("h", {tp(0): Committed(2)})]
-        await bench.drained()
-        assert {bench.outcomes[each] for each in fenced} == {Outcome.FENCED}
-        assert (await bench.group()).offsets == {tp(0): Committed(1)}
-
-    story(tell)
-
-
-def test_an_unknown_outcome_is_repeated_until_it_is_known() -> None:
-    async def tell(bench: Bench) -> None:
-        for applied in (True, False):
-            bench.meta.unanswered = [applied, applied]
-            bench.write("g", {tp(n): Committed(n) for n in range(600)}, {tp(0): Owner("c-0", "c", 1)}, head(1, c=6000))
-            await bench.drained()
-            bench.meta.unanswered = [applied]
-            bench.write("g", {}, {tp(0): None})
-            bench.meta.unanswered = [applied]
-            bench.write("g", {tp(700): Committed(5)})
-            await bench.drained()
-            assert not bench.meta.unanswered
-            found = await bench.group()
-            assert len(found.offsets) == 601 and not found.owners and found.head == head(1, c=6000)
-            bench.meta.unanswered = [applied]
-            bench.delete("g")
-            await bench.drained()
-            assert bench.zookeeper.find("/consumers/g") is None
-        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
-
-    story(tell)
+        assert bench.zookeeper.find("/consumers/g") is None
+    assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_n12_no_stored_offset_falls_while_writes_are_repeated(seed: int) -> None:
+async def test_n12_no_stored_offset_falls_while_writes_are_repeated(bench: Bench, seed: int) -> None:
     """More groups than there may be multis under way, so that what is repeated finds others before it."""
     rand, groups = seeded(seed), [f"g{number}" for number in range(16)]
     seen: dict[str, int] = {}
@@ -275,86 +248,68 @@ def test_n12_no_stored_offset_falls_while_writes_are_repeated(seed: int) -> None
                 assert offset >= seen.get(path, 0), f"{path} fell from {seen[path]}"
                 seen[path] = offset
 
-    async def tell(bench: Bench) -> None:
-        bench.zookeeper.on_commit = watch
-        for turn in range(6):
-            bench.meta.unanswered = [rand.random() < 0.8 for _ in range(rand.randrange(12))]
-            for group in groups:
-                more = {tp(n, "u"): Committed(turn) for n in range(rand.randrange(330))}
-                for part in (1, 2):
-                    bench.write(group, {tp(0): Committed(10 * turn + part)} | more)
-            await asyncio.sleep(rand.random() / 100)
-        await bench.drained()
-        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
-        assert list(seen.values()) == [52] * len(groups)
-
-    story(tell)
+    bench.zookeeper.on_commit = watch
+    for turn in range(6):
+        bench.meta.unanswered = [rand.random() < 0.8 for _ in range(rand.randrange(12))]
+        for group in groups:
+            more = {tp(n, "u"): Committed(turn) for n in range(rand.randrange(330))}
+            for part in (1, 2):
+                bench.write(group, {tp(0): Committed(10 * turn + part)} | more)
+        await asyncio.sleep(rand.random() / 100)
+    await bench.drained()
+    assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
+    assert list(seen.values()) == [52] * len(groups)
 
 
-def test_what_somebody_else_has_put_into_a_group_goes_with_it() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.write("g", {tp(0): Committed(1)})
-        await bench.drained()
-        await bench.meta.twin.multi([Create("/consumers/g/ids"), Create("/consumers/g/ids/c1")])
-        bench.delete("g")
-        await bench.drained()
-        assert bench.zookeeper.find("/consumers/g") is None
-
-    story(tell)
+async def test_what_somebody_else_has_put_into_a_group_goes_with_it(bench: Bench) -> None:
+    bench.write("g", {tp(0): Committed(1)})
+    await bench.drained()
+    await bench.meta.twin.multi([Create("/consumers/g/ids"), Create("/consumers/g/ids/c1")])
+    bench.delete("g")
+    await bench.drained()
+    assert bench.zookeeper.find("/consumers/g") is None
 
 
-def test_hole_48_deleting_what_is_not_there_is_done_at_once() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.delete("never")
-        await bench.drained()
-        assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
-
-    story(tell)
+async def test_hole_48_deleting_what_is_not_there_is_done_at_once(bench: Bench) -> None:
+    bench.delete("never")
+    await bench.drained()
+    assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
 
 
-def test_a_head_that_no_multi_can_hold_is_refused_and_the_next_write_goes_on() -> None:
-    async def tell(bench: Bench) -> None:
-        members = {f"consumer-{n}" + "x" * 200: 6000 for n in range(4000)}
-        refused = bench.write("g", {tp(0): Committed(1)}, head=head(1, **members))
-        written = bench.write("g", {tp(1): Committed(2)})
-        await bench.drained()
-        assert bench.outcomes == {refused: Outcome.REFUSED, written: Outcome.WRITTEN}
-        assert (await bench.group()).offsets == {tp(0): Committed(1), tp(1): Committed(2)}
-
-    story(tell)
+async def test_a_head_that_no_multi_can_hold_is_refused_and_the_next_write_goes_on(bench: Bench) -> None:
+    members = {f"consumer-{n}" + "x" * 200: 6000 for n in range(4000)}
+    refused = bench.write("g", {tp(0): Committed(1)}, head=head(1, **members))
+    written = bench.write("g", {tp(1): Committed(2)})
+    await bench.drained()
+    assert bench.outcomes == {refused: Outcome.REFUSED, written: Outcome.WRITTEN}
+    assert (await bench.group()).offsets == {tp(0): Committed(1), tp(1): Committed(2)}
 
 
-def test_a8_02_a_damaged_group_is_set_aside_and_the_others_are_read() -> None:
-    async def tell(bench: Bench) -> None:
-        for group_id in ("good", "head", "offset", "owner", "name"):
-            bench.write(group_id, {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
-        await bench.drained()
-        await bench.meta.twin.multi(
-            [
-                SetData(znodes.group_path("head"), b"{}"),
-                SetData(znodes.offset_path("offset", "t", 0), b"12"),
-                SetData(znodes.owner_path("owner", "t", 0), b""),
-                Create(f"{znodes.offsets_path('name')}/t/first", b""),
-                Create(znodes.SHARDS),
-            ]
-        )
-        stored = await bench.elect()
-        assert [each.group_id for each in stored.groups] == ["good"]
-        assert set(stored.damaged) == {"head", "offset", "owner", "name"}
-        assert stored.damaged["offset"].startswith("/consumers/offset/offsets/t/0")
-
-    story(tell)
+async def test_a8_02_a_damaged_group_is_set_aside_and_the_others_are_read(bench: Bench) -> None:
+    for group_id in ("good", "head", "offset", "owner", "name"):
+        bench.write(group_id, {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
+    await bench.drained()
+    await bench.meta.twin.multi(
+        [
+            SetData(znodes.group_path("head"), b"{}"),
+            SetData(znodes.offset_path("offset", "t", 0), b"12"),
+            SetData(znodes.owner_path("owner", "t", 0), b""),
+            Create(f"{znodes.offsets_path('name')}/t/first", b""),
+            Create(znodes.SHARDS),
+        ]
+    )
+    stored = await bench.elect()
+    assert [each.group_id for each in stored.groups] == ["good"]
+    assert set(stored.damaged) == {"head", "offset", "owner", "name"}
+    assert stored.damaged["offset"].startswith("/consumers/offset/offsets/t/0")
 
 
-def test_a_new_coordinator_goes_on_with_what_it_has_read() -> None:
-    async def tell(bench: Bench) -> None:
-        bench.write("g", {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
-        await bench.drained()
-        stored = await bench.elect()
-        assert stored.known["g"] == {path for path in bench.zookeeper.dump() if path.startswith("/consumers/g")}
-        bench.write("g", {tp(0): Committed(2), tp(0, "u"): Committed(3)}, {tp(0): None})
-        await bench.drained()
-        assert len(bench.meta.multis) == 1, "it had to look at what is there"
-        assert (await bench.group()).offsets == {tp(0): Committed(2), tp(0, "u"): Committed(3)}
-
-    story(tell)
+async def test_a_new_coordinator_goes_on_with_what_it_has_read(bench: Bench) -> None:
+    bench.write("g", {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
+    await bench.drained()
+    stored = await bench.elect()
+    assert stored.known["g"] == {path for path in bench.zookeeper.dump() if path.startswith("/consumers/g")}
+    bench.write("g", {tp(0): Committed(2), tp(0, "u"): Committed(3)}, {tp(0): None})
+    await bench.drained()
+    assert len(bench.meta.multis) == 1, "it had to look at what is there"
+    assert (await bench.group()).offsets == {tp(0): Committed(2), tp(0, "u"): Committed(3)}

@@ -11,7 +11,7 @@ from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire import znodes
-from unit.coordinator.shell import GROUP, SESSION_S, Consumer, Host, World, story
+from unit.coordinator.shell import GROUP, SESSION_S, Consumer, Host, World
 
 E = ErrorCode
 
@@ -28,231 +28,195 @@ def stored_offset(world: World, partition: int) -> int:
     return -1 if node is None else znodes.decode_offset(path, node.data).offset
 
 
-def test_a12_01_a_consumer_registers_starts_commits_and_leaves() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        consumer = await world.member(host)
-        assert consumer.partitions == {0: -1, 1: -1, 2: -1, 3: -1}
-        assert consumer.starts[0].brokers_info == (m.BrokerInfo(id=1, host="EXTERNAL-1", port=1),), "its own door's"
-        answer = await consumer.commit(p0=7, p1=1000, p2=1001)
-        codes = [each.error_code for each in answer.results]
-        assert codes[:2] == [E.NONE, E.NONE] and codes[2] is not E.NONE, "beyond the end of the log"
-        assert (stored_offset(world, 0), stored_offset(world, 1), stored_offset(world, 2)) == (7, 1000, -1)
-        assert await fetched(world, host) == {0: 7, 1: 1000}
-        await consumer.leave()
-        await world.until(lambda: consumer.ended == "OK", "the stream ends in order")
-        assert consumer.heard[-1].left == m.LeaveGroupResponse()
-        head = world.zookeeper.find(znodes.group_path(GROUP))
-        assert head is not None and not znodes.decode_head(GROUP, head.data).members
-
-    story(tell)
+async def test_a12_01_a_consumer_registers_starts_commits_and_leaves(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    assert consumer.partitions == {0: -1, 1: -1, 2: -1, 3: -1}
+    assert consumer.starts[0].brokers_info == (m.BrokerInfo(id=1, host="EXTERNAL-1", port=1),), "its own door's"
+    answer = await consumer.commit(p0=7, p1=1000, p2=1001)
+    codes = [each.error_code for each in answer.results]
+    assert codes[:2] == [E.NONE, E.NONE] and codes[2] is not E.NONE, "beyond the end of the log"
+    assert (stored_offset(world, 0), stored_offset(world, 1), stored_offset(world, 2)) == (7, 1000, -1)
+    assert await fetched(world, host) == {0: 7, 1: 1000}
+    await consumer.leave()
+    await world.until(lambda: consumer.ended == "OK", "the stream ends in order")
+    assert consumer.heard[-1].left == m.LeaveGroupResponse()
+    head = world.zookeeper.find(znodes.group_path(GROUP))
+    assert head is not None and not znodes.decode_head(GROUP, head.data).members
 
 
-def test_a4_01_pings_flow_and_a7_07_their_offsets_are_stored() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        consumer = await world.member(host)
-        consumer.offsets = (m.OffsetInfo(topic="events", partition=3, offset=12, leader_epoch=0),)
-        await world.until(lambda: stored_offset(world, 3) == 12, "the committer has written", 2.0)
-        before = len(consumer.pings)
-        await world.clock.sleep(2.0)
-        assert 9 <= len(consumer.pings) - before <= 11, "one every third of 600 ms"
-        assert host.sample("tidelog_coordinator_ping_seconds_count") == len(consumer.pings)
-
-    story(tell)
+async def test_a4_01_pings_flow_and_a7_07_their_offsets_are_stored(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    consumer.offsets = (m.OffsetInfo(topic="events", partition=3, offset=12, leader_epoch=0),)
+    await world.until(lambda: stored_offset(world, 3) == 12, "the committer has written", 2.0)
+    before = len(consumer.pings)
+    await world.clock.sleep(2.0)
+    assert 9 <= len(consumer.pings) - before <= 11, "one every third of 600 ms"
+    assert host.sample("tidelog_coordinator_ping_seconds_count") == len(consumer.pings)
 
 
-def test_l01_a_silent_consumer_loses_its_partitions_to_the_others() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        first = await world.member(host, "c1")
-        second = await world.member(host, "c2")
-        await world.until(lambda: len(first.partitions) == 2, "they share")
-        first.silent = True
-        took_s = await world.until(lambda: len(second.partitions) == 4, "one has all", 3.0)
-        assert 0.6 <= took_s < 1.0
-        assert host.sample("tidelog_coordinator_watcher_expirations_total", request="ping") >= 1
-
-    story(tell)
+async def test_l01_a_silent_consumer_loses_its_partitions_to_the_others(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    first = await world.member(host, "c1")
+    second = await world.member(host, "c2")
+    await world.until(lambda: len(first.partitions) == 2, "they share")
+    first.silent = True
+    took_s = await world.until(lambda: len(second.partitions) == 4, "one has all", 3.0)
+    assert 0.6 <= took_s < 1.0
+    assert host.sample("tidelog_coordinator_watcher_expirations_total", request="ping") >= 1
 
 
-def test_a4_09_the_budget_is_that_of_the_longest_session_in_the_group() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving(failed_pings_max=2)
-        await world.member(host, "c1", session_timeout_ms=900)
-        await world.member(host, "c2", session_timeout_ms=3000)
-        (group,) = group_snapshots(host.coordinators, 2)
-        assert (group.members, group.detection_s) == (2, detection_s(3.0, 2))
-
-    story(tell)
+async def test_a4_09_the_budget_is_that_of_the_longest_session_in_the_group(world: World) -> None:
+    await world.topic()
+    host = await world.serving(failed_pings_max=2)
+    await world.member(host, "c1", session_timeout_ms=900)
+    await world.member(host, "c2", session_timeout_ms=3000)
+    (group,) = group_snapshots(host.coordinators, 2)
+    assert (group.members, group.detection_s) == (2, detection_s(3.0, 2))
 
 
-def test_a17_01_another_broker_goes_on_with_what_is_stored() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        first = await world.serving(1)
-        second = await world.host(2)
-        consumer = await world.member(first)
-        await consumer.commit(p0=42)
-        world.kill(first)
-        await world.until(second.serves, "the other one coordinates", 6.0)
-        again = await world.member(second)
-        assert again.partitions == {0: 42, 1: -1, 2: -1, 3: -1}
-        assert again.starts[0].coordinator_epoch == consumer.starts[0].coordinator_epoch + 1
-        assert again.starts[0].generation == consumer.starts[0].generation, "the same member, the same generation"
-
-    story(tell)
+async def test_a17_01_another_broker_goes_on_with_what_is_stored(world: World) -> None:
+    await world.topic()
+    first = await world.serving(1)
+    second = await world.host(2)
+    consumer = await world.member(first)
+    await consumer.commit(p0=42)
+    world.kill(first)
+    await world.until(second.serves, "the other one coordinates", 6.0)
+    again = await world.member(second)
+    assert again.partitions == {0: 42, 1: -1, 2: -1, 3: -1}
+    assert again.starts[0].coordinator_epoch == consumer.starts[0].coordinator_epoch + 1
+    assert again.starts[0].generation == consumer.starts[0].generation, "the same member, the same generation"
 
 
-def test_hole_44_a_deposed_coordinator_sends_nothing_and_stores_nothing() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        first = await world.serving(1)
-        second = await world.host(2)
-        consumer = await world.member(first)
-        first.meta.cut()
-        await world.until(lambda: not first.serves(), "its lease is out", 2.0)
-        pings = len(consumer.pings)
-        await world.until(second.serves, "the other one coordinates", 6.0)
-        assert len(consumer.pings) == pings, "no ping without a lease"
-        assert await fetched(world, first) is E.NOT_COORDINATOR
-        first.meta.heal()
-        await world.until(lambda: consumer.ended is not None, "its stream is ended", 6.0)
-        assert stored_offset(world, 0) == -1
-
-    story(tell)
+async def test_hole_44_a_deposed_coordinator_sends_nothing_and_stores_nothing(world: World) -> None:
+    await world.topic()
+    first = await world.serving(1)
+    second = await world.host(2)
+    consumer = await world.member(first)
+    first.meta.cut()
+    await world.until(lambda: not first.serves(), "its lease is out", 2.0)
+    pings = len(consumer.pings)
+    await world.until(second.serves, "the other one coordinates", 6.0)
+    assert len(consumer.pings) == pings, "no ping without a lease"
+    assert await fetched(world, first) is E.NOT_COORDINATOR
+    first.meta.heal()
+    await world.until(lambda: consumer.ended is not None, "its stream is ended", 6.0)
+    assert stored_offset(world, 0) == -1
 
 
-def test_a17_02_after_the_end_of_its_session_a_broker_clears_its_memory_and_stands_again() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        consumer = await world.member(host)
-        await consumer.commit(p1=5)
-        term = host.coordinators.terms[0]
-        world.zookeeper.expire(host.meta.session_id)
-        await world.until(lambda: consumer.ended is not None, "its streams end")
-        await world.until(host.serves, "it is elected again")
-        assert host.coordinators.terms[0] is not term
-        assert host.coordinators.terms[0].epoch == term.epoch + 1
-        assert (await world.member(host)).partitions[1] == 5
-        await world.topic("events", partitions=6)
-        newest = await world.member(host, "c2")
-        await world.until(lambda: len(newest.partitions) == 3, "topics are watched in the new session")
-
-    story(tell)
+async def test_a17_02_after_the_end_of_its_session_a_broker_clears_its_memory_and_stands_again(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    await consumer.commit(p1=5)
+    term = host.coordinators.terms[0]
+    world.zookeeper.expire(host.meta.session_id)
+    await world.until(lambda: consumer.ended is not None, "its streams end")
+    await world.until(host.serves, "it is elected again")
+    assert host.coordinators.terms[0] is not term
+    assert host.coordinators.terms[0].epoch == term.epoch + 1
+    assert (await world.member(host)).partitions[1] == 5
+    await world.topic("events", partitions=6)
+    newest = await world.member(host, "c2")
+    await world.until(lambda: len(newest.partitions) == 3, "topics are watched in the new session")
 
 
-def test_coord_10_a_fenced_write_ends_the_term() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        consumer = await world.member(host)
-        epoch = host.coordinators.terms[0].epoch
-        await world.operator.multi([SetData(znodes.COORDINATOR_EPOCH, b"%d" % (epoch + 1))])
-        answer = await consumer.commit(p0=3)
-        assert answer.error_code is E.NOT_COORDINATOR
-        assert stored_offset(world, 0) == -1
-        await world.until(lambda: consumer.ended is not None, "its streams end")
-        await world.until(host.serves, "it is elected again, under an epoch of its own")
-        assert host.coordinators.terms[0].epoch == epoch + 2
-
-    story(tell)
+async def test_coord_10_a_fenced_write_ends_the_term(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    epoch = host.coordinators.terms[0].epoch
+    await world.operator.multi([SetData(znodes.COORDINATOR_EPOCH, b"%d" % (epoch + 1))])
+    answer = await consumer.commit(p0=3)
+    assert answer.error_code is E.NOT_COORDINATOR
+    assert stored_offset(world, 0) == -1
+    await world.until(lambda: consumer.ended is not None, "its streams end")
+    await world.until(host.serves, "it is elected again, under an epoch of its own")
+    assert host.coordinators.terms[0].epoch == epoch + 2
 
 
-def test_an_operator_who_deletes_the_place_of_a_coordinator_ends_its_term_at_once() -> None:
+async def test_an_operator_who_deletes_the_place_of_a_coordinator_ends_its_term_at_once(world: World) -> None:
     """And not with the next beat of its lease: until then it would keep members alive that another one gives up."""
 
-    async def tell(world: World) -> None:
-        await world.topic()
-        first = await world.serving(1)
-        second = await world.host(2)
-        consumer = await world.member(first)
-        path = znodes.coordinator_path(0)
+    await world.topic()
+    first = await world.serving(1)
+    second = await world.host(2)
+    consumer = await world.member(first)
+    path = znodes.coordinator_path(0)
 
-        def version() -> int:
-            found = world.zookeeper.find(path)
-            assert found is not None
-            return found.stat.version
+    def version() -> int:
+        found = world.zookeeper.find(path)
+        assert found is not None
+        return found.stat.version
 
-        before = version()
-        await world.until(lambda: version() > before, "a beat, so that the next one is far away", SESSION_S)
-        await world.operator.multi([Delete(path)])
-        await world.until(lambda: not first.serves(), "its end", SESSION_S / 20)
-        await world.until(lambda: consumer.ended is not None, "the end of its streams", SESSION_S / 20)
-        await world.until(lambda: first.serves() or second.serves(), "another term")
-
-    story(tell)
+    before = version()
+    await world.until(lambda: version() > before, "a beat, so that the next one is far away", SESSION_S)
+    await world.operator.multi([Delete(path)])
+    await world.until(lambda: not first.serves(), "its end", SESSION_S / 20)
+    await world.until(lambda: consumer.ended is not None, "the end of its streams", SESSION_S / 20)
+    await world.until(lambda: first.serves() or second.serves(), "another term")
 
 
-def test_a8_04_a_broker_that_stops_stores_the_last_offsets_and_is_followed_at_once() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        first = await world.serving(1, commit_interval_s=60.0)
-        second = await world.host(2, commit_interval_s=60.0)
-        consumer = await world.member(first)
-        consumer.offsets = (m.OffsetInfo(topic="events", partition=2, offset=9, leader_epoch=0),)
-        await world.clock.sleep(0.5)
-        assert stored_offset(world, 2) == -1
-        await first.process.start("stop", first.coordinators.stop())
-        assert stored_offset(world, 2) == 9
-        await world.until(lambda: consumer.ended, "its stream ends", 0.1)
-        assert consumer.ended == "OK"
-        took_s = await world.until(second.serves, "the other one coordinates")
-        assert took_s < 0.5
-
-    story(tell)
+async def test_a8_04_a_broker_that_stops_stores_the_last_offsets_and_is_followed_at_once(world: World) -> None:
+    await world.topic()
+    first = await world.serving(1, commit_interval_s=60.0)
+    second = await world.host(2, commit_interval_s=60.0)
+    consumer = await world.member(first)
+    consumer.offsets = (m.OffsetInfo(topic="events", partition=2, offset=9, leader_epoch=0),)
+    await world.clock.sleep(0.5)
+    assert stored_offset(world, 2) == -1
+    await first.process.start("stop", first.coordinators.stop())
+    assert stored_offset(world, 2) == 9
+    await world.until(lambda: consumer.ended, "its stream ends", 0.1)
+    assert consumer.ended == "OK"
+    took_s = await world.until(second.serves, "the other one coordinates")
+    assert took_s < 0.5
 
 
-def test_coord_08_a_pause_of_the_coordinator_kills_no_consumer() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        members = [await world.member(host, f"c{n}", session_timeout_ms=1200) for n in range(2)]
-        await world.clock.sleep(1.0)
-        generation = members[0].starts[-1].generation
-        for each in members:
-            each.silent = True
-        await world.clock.sleep(0.45)  # the answer to one ping is lost, which costs nothing
-        for each in members:
-            each.silent = False
-        host.process.pause()
-        world.network.pause("broker-1")
-        host.meta.pause()
-        await world.clock.sleep(1.25)  # longer than a session of a consumer, shorter than the coordinator's lease
-        host.process.resume()
-        world.network.resume("broker-1")
-        host.meta.resume()
-        await world.clock.sleep(2.0)
-        assert all(each.ended is None for each in members)
-        assert [each.starts[-1].generation for each in members] == [generation] * 2
-        assert host.sample("tidelog_coordinator_rebalance_attempts_failed_total", reason="failure") == 0
-
-    story(tell)
+async def test_coord_08_a_pause_of_the_coordinator_kills_no_consumer(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    members = [await world.member(host, f"c{n}", session_timeout_ms=1200) for n in range(2)]
+    await world.clock.sleep(1.0)
+    generation = members[0].starts[-1].generation
+    for each in members:
+        each.silent = True
+    await world.clock.sleep(0.45)  # the answer to one ping is lost, which costs nothing
+    for each in members:
+        each.silent = False
+    host.process.pause()
+    world.network.pause("broker-1")
+    host.meta.pause()
+    await world.clock.sleep(1.25)  # longer than a session of a consumer, shorter than the coordinator's lease
+    host.process.resume()
+    world.network.resume("broker-1")
+    host.meta.resume()
+    await world.clock.sleep(2.0)
+    assert all(each.ended is None for each in members)
+    assert [each.starts[-1].generation for each in members] == [generation] * 2
+    assert host.sample("tidelog_coordinator_rebalance_attempts_failed_total", reason="failure") == 0
 
 
-def test_a8_02_a_damaged_group_is_refused_until_it_is_repaired() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        await (await world.member(host)).commit(p0=1)
-        await world.operator.multi([SetData(znodes.offset_path(GROUP, "events", 0), b"?")])
-        world.zookeeper.expire(host.meta.session_id)
-        await world.until(lambda: not host.serves(), "the term is over")
-        await world.until(host.serves, "it is elected again")
-        assert await fetched(world, host) is E.COORDINATOR_NOT_AVAILABLE
-        refused = Consumer(world, host)
-        await refused.register()
-        await world.until(lambda: refused.ended, "it is refused")
-        assert refused.heard[0].registered is not None
-        assert refused.heard[0].registered.error_code is E.COORDINATOR_NOT_AVAILABLE
-        assert (await world.member(host, "c1", "others")).starts
-
-    story(tell)
+async def test_a8_02_a_damaged_group_is_refused_until_it_is_repaired(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    await (await world.member(host)).commit(p0=1)
+    await world.operator.multi([SetData(znodes.offset_path(GROUP, "events", 0), b"?")])
+    world.zookeeper.expire(host.meta.session_id)
+    await world.until(lambda: not host.serves(), "the term is over")
+    await world.until(host.serves, "it is elected again")
+    assert await fetched(world, host) is E.COORDINATOR_NOT_AVAILABLE
+    refused = Consumer(world, host)
+    await refused.register()
+    await world.until(lambda: refused.ended, "it is refused")
+    assert refused.heard[0].registered is not None
+    assert refused.heard[0].registered.error_code is E.COORDINATOR_NOT_AVAILABLE
+    assert (await world.member(host, "c1", "others")).starts
 
 
 class SlowTopics:
@@ -272,66 +236,54 @@ class SlowTopics:
         return found
 
 
-def test_a8_02_a20_01_until_groups_and_topics_are_read_nobody_is_served() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.host(1)
-        slow = SlowTopics(host)
-        await world.until(lambda: slow.waiting, "it is elected and reads")
-        assert world.zookeeper.find(znodes.COORDINATOR) is not None
-        assert await fetched(world, host) is E.COORDINATOR_LOAD_IN_PROGRESS
-        early = Consumer(world, host)
-        await early.register()
-        await world.until(lambda: early.ended, "it is refused")
-        assert early.heard[0].registered is not None
-        assert early.heard[0].registered.error_code is E.COORDINATOR_LOAD_IN_PROGRESS
-        slow.gate.set()
-        await world.until(host.serves, "it coordinates")
-        assert (await world.member(host)).partitions == {0: -1, 1: -1, 2: -1, 3: -1}
-
-    story(tell)
+async def test_a8_02_a20_01_until_groups_and_topics_are_read_nobody_is_served(world: World) -> None:
+    await world.topic()
+    host = await world.host(1)
+    slow = SlowTopics(host)
+    await world.until(lambda: slow.waiting, "it is elected and reads")
+    assert world.zookeeper.find(znodes.COORDINATOR) is not None
+    assert await fetched(world, host) is E.COORDINATOR_LOAD_IN_PROGRESS
+    early = Consumer(world, host)
+    await early.register()
+    await world.until(lambda: early.ended, "it is refused")
+    assert early.heard[0].registered is not None
+    assert early.heard[0].registered.error_code is E.COORDINATOR_LOAD_IN_PROGRESS
+    slow.gate.set()
+    await world.until(host.serves, "it coordinates")
+    assert (await world.member(host)).partitions == {0: -1, 1: -1, 2: -1, 3: -1}
 
 
-def test_a8_02_a_topic_that_grows_between_the_reading_and_the_first_act_is_not_missed() -> None:
-    async def tell(world: World) -> None:
-        await world.topic(partitions=1)
-        host = await world.host(1)
-        slow = SlowTopics(host)
-        await world.until(lambda: slow.waiting, "it is elected and reads")
-        await world.topic(partitions=3)
-        await world.clock.sleep(0.5)  # the watch has fired, and the watcher has read it again
-        slow.gate.set()
-        await world.until(host.serves, "it coordinates")
-        consumer = await world.member(host)
-        await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them", 5.0)
-
-    story(tell)
+async def test_a8_02_a_topic_that_grows_between_the_reading_and_the_first_act_is_not_missed(world: World) -> None:
+    await world.topic(partitions=1)
+    host = await world.host(1)
+    slow = SlowTopics(host)
+    await world.until(lambda: slow.waiting, "it is elected and reads")
+    await world.topic(partitions=3)
+    await world.clock.sleep(0.5)  # the watch has fired, and the watcher has read it again
+    slow.gate.set()
+    await world.until(host.serves, "it coordinates")
+    consumer = await world.member(host)
+    await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them", 5.0)
 
 
-def test_a19_14_the_coordinators_session_is_its_own_and_outlives_the_brokers_other_one() -> None:
-    async def tell(world: World) -> None:
-        await world.topic()
-        host = await world.serving()
-        consumer = await world.member(host)
-        term = host.coordinators.terms[0]
-        assert host.meta.session_id != host.broker_meta.session_id
-        world.zookeeper.expire(host.broker_meta.session_id)
-        await world.clock.sleep(5.0)
-        assert host.coordinators.terms[0] is term and term.acting and consumer.ended is None
-        assert (await consumer.commit(p0=3)).results[0].error_code is E.NONE
-
-    story(tell)
+async def test_a19_14_the_coordinators_session_is_its_own_and_outlives_the_brokers_other_one(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    term = host.coordinators.terms[0]
+    assert host.meta.session_id != host.broker_meta.session_id
+    world.zookeeper.expire(host.broker_meta.session_id)
+    await world.clock.sleep(5.0)
+    assert host.coordinators.terms[0] is term and term.acting and consumer.ended is None
+    assert (await consumer.commit(p0=3)).results[0].error_code is E.NONE
 
 
 @pytest.mark.parametrize("incremental", [True, False])
-def test_a11_01_a_new_partition_reaches_the_group(incremental: bool) -> None:
-    async def tell(world: World) -> None:
-        await world.topic(partitions=1)
-        host = await world.serving(incremental=incremental)
-        consumer = await world.member(host)
-        assert set(consumer.partitions) == {0}
-        await world.topic(partitions=3)
-        await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them")
-        assert consumer.ended is None
-
-    story(tell)
+async def test_a11_01_a_new_partition_reaches_the_group(world: World, incremental: bool) -> None:
+    await world.topic(partitions=1)
+    host = await world.serving(incremental=incremental)
+    consumer = await world.member(host)
+    assert set(consumer.partitions) == {0}
+    await world.topic(partitions=3)
+    await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them")
+    assert consumer.ended is None

@@ -1,15 +1,16 @@
 """Topics as a coordinator watches them: all of them once, and then only what has changed."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
+
+import pytest
 
 from tidelog.coordinator.model import TopicInfo
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.ids import BrokerId
 from tidelog.ports.meta import Create, Delete, SetData, WatchCallback
 from tidelog.runtime.tasks import Supervisor
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.rand import seeded
@@ -62,98 +63,75 @@ def topic(partitions: int, topic_id: bytes = b"1") -> bytes:
     return znodes.encode_topic(znodes.TopicAssignment(topic_id, ((BrokerId(0),),) * partitions))
 
 
-def story(tell: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def told() -> None:
-        bench = Bench()
-        await bench.start()
-        async with asyncio.timeout(600):
-            await tell(bench)
-        assert not bench.tasks.failures
-
-    sim.run(told())
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    await bench.start()
+    async with asyncio.timeout(600):
+        yield bench
+    assert not bench.tasks.failures
 
 
-def test_a6_04_topics_come_grow_and_go() -> None:
-    async def tell(bench: Bench) -> None:
-        assert await bench.watcher.current() == {}
-        await bench.make(["a", "b"], 2)
-        assert await bench.settled() == {"a": TopicInfo(b"1", 2), "b": TopicInfo(b"1", 2)}
-        await bench.operator.multi([SetData(znodes.topic_path("a"), topic(5))])
-        assert (await bench.settled())["a"] == TopicInfo(b"1", 5)
-        await bench.operator.multi([Delete(znodes.topic_path("a"))])
-        assert set(await bench.settled()) == {"b"}
-        await bench.make(["a"], 1, b"2")
-        assert (await bench.settled())["a"] == TopicInfo(b"2", 1)
-
-    story(tell)
+async def test_a6_04_topics_come_grow_and_go(bench: Bench) -> None:
+    assert await bench.watcher.current() == {}
+    await bench.make(["a", "b"], 2)
+    assert await bench.settled() == {"a": TopicInfo(b"1", 2), "b": TopicInfo(b"1", 2)}
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(5))])
+    assert (await bench.settled())["a"] == TopicInfo(b"1", 5)
+    await bench.operator.multi([Delete(znodes.topic_path("a"))])
+    assert set(await bench.settled()) == {"b"}
+    await bench.make(["a"], 1, b"2")
+    assert (await bench.settled())["a"] == TopicInfo(b"2", 1)
 
 
-def test_a_topic_that_is_deleted_and_made_anew_at_once_is_another_one() -> None:
-    async def tell(bench: Bench) -> None:
-        await bench.make(["a"])
-        await bench.watcher.current()
-        await bench.operator.multi([Delete(znodes.topic_path("a")), Create(znodes.topic_path("a"), topic(3, b"2"))])
-        assert await bench.settled() == {"a": TopicInfo(b"2", 3)}
-        await bench.operator.multi([SetData(znodes.topic_path("a"), topic(4, b"2"))])
-        assert await bench.settled() == {"a": TopicInfo(b"2", 4)}, "it is watched as the old one was"
-
-    story(tell)
+async def test_a_topic_that_is_deleted_and_made_anew_at_once_is_another_one(bench: Bench) -> None:
+    await bench.make(["a"])
+    await bench.watcher.current()
+    await bench.operator.multi([Delete(znodes.topic_path("a")), Create(znodes.topic_path("a"), topic(3, b"2"))])
+    assert await bench.settled() == {"a": TopicInfo(b"2", 3)}
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(4, b"2"))])
+    assert await bench.settled() == {"a": TopicInfo(b"2", 4)}, "it is watched as the old one was"
 
 
-def test_a8_02_what_there_is_when_a_coordinator_asks_is_what_it_gets() -> None:
-    async def tell(bench: Bench) -> None:
-        await bench.make(["a"])
-        assert set(await bench.watcher.current()) == {"a"}
-        await bench.make(["b"])
-        assert set(await bench.watcher.current()) == {"a", "b"}
-
-    story(tell)
+async def test_a8_02_what_there_is_when_a_coordinator_asks_is_what_it_gets(bench: Bench) -> None:
+    await bench.make(["a"])
+    assert set(await bench.watcher.current()) == {"a"}
+    await bench.make(["b"])
+    assert set(await bench.watcher.current()) == {"a", "b"}
 
 
-def test_nothing_is_read_before_somebody_asks() -> None:
-    async def tell(bench: Bench) -> None:
-        await bench.make(["a"])
-        await SimClock().sleep(100)
-        assert bench.meta.read == []
-
-    story(tell)
+async def test_nothing_is_read_before_somebody_asks(bench: Bench) -> None:
+    await bench.make(["a"])
+    await SimClock().sleep(100)
+    assert bench.meta.read == []
 
 
-def test_hole_41_of_ten_thousand_topics_only_what_changed_is_read_again() -> None:
-    async def tell(bench: Bench) -> None:
-        names = [f"t{n}" for n in range(10_000)]
-        await bench.make(names)
-        assert len(await bench.watcher.current()) == 10_000
-        assert len(bench.meta.read) == 10_000
-        bench.meta.read.clear()
-        await bench.make(["new"])
-        await bench.operator.multi([SetData(znodes.topic_path("t77"), topic(2))])
-        assert len(await bench.settled()) == 10_001
-        assert sorted(bench.meta.read) == [znodes.topic_path("new"), znodes.topic_path("t77")]
-
-    story(tell)
+async def test_hole_41_of_ten_thousand_topics_only_what_changed_is_read_again(bench: Bench) -> None:
+    names = [f"t{n}" for n in range(10_000)]
+    await bench.make(names)
+    assert len(await bench.watcher.current()) == 10_000
+    assert len(bench.meta.read) == 10_000
+    bench.meta.read.clear()
+    await bench.make(["new"])
+    await bench.operator.multi([SetData(znodes.topic_path("t77"), topic(2))])
+    assert len(await bench.settled()) == 10_001
+    assert sorted(bench.meta.read) == [znodes.topic_path("new"), znodes.topic_path("t77")]
 
 
-def test_a17_02_after_a_lost_connection_and_in_a_new_session_everything_is_watched_again() -> None:
-    async def tell(bench: Bench) -> None:
-        await bench.make(["a"])
-        await bench.watcher.current()
-        for disturb in (bench.meta.drop, lambda: bench.zookeeper.expire(bench.meta.session_id)):
-            disturb()
-            await SimClock().sleep(0.5)
-            before = bench.told[-1]["a"].partitions if bench.told else 1
-            await bench.operator.multi([SetData(znodes.topic_path("a"), topic(before + 1))])
-            assert (await bench.settled())["a"].partitions == before + 1
-
-    story(tell)
+async def test_a17_02_after_a_lost_connection_and_in_a_new_session_everything_is_watched_again(bench: Bench) -> None:
+    await bench.make(["a"])
+    await bench.watcher.current()
+    for disturb in (bench.meta.drop, lambda: bench.zookeeper.expire(bench.meta.session_id)):
+        disturb()
+        await SimClock().sleep(0.5)
+        before = bench.told[-1]["a"].partitions if bench.told else 1
+        await bench.operator.multi([SetData(znodes.topic_path("a"), topic(before + 1))])
+        assert (await bench.settled())["a"].partitions == before + 1
 
 
-def test_a_damaged_topic_is_left_out_until_it_is_repaired() -> None:
-    async def tell(bench: Bench) -> None:
-        await bench.make(["a", "b"])
-        await bench.operator.multi([SetData(znodes.topic_path("a"), b"{")])
-        assert set(await bench.watcher.current()) == {"b"}
-        await bench.operator.multi([SetData(znodes.topic_path("a"), topic(1))])
-        assert set(await bench.settled()) == {"a", "b"}
-
-    story(tell)
+async def test_a_damaged_topic_is_left_out_until_it_is_repaired(bench: Bench) -> None:
+    await bench.make(["a", "b"])
+    await bench.operator.multi([SetData(znodes.topic_path("a"), b"{")])
+    assert set(await bench.watcher.current()) == {"b"}
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(1))])
+    assert set(await bench.settled()) == {"a", "b"}

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from helpers.virtual_time import run_virtual
 from tidelog.coordinator.turns import Turns
 
 SECONDS = 0.1
@@ -28,52 +27,43 @@ class Asker:
         self._got.append(self._name)
 
 
-def test_so_many_at_a_time_in_the_order_of_asking() -> None:
-    async def scenario() -> None:
-        turns, got = Turns(2, SECONDS), list[str]()
-        askers = [Asker(turns, name, got) for name in "abcde"]
-        await settle()
-        assert got == ["a", "b"]
-        turns.give_back(askers[1].turn)
-        await settle()
-        assert got == ["a", "b", "c"]
-        turns.give_back(askers[0].turn)
-        turns.give_back(askers[2].turn)
-        late = Asker(turns, "late", got)
-        await settle()
-        assert got == ["a", "b", "c", "d", "e"], "who comes later does not push in"
-        late.task.cancel()
-
-    run_virtual(scenario())
+async def test_so_many_at_a_time_in_the_order_of_asking() -> None:
+    turns, got = Turns(2, SECONDS), list[str]()
+    askers = [Asker(turns, name, got) for name in "abcde"]
+    await settle()
+    assert got == ["a", "b"]
+    turns.give_back(askers[1].turn)
+    await settle()
+    assert got == ["a", "b", "c"]
+    turns.give_back(askers[0].turn)
+    turns.give_back(askers[2].turn)
+    late = Asker(turns, "late", got)
+    await settle()
+    assert got == ["a", "b", "c", "d", "e"], "who comes later does not push in"
+    late.task.cancel()
 
 
-def test_a_consumer_that_does_not_read_keeps_nobody_waiting() -> None:
-    async def scenario() -> None:
-        turns, got = Turns(2, SECONDS), list[str]()
-        askers = [Asker(turns, name, got) for name in "abcdef"]
-        await asyncio.sleep(SECONDS * 0.9)
-        assert got == ["a", "b"]
-        await asyncio.sleep(SECONDS * 0.2)
-        assert got == ["a", "b", "c", "d"]
-        turns.give_back(askers[0].turn)  # it does not count any more: it makes room for nobody
-        await settle()
-        assert got == ["a", "b", "c", "d"]
-        await asyncio.sleep(SECONDS)
-        assert got == ["a", "b", "c", "d", "e", "f"]
-
-    run_virtual(scenario())
+async def test_a_consumer_that_does_not_read_keeps_nobody_waiting() -> None:
+    turns, got = Turns(2, SECONDS), list[str]()
+    askers = [Asker(turns, name, got) for name in "abcdef"]
+    await asyncio.sleep(SECONDS * 0.9)
+    assert got == ["a", "b"]
+    await asyncio.sleep(SECONDS * 0.2)
+    assert got == ["a", "b", "c", "d"]
+    turns.give_back(askers[0].turn)  # it does not count any more: it makes room for nobody
+    await settle()
+    assert got == ["a", "b", "c", "d"]
+    await asyncio.sleep(SECONDS)
+    assert got == ["a", "b", "c", "d", "e", "f"]
 
 
-def test_a_turn_of_one_that_is_gone_meanwhile_is_the_next_ones() -> None:
-    async def scenario() -> None:
-        turns, got = Turns(1, SECONDS), list[str]()
-        first, waits, gone, last = (Asker(turns, name, got) for name in ("first", "waits", "gone", "last"))
-        await settle()
-        waits.task.cancel()
-        await settle()
-        turns.give_back(first.turn)  # to the one that is cancelled before it hears of it
-        gone.task.cancel()
-        await settle()
-        assert got == ["first", "last"] and last.turn >= 0
-
-    run_virtual(scenario())
+async def test_a_turn_of_one_that_is_gone_meanwhile_is_the_next_ones() -> None:
+    turns, got = Turns(1, SECONDS), list[str]()
+    first, waits, gone, last = (Asker(turns, name, got) for name in ("first", "waits", "gone", "last"))
+    await settle()
+    waits.task.cancel()
+    await settle()
+    turns.give_back(first.turn)  # to the one that is cancelled before it hears of it
+    gone.task.cancel()
+    await settle()
+    assert got == ["first", "last"] and last.turn >= 0

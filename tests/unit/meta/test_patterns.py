@@ -3,11 +3,9 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from helpers.virtual_time import run_virtual
 from helpers.zookeeper import owned_tasks
 from tidelog.ports.meta import Create, Delete, MetaError, SetData, Stat
 from tidelog.runtime.zk_patterns import Elected, elect, ensure_path, register, resign, watch_children
@@ -24,150 +22,125 @@ async def clients(store: SimZooKeeper, count: int) -> list[SimMeta]:
     return made
 
 
-def simulate(scenario: Callable[[SimZooKeeper], Awaitable[None]], seed: int = 1, **options: float) -> None:
-    async def main() -> None:
-        await scenario(SimZooKeeper(random.Random(seed), **options))  # type: ignore[arg-type]
-
-    run_virtual(main())
-
-
 async def run_for_office(meta: SimMeta, name: str) -> Elected | None:
     return await elect(meta, "/controller", "/controller_epoch", name.encode())
 
 
-def test_the_first_epoch_is_1_and_each_election_raises_it() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        a, b = await clients(store, 2)
-        first = await run_for_office(a, "a")
-        assert first is not None and (first.epoch, first.epoch_version) == (1, 0)
-        assert await run_for_office(b, "b") is None
-        assert await run_for_office(a, "a again") == first
-        await a.close()
-        second = await run_for_office(b, "b")
-        assert second is not None and (second.epoch, second.epoch_version) == (2, 1)
-        assert store.dump()["/controller"].data == b"b"
-
-    simulate(scenario)
+async def test_the_first_epoch_is_1_and_each_election_raises_it(store: SimZooKeeper) -> None:
+    a, b = await clients(store, 2)
+    first = await run_for_office(a, "a")
+    assert first is not None and (first.epoch, first.epoch_version) == (1, 0)
+    assert await run_for_office(b, "b") is None
+    assert await run_for_office(a, "a again") == first
+    await a.close()
+    second = await run_for_office(b, "b")
+    assert second is not None and (second.epoch, second.epoch_version) == (2, 1)
+    assert store.dump()["/controller"].data == b"b"
 
 
 @UNKNOWN
-def test_an_election_with_a_lost_answer_is_decided_by_what_is_there(applied: bool) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        a, b = await clients(store, 2)
-        await a.multi([Create("/controller_epoch", b"41")])
-        a.lose_next_answer(applied=applied)
-        won = await run_for_office(a, "a")
-        assert won is not None and won.epoch == 42 and won.session_id == a.session_id
-        assert store.dump()["/controller_epoch"].data == b"42"
-        assert await run_for_office(b, "b") is None
-
-    simulate(scenario)
+async def test_an_election_with_a_lost_answer_is_decided_by_what_is_there(store: SimZooKeeper, applied: bool) -> None:
+    a, b = await clients(store, 2)
+    await a.multi([Create("/controller_epoch", b"41")])
+    a.lose_next_answer(applied=applied)
+    won = await run_for_office(a, "a")
+    assert won is not None and won.epoch == 42 and won.session_id == a.session_id
+    assert store.dump()["/controller_epoch"].data == b"42"
+    assert await run_for_office(b, "b") is None
 
 
 @UNKNOWN
-def test_who_resigns_and_wins_again_has_another_epoch(applied: bool) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        a, b = await clients(store, 2)
-        assert await run_for_office(a, "a") is not None
-        await resign(b, "/controller")
-        assert "/controller" in store.dump()
-        a.lose_next_answer(applied=applied)
-        await resign(a, "/controller")
-        assert "/controller" not in store.dump()
-        again = await run_for_office(a, "a")
-        assert again is not None and again.epoch == 2
-
-    simulate(scenario)
+async def test_who_resigns_and_wins_again_has_another_epoch(store: SimZooKeeper, applied: bool) -> None:
+    a, b = await clients(store, 2)
+    assert await run_for_office(a, "a") is not None
+    await resign(b, "/controller")
+    assert "/controller" in store.dump()
+    a.lose_next_answer(applied=applied)
+    await resign(a, "/controller")
+    assert "/controller" not in store.dump()
+    again = await run_for_office(a, "a")
+    assert again is not None and again.epoch == 2
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_hole_11_at_most_one_wins_an_epoch_and_someone_wins_in_the_end(seed: int) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        rand = random.Random(seed)
-        candidates = await clients(store, 3)
-        winners: dict[int, int] = {}
+async def test_hole_11_at_most_one_wins_an_epoch_and_someone_wins_in_the_end(seed: int) -> None:
+    store = SimZooKeeper(random.Random(seed), servers=3, lag_s=0.2)
+    rand = random.Random(seed)
+    candidates = await clients(store, 3)
+    winners: dict[int, int] = {}
 
-        async def candidate(meta: SimMeta) -> None:
-            while True:
-                won = await run_for_office(meta, "me")
-                if won is not None:
-                    assert winners.setdefault(won.epoch, won.session_id) == won.session_id
-                await asyncio.sleep(0.1 + rand.random() / 10)
+    async def candidate(meta: SimMeta) -> None:
+        while True:
+            won = await run_for_office(meta, "me")
+            if won is not None:
+                assert winners.setdefault(won.epoch, won.session_id) == won.session_id
+            await asyncio.sleep(0.1 + rand.random() / 10)
 
-        async with owned_tasks() as tasks:
-            for meta in candidates:
-                tasks.spawn("candidate", candidate(meta))
-            for _ in range(60):
-                await asyncio.sleep(rand.random())
-                victim = candidates[rand.randrange(3)]
-                fault = rand.randrange(6)
-                if fault == 0:
-                    victim.drop()
-                elif fault == 1:
-                    store.expire(victim.session_id)
-                elif fault == 2:
-                    victim.lose_next_answer(applied=rand.random() < 0.5)
-                elif fault == 3:
-                    victim.cut()
-                elif fault == 4:
-                    victim.heal()
-                else:
-                    victim.pause()
-                    await asyncio.sleep(rand.random() * SESSION_S * 1.5)
-                    victim.resume()
-            for meta in candidates:
-                meta.heal()
-            await asyncio.sleep(3 * SESSION_S)
-        epoch = int(store.dump()["/controller_epoch"].data)
-        assert store.dump()["/controller"].stat.ephemeral_owner == winners[epoch]
-        assert len(winners) > 1
-
-    simulate(scenario, seed, servers=3, lag_s=0.2)
+    async with owned_tasks() as tasks:
+        for meta in candidates:
+            tasks.spawn("candidate", candidate(meta))
+        for _ in range(60):
+            await asyncio.sleep(rand.random())
+            victim = candidates[rand.randrange(3)]
+            fault = rand.randrange(6)
+            if fault == 0:
+                victim.drop()
+            elif fault == 1:
+                store.expire(victim.session_id)
+            elif fault == 2:
+                victim.lose_next_answer(applied=rand.random() < 0.5)
+            elif fault == 3:
+                victim.cut()
+            elif fault == 4:
+                victim.heal()
+            else:
+                victim.pause()
+                await asyncio.sleep(rand.random() * SESSION_S * 1.5)
+                victim.resume()
+        for meta in candidates:
+            meta.heal()
+        await asyncio.sleep(3 * SESSION_S)
+    epoch = int(store.dump()["/controller_epoch"].data)
+    assert store.dump()["/controller"].stat.ephemeral_owner == winners[epoch]
+    assert len(winners) > 1
 
 
 @UNKNOWN
-def test_a_registration_with_a_lost_answer_is_one_registration(applied: bool) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        await ensure_path(meta, "/brokers/ids")
-        meta.lose_next_answer(applied=applied)
-        stat = await register(meta, "/brokers/ids/1", b"x")
-        assert store.dump()["/brokers/ids/1"].stat == stat
-        assert stat.ephemeral_owner == meta.session_id
-
-    simulate(scenario)
+async def test_a_registration_with_a_lost_answer_is_one_registration(store: SimZooKeeper, applied: bool) -> None:
+    (meta,) = await clients(store, 1)
+    await ensure_path(meta, "/brokers/ids")
+    meta.lose_next_answer(applied=applied)
+    stat = await register(meta, "/brokers/ids/1", b"x")
+    assert store.dump()["/brokers/ids/1"].stat == stat
+    assert stat.ephemeral_owner == meta.session_id
 
 
-def test_registration_makes_the_missing_parents_and_may_change_its_payload() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        first = await register(meta, "/brokers/ids/1", b"x")
-        second = await register(meta, "/brokers/ids/1", b"y")
-        assert (second.czxid, second.version) == (first.czxid, 1)
-        assert store.dump()["/brokers/ids/1"].data == b"y"
-        assert store.dump()["/brokers"].stat.ephemeral_owner == 0
-
-    simulate(scenario)
+async def test_registration_makes_the_missing_parents_and_may_change_its_payload(store: SimZooKeeper) -> None:
+    (meta,) = await clients(store, 1)
+    first = await register(meta, "/brokers/ids/1", b"x")
+    second = await register(meta, "/brokers/ids/1", b"y")
+    assert (second.czxid, second.version) == (first.czxid, 1)
+    assert store.dump()["/brokers/ids/1"].data == b"y"
+    assert store.dump()["/brokers"].stat.ephemeral_owner == 0
 
 
-def test_hole_40_a_znode_of_an_own_previous_session_is_taken_over_at_once() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        old, new = await clients(store, 2)
-        before = await register(old, "/brokers/ids/1", b"x")
-        old_session = old.session_id
-        old.kill()
-        began = asyncio.get_running_loop().time()
-        after = await register(new, "/brokers/ids/1", b"x", [old_session])
-        assert asyncio.get_running_loop().time() - began < 1.0
-        assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
-        await asyncio.sleep(3 * SESSION_S)  # and the end of the old session does not take it away
-        assert store.dump()["/brokers/ids/1"].stat == after
-
-    simulate(scenario)
+async def test_hole_40_a_znode_of_an_own_previous_session_is_taken_over_at_once(store: SimZooKeeper) -> None:
+    old, new = await clients(store, 2)
+    before = await register(old, "/brokers/ids/1", b"x")
+    old_session = old.session_id
+    old.kill()
+    began = asyncio.get_running_loop().time()
+    after = await register(new, "/brokers/ids/1", b"x", [old_session])
+    assert asyncio.get_running_loop().time() - began < 1.0
+    assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
+    await asyncio.sleep(3 * SESSION_S)  # and the end of the old session does not take it away
+    assert store.dump()["/brokers/ids/1"].stat == after
 
 
-def test_hole_40_a_znode_of_an_unknown_session_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
+async def test_hole_40_a_znode_of_an_unknown_session_is_waited_for(
+    store: SimZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
         old, new = await clients(store, 2)
         await register(old, "/brokers/ids/1", b"broker 1 at elsewhere")
         old.kill()
@@ -175,60 +148,50 @@ def test_hole_40_a_znode_of_an_unknown_session_is_waited_for(caplog: pytest.LogC
         stat = await register(new, "/brokers/ids/1", b"x")
         assert SESSION_S * 2 / 3 <= asyncio.get_running_loop().time() - began <= SESSION_S + 1.0
         assert stat.ephemeral_owner == new.session_id
-
-    with caplog.at_level(logging.WARNING):
-        simulate(scenario)
     (line,) = [r.getMessage() for r in caplog.records if "is held by session" in r.getMessage()]
     assert "/brokers/ids/1" in line and "broker 1 at elsewhere" in line
 
 
-def test_a_second_broker_with_the_same_id_waits_and_says_so_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
+async def test_a_second_broker_with_the_same_id_waits_and_says_so_again_and_again(
+    store: SimZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
         first, second = await clients(store, 2)
         stat = await register(first, "/brokers/ids/1", b"x")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(31):
                 await register(second, "/brokers/ids/1", b"y")
         assert store.dump()["/brokers/ids/1"].stat == stat
-
-    with caplog.at_level(logging.WARNING):
-        simulate(scenario)
     assert sum("is held by session" in r.getMessage() for r in caplog.records) == 7
 
 
-def test_registration_waits_for_a_store_that_is_away() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        store.stop()
-        async with owned_tasks() as tasks:
-            stats: list[Stat] = []
+async def test_registration_waits_for_a_store_that_is_away(store: SimZooKeeper) -> None:
+    (meta,) = await clients(store, 1)
+    store.stop()
+    async with owned_tasks() as tasks:
+        stats: list[Stat] = []
 
-            async def run() -> None:
-                stats.append(await register(meta, "/brokers/ids/1", b"x"))
+        async def run() -> None:
+            stats.append(await register(meta, "/brokers/ids/1", b"x"))
 
-            tasks.spawn("register", run())
-            await asyncio.sleep(60)
-            assert stats == []
-            store.start()
-            await asyncio.sleep(1)
-            assert len(stats) == 1
-
-    simulate(scenario)
+        tasks.spawn("register", run())
+        await asyncio.sleep(60)
+        assert stats == []
+        store.start()
+        await asyncio.sleep(1)
+        assert len(stats) == 1
 
 
-def test_patterns_end_when_the_session_is_closed() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        await meta.close()
-        with pytest.raises(MetaError):
-            await register(meta, "/brokers/ids/1", b"x")
-        with pytest.raises(MetaError):
-            await run_for_office(meta, "a")
-        with pytest.raises(MetaError):
-            async for _ in watch_children(meta, "/"):
-                raise AssertionError("a closed session read something")
-
-    simulate(scenario)
+async def test_patterns_end_when_the_session_is_closed(store: SimZooKeeper) -> None:
+    (meta,) = await clients(store, 1)
+    await meta.close()
+    with pytest.raises(MetaError):
+        await register(meta, "/brokers/ids/1", b"x")
+    with pytest.raises(MetaError):
+        await run_for_office(meta, "a")
+    with pytest.raises(MetaError):
+        async for _ in watch_children(meta, "/"):
+            raise AssertionError("a closed session read something")
 
 
 class Snapshots:
@@ -242,96 +205,84 @@ class Snapshots:
             self.seen.append({name: stat.czxid for name, (_, stat) in snapshot.items()})
 
 
-def test_mut_24_a_child_that_died_and_came_back_while_disconnected_shows_by_its_czxid() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        controller, broker, again = await clients(store, 3)
-        before = await register(broker, "/brokers/ids/1", b"x")
-        snapshots = Snapshots()
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", snapshots.run(controller, "/brokers/ids"))
-            await asyncio.sleep(0.1)
-            controller.cut()
-            await broker.close()
-            after = await register(again, "/brokers/ids/1", b"x")
-            await asyncio.sleep(0.1)
-            controller.heal()
-            await asyncio.sleep(1)
-        assert snapshots.seen[0] == {"1": before.czxid}
-        assert snapshots.seen[-1] == {"1": after.czxid}
-        assert after.czxid != before.czxid
+async def test_mut_24_a_child_that_died_and_came_back_while_disconnected_shows_by_its_czxid(
+    store: SimZooKeeper,
+) -> None:
+    controller, broker, again = await clients(store, 3)
+    before = await register(broker, "/brokers/ids/1", b"x")
+    snapshots = Snapshots()
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", snapshots.run(controller, "/brokers/ids"))
+        await asyncio.sleep(0.1)
+        controller.cut()
+        await broker.close()
+        after = await register(again, "/brokers/ids/1", b"x")
+        await asyncio.sleep(0.1)
+        controller.heal()
+        await asyncio.sleep(1)
+    assert snapshots.seen[0] == {"1": before.czxid}
+    assert snapshots.seen[-1] == {"1": after.czxid}
+    assert after.czxid != before.czxid
 
-    simulate(scenario)
 
-
-def test_a_missing_parent_has_no_children_until_it_appears() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        meta, other = await clients(store, 2)
-        snapshots = Snapshots()
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", snapshots.run(meta, "/brokers/ids"))
-            await asyncio.sleep(1)
-            assert snapshots.seen == [{}]
-            stat = await register(other, "/brokers/ids/1", b"x")
-            await asyncio.sleep(1)
-            assert snapshots.seen[-1] == {"1": stat.czxid}
-            await other.multi([Delete("/brokers/ids/1"), Delete("/brokers/ids")])
-            await asyncio.sleep(1)
-            assert snapshots.seen[-1] == {}
-            stat = await register(other, "/brokers/ids/2", b"x")
-            await asyncio.sleep(1)
-            assert snapshots.seen[-1] == {"2": stat.czxid}
-
-    simulate(scenario)
+async def test_a_missing_parent_has_no_children_until_it_appears(store: SimZooKeeper) -> None:
+    meta, other = await clients(store, 2)
+    snapshots = Snapshots()
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", snapshots.run(meta, "/brokers/ids"))
+        await asyncio.sleep(1)
+        assert snapshots.seen == [{}]
+        stat = await register(other, "/brokers/ids/1", b"x")
+        await asyncio.sleep(1)
+        assert snapshots.seen[-1] == {"1": stat.czxid}
+        await other.multi([Delete("/brokers/ids/1"), Delete("/brokers/ids")])
+        await asyncio.sleep(1)
+        assert snapshots.seen[-1] == {}
+        stat = await register(other, "/brokers/ids/2", b"x")
+        await asyncio.sleep(1)
+        assert snapshots.seen[-1] == {"2": stat.czxid}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        rand = random.Random(seed)
-        watcher, writer = await clients(store, 2)
-        await ensure_path(writer, "/p")
-        snapshots = Snapshots()
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", snapshots.run(watcher, "/p"))
-            for _ in range(150):
-                path = f"/p/{rand.randrange(5)}"
-                present = path in store.dump()
-                await writer.multi([Delete(path) if present else Create(path)])
-                if rand.random() < 0.1:
-                    watcher.drop()
-                if rand.random() < 0.05:
-                    store.expire(watcher.session_id)
-                await asyncio.sleep(rand.random() / 20)
-            await asyncio.sleep(2)
-        truth = {p.removeprefix("/p/"): n.stat.czxid for p, n in store.dump().items() if p.startswith("/p/")}
-        assert snapshots.seen[-1] == truth
-
-    simulate(scenario, seed, servers=3, lag_s=0.1)
+async def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> None:
+    store = SimZooKeeper(random.Random(seed), servers=3, lag_s=0.1)
+    rand = random.Random(seed)
+    watcher, writer = await clients(store, 2)
+    await ensure_path(writer, "/p")
+    snapshots = Snapshots()
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", snapshots.run(watcher, "/p"))
+        for _ in range(150):
+            path = f"/p/{rand.randrange(5)}"
+            present = path in store.dump()
+            await writer.multi([Delete(path) if present else Create(path)])
+            if rand.random() < 0.1:
+                watcher.drop()
+            if rand.random() < 0.05:
+                store.expire(watcher.session_id)
+            await asyncio.sleep(rand.random() / 20)
+        await asyncio.sleep(2)
+    truth = {p.removeprefix("/p/"): n.stat.czxid for p, n in store.dump().items() if p.startswith("/p/")}
+    assert snapshots.seen[-1] == truth
 
 
-def test_hole_41_a_full_reconcile_comes_by_the_clock_too() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        await ensure_path(meta, "/p")
-        snapshots = Snapshots()
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", snapshots.run(meta, "/p", reconcile_s=10))
-            await asyncio.sleep(35)
-        assert len(snapshots.seen) == 4
-
-    simulate(scenario)
+async def test_hole_41_a_full_reconcile_comes_by_the_clock_too(store: SimZooKeeper) -> None:
+    (meta,) = await clients(store, 1)
+    await ensure_path(meta, "/p")
+    snapshots = Snapshots()
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", snapshots.run(meta, "/p", reconcile_s=10))
+        await asyncio.sleep(35)
+    assert len(snapshots.seen) == 4
 
 
-def test_data_of_a_child_do_not_fire_the_watch() -> None:
-    async def scenario(store: SimZooKeeper) -> None:
-        (meta,) = await clients(store, 1)
-        await register(meta, "/p/1", b"")
-        snapshots = Snapshots()
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", snapshots.run(meta, "/p"))
-            await asyncio.sleep(1)
-            await meta.multi([SetData("/p/1", b"beat")])
-            await asyncio.sleep(1)
-        assert len(snapshots.seen) == 1
-
-    simulate(scenario)
+async def test_data_of_a_child_do_not_fire_the_watch(store: SimZooKeeper) -> None:
+    (meta,) = await clients(store, 1)
+    await register(meta, "/p/1", b"")
+    snapshots = Snapshots()
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", snapshots.run(meta, "/p"))
+        await asyncio.sleep(1)
+        await meta.multi([SetData("/p/1", b"beat")])
+        await asyncio.sleep(1)
+    assert len(snapshots.seen) == 1

@@ -13,7 +13,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
@@ -24,6 +24,8 @@ from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 from unit.net.worlds import ECHO, STREAM, answer, ask, ping, pong
+
+pytestmark = pytest.mark.real_loop
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -58,24 +60,21 @@ async def status(call: Any) -> grpc.StatusCode:
     return code
 
 
-def test_a_request_over_the_limit_is_refused_and_the_connection_lives() -> None:
-    async def story() -> None:
-        net = GrpcNet(Limits(request_bytes=1 << 20))
-        server = await net.serve(LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE, produce), Route(STREAM, stream_echo)])
-        channel = net.channel(server.address, purpose="test")
-        stream = channel.open(STREAM)
-        await stream.write(ping(1))
-        assert await stream.read() == pong(1)
-        with pytest.raises(TransportError) as caught:
-            await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(2 << 20), 5.0)
-        assert caught.value.status == "RESOURCE_EXHAUSTED"
-        assert await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1 << 20), 5.0) == m.ProduceResponse()
-        await stream.write(ping(2))
-        assert await stream.read() == pong(2), "the same connection"
-        await channel.close()
-        await server.stop(0)
-
-    run(story())
+async def test_a_request_over_the_limit_is_refused_and_the_connection_lives() -> None:
+    net = GrpcNet(Limits(request_bytes=1 << 20))
+    server = await net.serve(LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE, produce), Route(STREAM, stream_echo)])
+    channel = net.channel(server.address, purpose="test")
+    stream = channel.open(STREAM)
+    await stream.write(ping(1))
+    assert await stream.read() == pong(1)
+    with pytest.raises(TransportError) as caught:
+        await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(2 << 20), 5.0)
+    assert caught.value.status == "RESOURCE_EXHAUSTED"
+    assert await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1 << 20), 5.0) == m.ProduceResponse()
+    await stream.write(ping(2))
+    assert await stream.read() == pong(2), "the same connection"
+    await channel.close()
+    await server.stop(0)
 
 
 async def stream_echo(stream: Any, _context: CallContext) -> None:
@@ -83,114 +82,100 @@ async def stream_echo(stream: Any, _context: CallContext) -> None:
         await stream.write(pong(message.controller_id))
 
 
-def test_garbage_and_big_metadata_are_refused_and_the_next_request_works() -> None:
-    async def story() -> None:
-        bugs: list[str] = []
-        net = GrpcNet(on_bug=bugs.append)
-        server = await net.serve(LOOPBACK, [Route(ECHO, echo), Route(STREAM, stream_echo)])
-        async with raw_channel(server.address) as channel:
-            call = channel.unary_unary(ECHO.path)
-            assert await status(call(b"\xff\xff")) is grpc.StatusCode.INVALID_ARGUMENT
-            stream = channel.stream_stream(STREAM.path)()
-            await stream.write(b"\xff\xff")
-            assert await status(stream.read()) is grpc.StatusCode.INVALID_ARGUMENT
-            big = (("x-big", "x" * 100_000),)
-            assert await status(call(encode(ask("x")), metadata=big)) is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert await status(channel.unary_unary("/tidelog.v1.No/Such")(b"")) is grpc.StatusCode.UNIMPLEMENTED
-            assert await status(channel.unary_unary("/x")(b"")) is grpc.StatusCode.UNIMPLEMENTED
-            assert await call(encode(ask("fine"))) == encode(answer("fine"))
-        await server.stop(0)
-        assert bugs == []
-
-    run(story())
+async def test_garbage_and_big_metadata_are_refused_and_the_next_request_works() -> None:
+    bugs: list[str] = []
+    net = GrpcNet(on_bug=bugs.append)
+    server = await net.serve(LOOPBACK, [Route(ECHO, echo), Route(STREAM, stream_echo)])
+    async with raw_channel(server.address) as channel:
+        call = channel.unary_unary(ECHO.path)
+        assert await status(call(b"\xff\xff")) is grpc.StatusCode.INVALID_ARGUMENT
+        stream = channel.stream_stream(STREAM.path)()
+        await stream.write(b"\xff\xff")
+        assert await status(stream.read()) is grpc.StatusCode.INVALID_ARGUMENT
+        big = (("x-big", "x" * 100_000),)
+        assert await status(call(encode(ask("x")), metadata=big)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await status(channel.unary_unary("/tidelog.v1.No/Such")(b"")) is grpc.StatusCode.UNIMPLEMENTED
+        assert await status(channel.unary_unary("/x")(b"")) is grpc.StatusCode.UNIMPLEMENTED
+        assert await call(encode(ask("fine"))) == encode(answer("fine"))
+    await server.stop(0)
+    assert bugs == []
 
 
-def test_a_storm_of_cancelled_calls_is_survived() -> None:
-    async def story() -> None:
-        ended = []
+async def test_a_storm_of_cancelled_calls_is_survived() -> None:
+    ended = []
 
-        async def parked(_request: Any, _context: CallContext) -> Any:
+    async def parked(_request: Any, _context: CallContext) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(1)
+
+    net = GrpcNet()
+    server = await net.serve(LOOPBACK, [Route(STREAM, parked), Route(ECHO, echo)])
+    channel = net.channel(server.address, purpose="test")
+    await channel.call(ECHO, ask(), 5.0)
+    for _ in range(10):
+        streams = [channel.open(STREAM) for _ in range(50)]
+        await asyncio.sleep(0.01)
+        for stream in streams:
+            stream.cancel()
+    assert await channel.call(ECHO, ask("alive"), 5.0) == answer("alive")
+    started = len(ended)
+    await eventually(lambda: len(ended) >= started, "handlers end")
+    await channel.close()
+    await server.stop(0)
+
+
+async def test_health_and_reflection_are_served() -> None:
+    server = await GrpcNet().serve(LOOPBACK, [Route(ECHO, echo)])
+    async with raw_channel(server.address) as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        for serving in (False, True, False):
+            server.set_serving(serving)
+            for service in ("", "tidelog.v1.CoordinatorService"):
+                found = (await check(health_pb2.HealthCheckRequest(service=service))).status
+                assert found == (1 if serving else 2), (service, serving)
+        assert await status(check(health_pb2.HealthCheckRequest(service="tidelog.v1.No"))) is grpc.StatusCode.NOT_FOUND
+        reflect = channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )()
+        await reflect.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        names = [service.name for service in (await reflect.read()).list_services_response.service]
+        assert "tidelog.v1.CoordinatorService" in names and "grpc.health.v1.Health" in names
+        symbol = "tidelog.v1.CoordinatorService"
+        await reflect.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol))
+        assert (await reflect.read()).file_descriptor_response.file_descriptor_proto
+        reflect.cancel()
+    await server.stop(0)
+
+
+async def test_a_server_that_was_away_for_long_is_found_within_a_second() -> None:
+    net = GrpcNet()
+    server = await net.serve(LOOPBACK, [Route(ECHO, echo)])
+    channel = net.channel(server.address, purpose="test")
+    await channel.call(ECHO, ask(), 5.0)
+    await server.stop(0)
+    now = asyncio.get_running_loop().time
+
+    async def call_until(end: float) -> bool:
+        while now() < end:
             try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(1)
+                return bool(await channel.call(ECHO, ask(), 5.0))
+            except TransportError:
+                await asyncio.sleep(0.02)
+        return False
 
-        net = GrpcNet()
-        server = await net.serve(LOOPBACK, [Route(STREAM, parked), Route(ECHO, echo)])
-        channel = net.channel(server.address, purpose="test")
-        await channel.call(ECHO, ask(), 5.0)
-        for _ in range(10):
-            streams = [channel.open(STREAM) for _ in range(50)]
-            await asyncio.sleep(0.01)
-            for stream in streams:
-                stream.cancel()
-        assert await channel.call(ECHO, ask("alive"), 5.0) == answer("alive")
-        started = len(ended)
-        await eventually(lambda: len(ended) >= started, "handlers end")
-        await channel.close()
-        await server.stop(0)
-
-    run(story())
-
-
-def test_health_and_reflection_are_served() -> None:
-    async def story() -> None:
-        server = await GrpcNet().serve(LOOPBACK, [Route(ECHO, echo)])
-        async with raw_channel(server.address) as channel:
-            check = channel.unary_unary(
-                "/grpc.health.v1.Health/Check",
-                request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-                response_deserializer=health_pb2.HealthCheckResponse.FromString,
-            )
-            for serving in (False, True, False):
-                server.set_serving(serving)
-                for service in ("", "tidelog.v1.CoordinatorService"):
-                    found = (await check(health_pb2.HealthCheckRequest(service=service))).status
-                    assert found == (1 if serving else 2), (service, serving)
-            assert (
-                await status(check(health_pb2.HealthCheckRequest(service="tidelog.v1.No"))) is grpc.StatusCode.NOT_FOUND
-            )
-            reflect = channel.stream_stream(
-                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
-                response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-            )()
-            await reflect.write(reflection_pb2.ServerReflectionRequest(list_services=""))
-            names = [service.name for service in (await reflect.read()).list_services_response.service]
-            assert "tidelog.v1.CoordinatorService" in names and "grpc.health.v1.Health" in names
-            symbol = "tidelog.v1.CoordinatorService"
-            await reflect.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol))
-            assert (await reflect.read()).file_descriptor_response.file_descriptor_proto
-            reflect.cancel()
-        await server.stop(0)
-
-    run(story())
-
-
-def test_a_server_that_was_away_for_long_is_found_within_a_second() -> None:
-    async def story() -> None:
-        net = GrpcNet()
-        server = await net.serve(LOOPBACK, [Route(ECHO, echo)])
-        channel = net.channel(server.address, purpose="test")
-        await channel.call(ECHO, ask(), 5.0)
-        await server.stop(0)
-        now = asyncio.get_running_loop().time
-
-        async def call_until(end: float) -> bool:
-            while now() < end:
-                try:
-                    return bool(await channel.call(ECHO, ask(), 5.0))
-                except TransportError:
-                    await asyncio.sleep(0.02)
-            return False
-
-        assert not await call_until(now() + 4.0)  # so long that a backoff without a limit has grown over a second
-        server = await net.serve(server.address, [Route(ECHO, echo)])
-        assert await call_until(now() + 1.0)
-        await channel.close()
-        await server.stop(0)
-
-    run(story())
+    assert not await call_until(now() + 4.0)  # so long that a backoff without a limit has grown over a second
+    server = await net.serve(server.address, [Route(ECHO, echo)])
+    assert await call_until(now() + 1.0)
+    await channel.close()
+    await server.stop(0)
 
 
 class Relay:
@@ -225,108 +210,93 @@ class Relay:
         await asyncio.sleep(0.05)
 
 
-def test_a_half_open_stream_breaks_at_both_ends_within_a_session() -> None:
-    async def story() -> None:
-        ended = asyncio.Event()
+async def test_a_half_open_stream_breaks_at_both_ends_within_a_session() -> None:
+    ended = asyncio.Event()
 
-        async def handler(stream: Any, context: CallContext) -> None:
-            try:
-                await stream_echo(stream, context)
-            finally:
-                ended.set()
+    async def handler(stream: Any, context: CallContext) -> None:
+        try:
+            await stream_echo(stream, context)
+        finally:
+            ended.set()
 
-        server = await GrpcNet().serve(LOOPBACK, [Route(STREAM, handler)])
-        relay = Relay(server.address)
-        link = await relay.start()
-        net = GrpcNet(link_map={server.address: link})
-        channel = net.channel(server.address, purpose="test")
-        stream = channel.open(STREAM)
-        await stream.write(ping(1))
-        assert await stream.read() == pong(1)
-        start = asyncio.get_running_loop().time()
-        relay.silent = True
-        with pytest.raises(TransportError) as caught:
-            await stream.read()
-        assert caught.value.status == "UNAVAILABLE"
-        await ended.wait()
-        assert asyncio.get_running_loop().time() - start < 5.9, "a ZooKeeper session is 6 s"
-        await channel.close()
-        await relay.stop()
-        await server.stop(0)
-
-    run(story())
+    server = await GrpcNet().serve(LOOPBACK, [Route(STREAM, handler)])
+    relay = Relay(server.address)
+    link = await relay.start()
+    net = GrpcNet(link_map={server.address: link})
+    channel = net.channel(server.address, purpose="test")
+    stream = channel.open(STREAM)
+    await stream.write(ping(1))
+    assert await stream.read() == pong(1)
+    start = asyncio.get_running_loop().time()
+    relay.silent = True
+    with pytest.raises(TransportError) as caught:
+        await stream.read()
+    assert caught.value.status == "UNAVAILABLE"
+    await ended.wait()
+    assert asyncio.get_running_loop().time() - start < 5.9, "a ZooKeeper session is 6 s"
+    await channel.close()
+    await relay.stop()
+    await server.stop(0)
 
 
-def test_dialled_addresses_run_through_the_link_map() -> None:
-    async def story() -> None:
-        server = await GrpcNet().serve(LOOPBACK, [Route(ECHO, echo)])
-        name = Address("broker-1.invalid", 9092)
-        net = GrpcNet(link_map={name: server.address})
-        channel = net.channel(name, purpose="test")
-        assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
-        assert await net.probe(name, 1.0) is Probe.OPEN
-        await channel.close()
-        await server.stop(0)
-        assert await net.probe(name, 1.0) is Probe.REFUSED
-
-    run(story())
+async def test_dialled_addresses_run_through_the_link_map() -> None:
+    server = await GrpcNet().serve(LOOPBACK, [Route(ECHO, echo)])
+    name = Address("broker-1.invalid", 9092)
+    net = GrpcNet(link_map={name: server.address})
+    channel = net.channel(name, purpose="test")
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    assert await net.probe(name, 1.0) is Probe.OPEN
+    await channel.close()
+    await server.stop(0)
+    assert await net.probe(name, 1.0) is Probe.REFUSED
 
 
-def test_a_probe_reads_the_errno() -> None:
-    async def story() -> None:
-        net = GrpcNet()
-        assert await net.probe(Address("no-such-host.invalid", 1), 5.0) in (Probe.GONE, Probe.SILENT)
-        with socket.socket() as listener:  # accepts into its backlog, says nothing
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(1)
-            assert await net.probe(Address(*listener.getsockname()), 5.0) is Probe.OPEN
+async def test_a_probe_reads_the_errno() -> None:
+    net = GrpcNet()
+    assert await net.probe(Address("no-such-host.invalid", 1), 5.0) in (Probe.GONE, Probe.SILENT)
+    with socket.socket() as listener:  # accepts into its backlog, says nothing
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        assert await net.probe(Address(*listener.getsockname()), 5.0) is Probe.OPEN
 
-        async def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            writer.transport.abort()
+    async def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        writer.transport.abort()
 
-        proxy = await asyncio.start_server(reset, "127.0.0.1", 0)
-        assert await net.probe(Address(*proxy.sockets[0].getsockname()), 5.0) is Probe.REFUSED
-        proxy.close()
-
-    run(story())
+    proxy = await asyncio.start_server(reset, "127.0.0.1", 0)
+    assert await net.probe(Address(*proxy.sockets[0].getsockname()), 5.0) is Probe.REFUSED
+    proxy.close()
 
 
-def test_no_second_server_shares_a_port() -> None:
-    async def story() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen(1)
-            address = Address(*taken.getsockname())
-            with pytest.raises(OSError, match=f"cannot listen at {address}: Address already in use") as caught:
-                await GrpcNet().serve(address, [Route(ECHO, echo)])
-            assert caught.value.errno == errno.EADDRINUSE
-        with pytest.raises(OSError, match=r"cannot listen at no-such-host\.invalid:1"):
-            await GrpcNet().serve(Address("no-such-host.invalid", 1), [Route(ECHO, echo)])
-
-    run(story())
+async def test_no_second_server_shares_a_port() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        address = Address(*taken.getsockname())
+        with pytest.raises(OSError, match=f"cannot listen at {address}: Address already in use") as caught:
+            await GrpcNet().serve(address, [Route(ECHO, echo)])
+        assert caught.value.errno == errno.EADDRINUSE
+    with pytest.raises(OSError, match=r"cannot listen at no-such-host\.invalid:1"):
+        await GrpcNet().serve(Address("no-such-host.invalid", 1), [Route(ECHO, echo)])
 
 
-def test_an_answer_that_is_no_message_of_its_type_is_a_transport_error() -> None:
-    async def story() -> None:
-        async def garbage(_request: bytes, _context: Any) -> bytes:
-            return b"\xff\xff"
+async def test_an_answer_that_is_no_message_of_its_type_is_a_transport_error() -> None:
+    async def garbage(_request: bytes, _context: Any) -> bytes:
+        return b"\xff\xff"
 
-        server = aio.server()
-        handler = grpc.method_handlers_generic_handler(
-            "tidelog.v1.CoordinatorService", {"ClusterMetadata": grpc.unary_unary_rpc_method_handler(garbage)}
-        )
-        server.add_generic_rpc_handlers((handler,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        channel = GrpcNet().channel(Address("127.0.0.1", port), purpose="test")
-        with pytest.raises(TransportError, match="not a ClusterMetadataResponse") as caught:
-            await channel.call(ECHO, ask(), 5.0)
-        assert caught.value.status == "INTERNAL"
-        await channel.close()
-        await server.stop(0)
-
-    run(story())
+    server = aio.server()
+    handler = grpc.method_handlers_generic_handler(
+        "tidelog.v1.CoordinatorService", {"ClusterMetadata": grpc.unary_unary_rpc_method_handler(garbage)}
+    )
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = GrpcNet().channel(Address("127.0.0.1", port), purpose="test")
+    with pytest.raises(TransportError, match="not a ClusterMetadataResponse") as caught:
+        await channel.call(ECHO, ask(), 5.0)
+    assert caught.value.status == "INTERNAL"
+    await channel.close()
+    await server.stop(0)
 
 
 def test_every_error_has_a_status_that_grpc_knows() -> None:
@@ -334,7 +304,7 @@ def test_every_error_has_a_status_that_grpc_knows() -> None:
         assert grpc.StatusCode[status_of(code)] not in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED)
 
 
-def test_a_good_status_without_a_message_is_no_answer() -> None:
+async def test_a_good_status_without_a_message_is_no_answer() -> None:
     """gRPC's aio gives None where a connection breaks behind the status; as an answer it would end whoever asked."""
 
     class Lost:
@@ -344,11 +314,8 @@ def test_a_good_status_without_a_message_is_no_answer() -> None:
 
             return stub
 
-    async def story() -> None:
-        channel = GrpcChannel(Address("127.0.0.1", 1), "", Limits())
-        await channel.close()
-        channel._channel = Lost()  # type: ignore[assignment]
-        with pytest.raises(TransportError, match="UNAVAILABLE: the call ended without an answer"):
-            await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1), 1.0)
-
-    asyncio.run(story())
+    channel = GrpcChannel(Address("127.0.0.1", 1), "", Limits())
+    await channel.close()
+    channel._channel = Lost()  # type: ignore[assignment]
+    with pytest.raises(TransportError, match="UNAVAILABLE: the call ended without an answer"):
+        await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1), 1.0)

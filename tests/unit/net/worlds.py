@@ -1,13 +1,10 @@
 """Where a contract test of the Net port runs: real gRPC on loopback, or the simulated network."""
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from helpers.aio import run
 from tidelog.ids import Address
 from tidelog.ports.net import Net, Route, Server
 from tidelog.runtime.rpc_net import GrpcNet
-from tidelog.testing import loop as sim
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.wire import messages as m
@@ -58,8 +55,6 @@ def chunk(number: int) -> m.ReplicaFetchResponse:
 class World(Protocol):
     bugs: list[str]
 
-    def run(self, story: Callable[["World"], Awaitable[None]]) -> None: ...
-
     @property
     def net(self) -> Net:
         """Of the process that serves."""
@@ -79,12 +74,6 @@ class GrpcWorld:
         self.net: Net = GrpcNet(on_bug=self.bugs.append)
         self.caller: Net = GrpcNet()
 
-    def run(self, story: Callable[[World], Awaitable[None]]) -> None:
-        async def main() -> None:
-            await story(self)
-
-        run(main())
-
     async def serve(self, *routes: Route, port: int = 0) -> Server:
         return await self.net.serve(Address("127.0.0.1", port), routes)
 
@@ -95,12 +84,6 @@ class SimWorld:
         network = SimNetwork(seeded(1, "net"))
         self.net: Net = network.node("server", on_bug=self.bugs.append)
         self.caller: Net = network.node("client")
-
-    def run(self, story: Callable[[World], Awaitable[None]]) -> None:
-        async def main() -> None:
-            await story(self)
-
-        sim.run(main(), seed=1)
 
     async def serve(self, *routes: Route, port: int = 0) -> Server:
         return await self.net.serve(Address("server", port), routes)

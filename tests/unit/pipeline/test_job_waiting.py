@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from helpers.virtual_time import LoopClock, VirtualLoop
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.pipeline.jobs.waiting import ASK_AGAIN_S, awaited, master_listens
+from tidelog.testing.clock import SimClock
+from tidelog.testing.loop import SimLoop
 
 NO_BROKER = TransportError("UNAVAILABLE", "nobody at broker-1:9092")
 NO_TOPIC = TidelogError("topic 'events' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -33,13 +34,13 @@ def waited(ask: Callable[[], Awaitable[str]], limit_s: float) -> tuple[str | Exc
     said: list[str] = []
 
     async def story() -> tuple[str | Exception, list[str], float]:
-        clock = LoopClock()
+        clock = SimClock()
         try:
             return await awaited(ask, limit_s, clock, said.append), said, clock.now()
         except (TidelogError, TransportError, ConnectionError) as error:
             return error, said, clock.now()
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
         return runner.run(story())
 
 
@@ -68,21 +69,19 @@ def test_what_can_never_work_is_not_waited_for() -> None:
     assert waited(asking(NO_BROKER, NEVER), 60.0)[::2] == (NEVER, ASK_AGAIN_S)
 
 
-def test_one_of_several_masters_is_enough_and_none_is_an_error_that_names_them() -> None:
-    async def story() -> None:
-        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        open_port = server.sockets[0].getsockname()[1]
-        closed = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        dead_port = closed.sockets[0].getsockname()[1]
-        closed.close()
-        await closed.wait_closed()
-        async with server:
-            await master_listens(f"spark://127.0.0.1:{dead_port},127.0.0.1:{open_port}")
-        dead = f"spark://127.0.0.1:{dead_port}"
-        with pytest.raises(ConnectionError, match=f"no master of Spark listens at {dead} .*127.0.0.1:{dead_port}"):
-            await master_listens(dead)
-
-    asyncio.run(story())
+@pytest.mark.real_loop
+async def test_one_of_several_masters_is_enough_and_none_is_an_error_that_names_them() -> None:
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    open_port = server.sockets[0].getsockname()[1]
+    closed = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    dead_port = closed.sockets[0].getsockname()[1]
+    closed.close()
+    await closed.wait_closed()
+    async with server:
+        await master_listens(f"spark://127.0.0.1:{dead_port},127.0.0.1:{open_port}")
+    dead = f"spark://127.0.0.1:{dead_port}"
+    with pytest.raises(ConnectionError, match=f"no master of Spark listens at {dead} .*127.0.0.1:{dead_port}"):
+        await master_listens(dead)
 
 
 @pytest.mark.parametrize("master", [None, "local[*]", "yarn", "k8s://https://a:6443"])

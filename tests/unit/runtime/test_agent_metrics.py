@@ -50,17 +50,15 @@ def test_the_membership_is_what_the_snapshot_says() -> None:
         assert registry.get_sample_value(f"tidelog_agent_{name}", dict(labels)) == value, name
 
 
-def test_a_scrape_asks_on_the_event_loop() -> None:
+async def test_a_scrape_asks_on_the_event_loop() -> None:
     asked_on: list[int] = []
 
     def snapshot() -> AgentSnapshot:
         asked_on.append(threading.get_ident())
         return NOW
 
-    async def story() -> None:
-        registry = CollectorRegistry()
-        AgentMetrics(registry).watch(snapshot, (), asyncio.get_running_loop())
-        await asyncio.to_thread(generate_latest, registry)
+    registry = CollectorRegistry()
+    AgentMetrics(registry).watch(snapshot, (), asyncio.get_running_loop())
+    await asyncio.to_thread(generate_latest, registry)
 
-    asyncio.run(story())
     assert asked_on == [threading.get_ident()]

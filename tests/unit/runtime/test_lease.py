@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from helpers.virtual_time import LoopClock, run_virtual
 from helpers.zookeeper import Tasks, owned_tasks
 from tidelog.ports.meta import Create, Delete, Op, SessionState, SetData
 from tidelog.runtime.lease import Lease, LeaseKeeper, PauseWatch
 from tidelog.runtime.zk_patterns import elect
+from tidelog.testing import loop as sim
+from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 
 SESSION_S = 6.0
@@ -49,7 +50,7 @@ class Candidate:
             if won is not None:
                 self.epoch = won.epoch
                 self.keeper = LeaseKeeper(
-                    self.meta, LoopClock(), "/controller", payload, session_id=won.session_id, version=won.version
+                    self.meta, SimClock(), "/controller", payload, session_id=won.session_id, version=won.version
                 )
                 await self.keeper.run()
             await asyncio.sleep(0.2)
@@ -90,7 +91,7 @@ def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed: int) 
         assert old.meta.state is not SessionState.LOST
         assert new.epoch == old.epoch + 1
 
-    run_virtual(with_candidates(seed, scenario))
+    sim.run(with_candidates(seed, scenario))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -109,7 +110,7 @@ def test_hole_11_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> Non
         await asyncio.sleep(SESSION_S)
         assert not old.acts and new.acts
 
-    run_virtual(with_candidates(seed, scenario))
+    sim.run(with_candidates(seed, scenario))
 
 
 def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
@@ -122,7 +123,7 @@ def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
                 await asyncio.sleep(0.05)
         assert old.epoch == 1 and store.dump()["/controller"].stat.ephemeral_owner == old.meta.session_id
 
-    run_virtual(with_candidates(3, scenario))
+    sim.run(with_candidates(3, scenario))
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -136,7 +137,7 @@ def test_hole_13_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) 
                 await asyncio.sleep(0.1)
         assert old.epoch == 1
 
-    run_virtual(with_candidates(4, scenario))
+    sim.run(with_candidates(4, scenario))
 
 
 @pytest.mark.parametrize("change", [SetData("/controller", b"usurper"), Delete("/controller")])
@@ -149,7 +150,7 @@ def test_an_ephemeral_that_somebody_wrote_to_or_removed_ends_the_lease(change: O
         await asyncio.sleep(SESSION_S / 4 + 0.01)
         assert not keeper.holds()
 
-    run_virtual(with_candidates(5, scenario))
+    sim.run(with_candidates(5, scenario))
 
 
 def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_back_with_it() -> None:
@@ -163,29 +164,26 @@ def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_bac
         await asyncio.sleep(1.0)
         assert old.acts and old.epoch == 1 and not new.acts
 
-    run_virtual(with_candidates(6, scenario))
+    sim.run(with_candidates(6, scenario))
 
 
-def test_an_answer_that_waited_for_its_paused_reader_counts_from_when_its_request_was_sent() -> None:
-    async def main() -> None:
-        store = SimZooKeeper(random.Random(1), latency_s=0.2)
-        meta = store.client(session_timeout_s=SESSION_S)
-        await meta.start()
-        (stat,) = await meta.multi([Create("/mine", ephemeral=True)])
-        assert stat is not None
-        keeper = LeaseKeeper(meta, LoopClock(), "/mine", b"", session_id=meta.session_id, version=stat.version)
-        async with owned_tasks() as tasks:
-            tasks.spawn("lease", keeper.run())
-            await asyncio.sleep(0.05)
-            meta.pause()
-            await asyncio.sleep(SESSION_S * 2 / 3)
-            meta.resume()
-            await asyncio.sleep(0.01)
-            assert keeper.lease.sent_at is not None and not keeper.holds()
-            await asyncio.sleep(2.0)
-            assert keeper.holds()  # and the next one renews it
-
-    run_virtual(main())
+async def test_an_answer_that_waited_for_its_paused_reader_counts_from_when_its_request_was_sent() -> None:
+    store = SimZooKeeper(random.Random(1), latency_s=0.2)
+    meta = store.client(session_timeout_s=SESSION_S)
+    await meta.start()
+    (stat,) = await meta.multi([Create("/mine", ephemeral=True)])
+    assert stat is not None
+    keeper = LeaseKeeper(meta, SimClock(), "/mine", b"", session_id=meta.session_id, version=stat.version)
+    async with owned_tasks() as tasks:
+        tasks.spawn("lease", keeper.run())
+        await asyncio.sleep(0.05)
+        meta.pause()
+        await asyncio.sleep(SESSION_S * 2 / 3)
+        meta.resume()
+        await asyncio.sleep(0.01)
+        assert keeper.lease.sent_at is not None and not keeper.holds()
+        await asyncio.sleep(2.0)
+        assert keeper.holds()  # and the next one renews it
 
 
 def test_own_pauses_are_noticed() -> None:
@@ -193,22 +191,19 @@ def test_own_pauses_are_noticed() -> None:
     assert [watch.tick(t) for t in (0.0, 1.0, 3.0, 5.5, 6.0)] == [None, None, None, 2.5, None]
 
 
-def test_the_pause_watch_runs_on_the_clock() -> None:
-    async def main() -> None:
-        gaps: list[float] = []
-        clock = LoopClock()
-        skipped = 0.0
+async def test_the_pause_watch_runs_on_the_clock() -> None:
+    gaps: list[float] = []
+    clock = SimClock()
+    skipped = 0.0
 
-        class Skipping(LoopClock):
-            def now(self) -> float:
-                return clock.now() + skipped
+    class Skipping(SimClock):
+        def now(self) -> float:
+            return clock.now() + skipped
 
-        async with owned_tasks() as tasks:
-            tasks.spawn("watch", PauseWatch(1.0).run(Skipping(), gaps.append))
-            await asyncio.sleep(5.0)
-            assert gaps == []
-            skipped = 30.0
-            await asyncio.sleep(0.2)
-        assert len(gaps) == 1 and 30.0 < gaps[0] < 30.2
-
-    run_virtual(main())
+    async with owned_tasks() as tasks:
+        tasks.spawn("watch", PauseWatch(1.0).run(Skipping(), gaps.append))
+        await asyncio.sleep(5.0)
+        assert gaps == []
+        skipped = 30.0
+        await asyncio.sleep(0.2)
+    assert len(gaps) == 1 and 30.0 < gaps[0] < 30.2

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from helpers.aio import run
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.tasks import HandlerBug, Supervisor, TaskFailed, contained
 
@@ -22,112 +21,91 @@ async def broken() -> None:
     raise ValueError("a bug")
 
 
-def test_a_task_that_raises_is_logged_counted_and_stops_the_group() -> None:
-    async def story() -> None:
-        counted: list[str] = []
-        ended: list[str] = []
-        group = Supervisor("group", on_failure=counted.append)
-        group.start("good", forever(ended))
-        group.start("bad", broken())
-        with capture_logs() as logs, pytest.raises(TaskFailed, match="bad: ValueError: a bug") as caught:
-            await group.wait()
-        assert isinstance(caught.value.__cause__, ValueError)
-        assert ended == ["ended"] and counted == ["bad"] and group.failures == 1 and group.running == []
-        assert [(entry["task"], entry["log_level"]) for entry in logs] == [("bad", "error")]
-        assert isinstance(logs[0]["exc_info"], ValueError)
-
-    run(story())
+async def test_a_task_that_raises_is_logged_counted_and_stops_the_group() -> None:
+    counted: list[str] = []
+    ended: list[str] = []
+    group = Supervisor("group", on_failure=counted.append)
+    group.start("good", forever(ended))
+    group.start("bad", broken())
+    with capture_logs() as logs, pytest.raises(TaskFailed, match="bad: ValueError: a bug") as caught:
+        await group.wait()
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert ended == ["ended"] and counted == ["bad"] and group.failures == 1 and group.running == []
+    assert [(entry["task"], entry["log_level"]) for entry in logs] == [("bad", "error")]
+    assert isinstance(logs[0]["exc_info"], ValueError)
 
 
-def test_a_task_that_returns_leaves_the_others_alone() -> None:
-    async def story() -> None:
-        group = Supervisor()
-        task = group.start("quick", asyncio.sleep(0, result=7))
-        group.start("good", forever())
-        assert await task == 7
-        assert group.running == ["good"]
+async def test_a_task_that_returns_leaves_the_others_alone() -> None:
+    group = Supervisor()
+    task = group.start("quick", asyncio.sleep(0, result=7))
+    group.start("good", forever())
+    assert await task == 7
+    assert group.running == ["good"]
+    await group.stop()
+    await group.wait()
+
+
+async def test_a_cancelled_task_is_no_failure() -> None:
+    group = Supervisor()
+    group.start("good", forever()).cancel()
+    await group.wait()
+    assert group.failures == 0
+
+
+async def test_a_task_of_the_group_may_stop_it() -> None:
+    group = Supervisor()
+    after: list[str] = []
+
+    async def stopper() -> None:
         await group.stop()
-        await group.wait()
+        after.append("goes on")
 
-    run(story())
-
-
-def test_a_cancelled_task_is_no_failure() -> None:
-    async def story() -> None:
-        group = Supervisor()
-        group.start("good", forever()).cancel()
-        await group.wait()
-        assert group.failures == 0
-
-    run(story())
+    group.start("good", forever())
+    group.start("stopper", stopper())
+    await group.wait()
+    assert after == ["goes on"]
 
 
-def test_a_task_of_the_group_may_stop_it() -> None:
-    async def story() -> None:
-        group = Supervisor()
-        after: list[str] = []
-
-        async def stopper() -> None:
-            await group.stop()
-            after.append("goes on")
-
-        group.start("good", forever())
-        group.start("stopper", stopper())
-        await group.wait()
-        assert after == ["goes on"]
-
-    run(story())
+async def test_nothing_starts_in_a_stopped_group() -> None:
+    group = Supervisor()
+    await group.stop()
+    task = group.start("late", broken())
+    await group.wait()
+    assert task.cancelled() and group.failures == 0
 
 
-def test_nothing_starts_in_a_stopped_group() -> None:
-    async def story() -> None:
-        group = Supervisor()
-        await group.stop()
-        task = group.start("late", broken())
-        await group.wait()
-        assert task.cancelled() and group.failures == 0
+async def test_a_task_that_is_started_while_the_group_stops_is_stopped_too() -> None:
+    group = Supervisor()
 
-    run(story())
+    async def respawning() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            group.start("child", forever())
 
-
-def test_a_task_that_is_started_while_the_group_stops_is_stopped_too() -> None:
-    async def story() -> None:
-        group = Supervisor()
-
-        async def respawning() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                group.start("child", forever())
-
-        group.start("parent", respawning())
-        await asyncio.sleep(0)
-        await group.stop()
-        assert group.running == []
-
-    run(story())
+    group.start("parent", respawning())
+    await asyncio.sleep(0)
+    await group.stop()
+    assert group.running == []
 
 
-def test_a_bug_in_a_handler_is_contained_and_its_protocol_errors_pass() -> None:
-    async def story() -> None:
-        bugs: list[str] = []
+async def test_a_bug_in_a_handler_is_contained_and_its_protocol_errors_pass() -> None:
+    bugs: list[str] = []
 
-        async def raises(error: Exception) -> None:
+    async def raises(error: Exception) -> None:
+        raise error
+
+    async def raises_in_a_group(error: Exception) -> None:
+        async with asyncio.TaskGroup():
             raise error
 
-        async def raises_in_a_group(error: Exception) -> None:
-            async with asyncio.TaskGroup():
-                raise error
-
-        refused, gone = TidelogError("no", ErrorCode.NOT_CONTROLLER), TransportError("UNAVAILABLE")
-        for error in (refused, gone):
-            for handler in (raises, raises_in_a_group):
-                with pytest.raises(type(error)) as caught:
-                    await contained("/S/M", handler(error), bugs.append)
-                assert caught.value is error
-        with capture_logs() as logs, pytest.raises(HandlerBug, match="KeyError in /S/M"):
-            await contained("/S/M", raises(KeyError("x")), bugs.append)
-        assert bugs == ["/S/M"] and logs[0]["method"] == "/S/M"
-        assert await contained("/S/M", asyncio.sleep(0, result=3), bugs.append) == 3
-
-    run(story())
+    refused, gone = TidelogError("no", ErrorCode.NOT_CONTROLLER), TransportError("UNAVAILABLE")
+    for error in (refused, gone):
+        for handler in (raises, raises_in_a_group):
+            with pytest.raises(type(error)) as caught:
+                await contained("/S/M", handler(error), bugs.append)
+            assert caught.value is error
+    with capture_logs() as logs, pytest.raises(HandlerBug, match="KeyError in /S/M"):
+        await contained("/S/M", raises(KeyError("x")), bugs.append)
+    assert bugs == ["/S/M"] and logs[0]["method"] == "/S/M"
+    assert await contained("/S/M", asyncio.sleep(0, result=3), bugs.append) == 3

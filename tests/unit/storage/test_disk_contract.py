@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.virtual_time import run_virtual
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.runtime.os_disk import OsDisk, os_disk
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
@@ -279,65 +278,59 @@ def test_power_cut_stops_at_a_call() -> None:
 # --- beside the event loop --------------------------------------------------------------------------------------------
 
 
-def test_work_in_the_background_answers_raises_and_lets_the_loop_go_on(place: tuple[Disk, str]) -> None:
+async def test_work_in_the_background_answers_raises_and_lets_the_loop_go_on(place: tuple[Disk, str]) -> None:
     disk, root = place
     file = disk.open(f"{root}/a", create=True)
     file.append([b"abc"])
 
-    async def story() -> None:
-        turns = 0
+    turns = 0
 
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        counting = asyncio.create_task(count())
-        await disk.in_background(file.sync)
-        assert turns > 0
-        assert await disk.in_background(lambda: disk.read(f"{root}/a")) == b"abc"
-        with pytest.raises(FileNotFoundError):
-            await disk.in_background(lambda: disk.read(f"{root}/nothing"))
-        # An error that is an answer is not raised.
-        error = OSError(errno.EIO, "x")
-        assert await disk.in_background(lambda: error) is error
-        counting.cancel()
+    counting = asyncio.create_task(count())
+    await disk.in_background(file.sync)
+    assert turns > 0
+    assert await disk.in_background(lambda: disk.read(f"{root}/a")) == b"abc"
+    with pytest.raises(FileNotFoundError):
+        await disk.in_background(lambda: disk.read(f"{root}/nothing"))
+    # An error that is an answer is not raised.
+    error = OSError(errno.EIO, "x")
+    assert await disk.in_background(lambda: error) is error
+    counting.cancel()
 
-    asyncio.run(story())
     file.close()
 
 
-def test_one_that_waits_keeps_no_other_waiting(tmp_path: Path) -> None:
+@pytest.mark.real_loop
+async def test_one_that_waits_keeps_no_other_waiting(tmp_path: Path) -> None:
     disk, gate = OsDisk(), threading.Event()
 
-    async def story() -> None:
-        waiting = asyncio.ensure_future(disk.in_background(gate.wait))
-        async with asyncio.timeout(10.0):
-            for _ in range(50):
-                assert await disk.in_background(lambda: disk.kind(str(tmp_path))) is EntryKind.DIRECTORY
-        assert not waiting.done()
-        gate.set()
-        assert await waiting
-
-    asyncio.run(story())
+    waiting = asyncio.ensure_future(disk.in_background(gate.wait))
+    async with asyncio.timeout(10.0):
+        for _ in range(50):
+            assert await disk.in_background(lambda: disk.kind(str(tmp_path))) is EntryKind.DIRECTORY
+    assert not waiting.done()
+    gate.set()
+    assert await waiting
 
 
-def test_row_30_a_slow_sync_takes_virtual_time_and_covers_only_what_was_there_before() -> None:
+async def test_row_30_a_slow_sync_takes_virtual_time_and_covers_only_what_was_there_before() -> None:
     disk = sim(b"abc")
     disk.slow("sync", 30.0, path="/a")
     file = disk.open("/a")
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        syncing = asyncio.ensure_future(disk.in_background(file.sync))
-        await asyncio.sleep(1.0)
-        file.append([b"later"])
-        await syncing
-        assert loop.time() - began == 30.0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    syncing = asyncio.ensure_future(disk.in_background(file.sync))
+    await asyncio.sleep(1.0)
+    file.append([b"later"])
+    await syncing
+    assert loop.time() - began == 30.0
 
-    run_virtual(story())
     assert disk.stalled_s == 0.0
     disk.crash(Crash.DROP_UNSYNCED)
     assert disk.read("/a") == b"abc"

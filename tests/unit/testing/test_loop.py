@@ -271,28 +271,25 @@ def test_a_simulated_clock_drifts_and_its_calendar_jumps() -> None:
     sim.run(story(), 1)
 
 
-def test_a_manual_clock_moves_only_by_hand() -> None:
-    async def story() -> None:
-        clock, woken = ManualClock(), []
-        group = Supervisor()
+async def test_a_manual_clock_moves_only_by_hand() -> None:
+    clock, woken = ManualClock(), []
+    group = Supervisor()
 
-        async def sleeper(seconds: float) -> None:
-            await clock.sleep(seconds)
-            woken.append(seconds)
+    async def sleeper(seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append(seconds)
 
-        for seconds in (3.0, 1.0, 2.0):
-            group.start("sleeper", sleeper(seconds))
-        await asyncio.sleep(0)
-        assert clock.sleepers == 3
-        clock.advance(2.0)
-        await asyncio.sleep(0)
-        assert woken == [1.0, 2.0] and clock.sleepers == 1
-        before = clock.wall_ms()
-        clock.advance(1.0)
-        assert clock.wall_ms() - before == 1000
-        await group.wait()
-
-    asyncio.run(story())
+    for seconds in (3.0, 1.0, 2.0):
+        group.start("sleeper", sleeper(seconds))
+    await asyncio.sleep(0)
+    assert clock.sleepers == 3
+    clock.advance(2.0)
+    await asyncio.sleep(0)
+    assert woken == [1.0, 2.0] and clock.sleepers == 1
+    before = clock.wall_ms()
+    clock.advance(1.0)
+    assert clock.wall_ms() - before == 1000
+    await group.wait()
 
 
 def test_named_streams_of_random_numbers_are_apart() -> None:

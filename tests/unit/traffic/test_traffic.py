@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from helpers.fake_broker import FakeCall, FakeCluster
-from helpers.virtual_time import run_virtual
 from tidelog.client.producer import Producer
 from tidelog.config import TrafficSettings
 from tidelog.errors import ErrorCode, TidelogError
@@ -21,30 +21,25 @@ from tidelog.traffic.app import Traffic
 from tidelog.wire.batch import read_header
 
 
-def play(
-    story: Callable[[FakeCluster, Traffic, Callable[[], Counter[str]]], Coroutine[Any, Any, None]], **settings: Any
-) -> None:
-    """Runs `story` with a cluster in memory, a traffic process, and what became of its records."""
+@asynccontextmanager
+async def running_traffic(
+    **settings: Any,
+) -> AsyncIterator[tuple[FakeCluster, Traffic, Callable[[], Counter[str]]]]:
+    """A cluster in memory, a traffic process, and what became of its records."""
+    cluster, registry = FakeCluster(), CollectorRegistry()
+    servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
+    traffic = Traffic(TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, TrafficMetrics(registry))
 
-    async def run() -> None:
-        cluster, registry = FakeCluster(), CollectorRegistry()
-        servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
-        traffic = Traffic(
-            TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, TrafficMetrics(registry)
-        )
+    def outcomes() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for sample in (s for family in registry.collect() for s in family.samples):
+            name = sample.name.removeprefix("tidelog_e2e_").removesuffix("_total")
+            if sample.name.startswith("tidelog_e2e_") and sample.name.endswith("_total") and sample.value:
+                found[sample.labels.get("reason", name)] = int(sample.value)
+        return found
 
-        def outcomes() -> Counter[str]:
-            found: Counter[str] = Counter()
-            for sample in (s for family in registry.collect() for s in family.samples):
-                name = sample.name.removeprefix("tidelog_e2e_").removesuffix("_total")
-                if sample.name.startswith("tidelog_e2e_") and sample.name.endswith("_total") and sample.value:
-                    found[sample.labels.get("reason", name)] = int(sample.value)
-            return found
-
-        await story(cluster, traffic, outcomes)
-        await traffic.stop()
-
-    run_virtual(run())
+    yield cluster, traffic, outcomes
+    await traffic.stop()
 
 
 async def run_for(traffic: Traffic, seconds: float) -> None:
@@ -56,8 +51,12 @@ async def run_for(traffic: Traffic, seconds: float) -> None:
     assert supervisor.failure is None
 
 
-def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
+    async with running_traffic(traffic_records_per_s=100, traffic_partitions=4, traffic_record_bytes=300) as (
+        cluster,
+        traffic,
+        outcomes,
+    ):
         await run_for(traffic, 10.5)
         assert len(cluster.topics["events"].partitions) == 4
         assert 950 <= outcomes()["acked"] <= 1_060
@@ -65,30 +64,24 @@ def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
         stored = [v for p in range(4) for v in cluster.partition("events", p).values()]
         assert {len(value or b"") for value in stored} == {300}
 
-    play(story, traffic_records_per_s=100, traffic_partitions=4, traffic_record_bytes=300)
 
-
-def test_a_topic_that_is_there_is_used() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_a_topic_that_is_there_is_used() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         cluster.create("events", partitions=1)
         await run_for(traffic, 2.0)
         assert outcomes()["acked"] > 0
 
-    play(story)
 
-
-def test_it_waits_for_brokers_that_come_later() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_it_waits_for_brokers_that_come_later() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         cluster.down.update(cluster.addresses)
         asyncio.get_running_loop().call_later(60.0, cluster.down.clear)
         await run_for(traffic, 120.0)
         assert outcomes()["acked"] > 1_000
 
-    play(story)
 
-
-def test_it_waits_until_there_are_brokers_enough_for_its_replicas() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_it_waits_until_there_are_brokers_enough_for_its_replicas() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         refusals = 5
 
         async def too_few(call: FakeCall) -> Any:
@@ -102,11 +95,11 @@ def test_it_waits_until_there_are_brokers_enough_for_its_replicas() -> None:
         await run_for(traffic, 20.0)
         assert refusals < 0 and outcomes()["acked"] > 0
 
-    play(story)
 
-
-def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         monkeypatch.setattr(app, "UNANSWERED_MAX", 200)
         loop = asyncio.get_running_loop()
         loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
@@ -117,19 +110,15 @@ def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwards(mon
         assert found["acked"] > 3_000
         assert found["failed"] == 0
 
-    play(story)
 
-
-def test_a_topic_that_may_not_be_is_told() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_a_topic_that_may_not_be_is_told() -> None:
+    async with running_traffic(traffic_topic="a/b") as (_cluster, traffic, _outcomes):
         with pytest.raises(TidelogError, match="topic name"):
             await traffic.run()
 
-    play(story, traffic_topic="a/b")
 
-
-def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_away() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_away() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         loop = asyncio.get_running_loop()
         loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
         loop.call_later(15.0, cluster.down.clear)
@@ -138,11 +127,9 @@ def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_away() -
         assert found["received"] > 2_000 and found["acked"] - found["received"] < 50  # those of the last moment
         assert not {"lost", "duplicated", "out_of_order"} & set(found)
 
-    play(story)
 
-
-def test_records_of_other_processes_are_none_of_its_own() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_records_of_other_processes_are_none_of_its_own() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         cluster.create("events", partitions=1)
         async with Producer(cluster.bootstrap, ports=cluster.ports) as other:
             loop = asyncio.get_running_loop()
@@ -155,8 +142,6 @@ def test_records_of_other_processes_are_none_of_its_own() -> None:
             assert set(outcomes()) == {"produced", "acked", "received"}
             await supervisor.stop()
 
-    play(story)
-
 
 async def send_all(producer: Producer, bodies: Sequence[bytes]) -> None:
     for body in bodies:
@@ -164,8 +149,8 @@ async def send_all(producer: Producer, bodies: Sequence[bytes]) -> None:
     await producer.flush()
 
 
-def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_lost() -> None:
-    async def story(cluster: FakeCluster, traffic: Traffic, outcomes: Callable[[], Counter[str]]) -> None:
+async def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_lost() -> None:
+    async with running_traffic() as (cluster, traffic, outcomes):
         partition = cluster.create("events", partitions=1).partitions[0]
         reads, gone = asyncio.Event(), []
         reads.set()
@@ -185,5 +170,3 @@ def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_lost()
         loop.call_later(7.0, lose)
         await run_for(traffic, 10.0)
         assert gone and gone[0] > 0 and outcomes()["lost"] == gone[0]
-
-    play(story)
