@@ -249,14 +249,15 @@ def read_with_spark(servers: str, ledger_path: Path) -> Findings:
     from tidelog.pipeline.session import spark_session
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would print a traceback of our own Ctrl-C
-    with jvm_chatter_to(ledger_path.with_name("spark.log")):
-        spark = spark_session("tidelog-demo", settings={"spark.driver.extraJavaOptions": SHORT_LIVED_JVM})
     try:
-        return read_back(spark, servers, TOPIC, PARTITIONS, ledger_path)
+        with jvm_chatter_to(ledger_path.with_name("spark.log")):
+            spark = spark_session("tidelog-demo", settings={"spark.driver.extraJavaOptions": SHORT_LIVED_JVM})
+        try:
+            return read_back(spark, servers, TOPIC, PARTITIONS, ledger_path)
+        finally:
+            spark.stop()
     except PySparkException as error:
         raise SparkFailed(f"Spark could not read the topic back: {error}") from error
-    finally:
-        spark.stop()
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tidelog.pipeline import register
@@ -11,6 +12,11 @@ from tidelog.pipeline import register
 LOCAL: Final = "local[*]"
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Of a session whose executors are in this process: nobody else has to reach it."""
+
+NO_JVM: Final = (
+    "its JVM ended at once; it needs Java 17 or later: that of JAVA_HOME, else that on PATH "
+    "(Debian: apt-get install openjdk-17-jre-headless)"
+)
 
 
 def submitted() -> bool:
@@ -37,6 +43,11 @@ def spark_session(app: str, master: str | None = None, settings: dict[str, str] 
     }
     for key, value in {**quiet, **(settings or {})}.items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise PySparkRuntimeError(NO_JVM) from error
     register(spark)
     return spark
