@@ -6,10 +6,10 @@ ON ?= local
 TIMES ?= 1
 COLUMN ?= all/2
 
-.PHONY: help setup demo test check model sim chaos mutants bench proto dashboards lock up down grow shrink logs ps images
+.PHONY: help setup demo quick test test-integration test-spark test-compose gate check model sim chaos mutants bench proto dashboards lock up down grow shrink logs ps images
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
 setup: ## .venv with the locked packages; quick when nothing changed
 	@scripts/setup.sh
@@ -17,8 +17,23 @@ setup: ## .venv with the locked packages; quick when nothing changed
 demo: setup ## kill a leader under load, read everything back with Spark, compare (INPUT=file, KEEP=1)
 	@$(PY) scripts/demo.py
 
-test: ## everything this machine can run, and what it could not
-	@scripts/test.sh
+quick: setup ## format, lint, types and unit tests without processes, in two minutes
+	@$(PY) scripts/run_tests.py quick
+
+test: setup ## quick, small models, seeds, and a smoke set on real processes, in Spark and in containers
+	@$(PY) scripts/run_tests.py test
+
+test-integration: setup ## all tests on real processes, and that every benchmark runs
+	@$(PY) scripts/run_tests.py integration
+
+test-spark: setup ## all tests with Spark
+	@$(PY) scripts/run_tests.py spark
+
+test-compose: setup ## all tests in containers
+	@$(PY) scripts/run_tests.py compose
+
+gate: setup ## everything, with 200 seeds, mutants and the whole model; goes on where it was interrupted
+	@$(PY) scripts/run_tests.py gate
 
 check: setup ## format, lint, types, import table, language, generated files, table of requirements
 	@scripts/check.sh

@@ -1,12 +1,14 @@
 """Settings of every test run, and what no test may leave behind."""
 
 import gc
+import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,8 +28,8 @@ settings.load_profile("tidelog")
 os.environ.update(spark_jvm.EVERYWHERE)
 
 LEAK_GRACE_S = 2.0
-FAILED_TESTS = os.environ.pop("FAILED_TESTS", None)
-"""The file that gets a line for each test that failed. Not for what tests start: they may run pytest themselves."""
+RESULTS = os.environ.pop("TEST_RESULTS", None)
+"""File that gets a line of JSON for each test (scripts/run_tests.py). A pytest that a test starts does not inherit it."""
 WAS_THERE = pytest.StashKey[tuple[set[threading.Thread], set[str]]]()
 
 
@@ -60,13 +62,34 @@ def _what_was_there(request: pytest.FixtureRequest) -> None:
     request.node.stash[WAS_THERE] = lasting_threads(), open_files()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests that have passed before the run was interrupted."""
+    if RESULTS is None or not Path(RESULTS).exists():
+        return
+    lines = map(json.loads, Path(RESULTS).read_text().splitlines())
+    passed = {line["test"] for line in lines if line["outcome"] == "passed"}
+    if done := [item for item in items if item.nodeid in passed]:
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+_RUNNING: dict[str, dict[str, Any]] = {}
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """What scripts/test.sh repeats at its very end, below the thousands of lines of several runs."""
-    if report.failed and FAILED_TESTS is not None:
+    if RESULTS is None:
+        return
+    result = _RUNNING.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "seconds": 0.0, "why": ""})
+    result["seconds"] = round(result["seconds"] + report.duration, 3)
+    if report.skipped and isinstance(report.longrepr, tuple):
+        result |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
+    elif report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         why = (crash.message if crash else str(report.longrepr)).partition("\n")[0]
-        with Path(FAILED_TESTS).open("a") as file:
-            file.write(f"{report.nodeid} ({report.when}): {why[:300]}\n")
+        result |= {"outcome": "failed", "why": f"({report.when}) {why[:300]}"}
+    if report.when == "teardown":
+        with Path(RESULTS).open("a") as file:
+            file.write(json.dumps(_RUNNING.pop(report.nodeid)) + "\n")
 
 
 @pytest.hookimpl(wrapper=True)

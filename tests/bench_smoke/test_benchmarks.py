@@ -16,11 +16,10 @@ LINE = re.compile(
 
 
 GIVE_UP_S = 400.0
-"""Only against one that hangs: STREAM starts a JVM and nine queries, beside the other lanes of `make test`."""
+"""Limit of a benchmark that hangs: STREAM starts a JVM and nine queries."""
 
 
 @pytest.mark.integration
-@pytest.mark.slow
 @pytest.mark.timeout(GIVE_UP_S + 20)
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: "-".join(names))
 def test_a_benchmark_runs_and_prints_its_lines(names: tuple[str, ...]) -> None:

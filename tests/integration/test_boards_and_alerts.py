@@ -26,7 +26,7 @@ from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import Address
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 VARIABLES = {"$__rate_interval": f"{RATE_S}s", "$topic": ".*", "$group": ".*"}
 """What Grafana puts in their place."""

@@ -27,7 +27,7 @@ from tidelog.storage.data_dir import LIFE_FILE
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE
 from tidelog.wire.batch import HEADER_BYTES, iter_batches
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 SETTINGS = {

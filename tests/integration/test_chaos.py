@@ -23,7 +23,7 @@ from tidelog.cluster.plan import FILE_NAME
 from tidelog.cluster.wait import until
 from tidelog.runtime.clock import SystemClock
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 KILL = """\
 name: row-01-short

@@ -19,7 +19,7 @@ from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire.znodes import broker_path
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 SETTINGS = {BROKER: {"zookeeper_session_timeout_ms": "15000"}}

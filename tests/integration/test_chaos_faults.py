@@ -25,7 +25,7 @@ from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.tasks import Supervisor
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SESSION = {"zookeeper_session_timeout_ms": "10000"}
 """Who is cut off from ZooKeeper is waited for; of nobody else it may end, on a machine that holds a process up for seconds."""

@@ -12,7 +12,6 @@ from tidelog.chaos.report.page import write_report
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.slow,
     pytest.mark.timeout(240),
     pytest.mark.skipif(browser.why_not() is not None, reason=str(browser.why_not())),
 ]

@@ -14,7 +14,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def command(cluster: LocalCluster, *words: str) -> list[str]:

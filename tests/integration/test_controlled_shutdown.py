@@ -17,7 +17,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.os_process import OsProcess
 from tidelog.wire import messages as m
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SESSION_MS = 30_000
 """Longer than anything below may take: whoever waited for the end of a session would be seen."""

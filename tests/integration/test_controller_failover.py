@@ -22,7 +22,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.wire import znodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 SESSION_MS = 6_000

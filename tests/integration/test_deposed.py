@@ -16,7 +16,7 @@ from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 SETTINGS = {

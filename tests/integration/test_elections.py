@@ -20,7 +20,7 @@ from tidelog.cluster.wait import until
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 MIN_ISR_1 = {"min.insync.replicas": "1"}
 

@@ -26,7 +26,7 @@ from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 SICK = "broker-0"

@@ -14,7 +14,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SESSION_S = 6.0
 """Longer than a busy machine holds up a process that nothing is to happen to."""

@@ -14,7 +14,7 @@ from tidelog.cluster.api import CONTROLLER, Direction, State, Traffic
 from tidelog.cluster.local import LocalCluster
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SESSION_S = 15.0
 """Longer than any fault below but for the last, which stops its clock: whatever happens has another reason than its end."""

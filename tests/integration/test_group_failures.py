@@ -35,7 +35,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 SESSION_S = 5.0
 LEASE_S = SESSION_S + DRIFT_S

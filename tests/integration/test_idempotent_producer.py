@@ -52,7 +52,6 @@ async def identity(bed: Bed, broker: int, producer_id: int = -1, epoch: int = -1
         await channel.close()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(
     make_cluster: MakeCluster,
@@ -91,7 +90,6 @@ async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no
     assert await everything(servers, bed.topic) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_l38_a_storm_of_retries_is_stored_once_and_in_order(shared_cluster: LocalCluster, shared_servers: str) -> None:
     topic = unique_topic("storm")

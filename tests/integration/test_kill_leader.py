@@ -21,7 +21,7 @@ from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 from tidelog.runtime.clock import SystemClock
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "chaos" / "kill_leader.py"
 

@@ -35,7 +35,7 @@ from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 LIMIT_S = 150.0
 SESSION_S = 8.0

@@ -12,7 +12,7 @@ from tidelog.cluster.api import bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import NO_LEADER, TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 async def test_row_13_a_leader_cut_from_its_followers_acknowledges_nothing_until_it_is_healed(

@@ -12,7 +12,7 @@ from tidelog.cluster.api import broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 LIMIT_S = 240.0
 NEW = 3

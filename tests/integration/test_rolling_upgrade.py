@@ -20,7 +20,7 @@ from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire import messages as m
 from tidelog.wire.services import ADMIN_SERVICE_DESCRIBE_CLUSTER
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")

@@ -24,7 +24,7 @@ from tidelog.errors import ErrorCode
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 RECORDS = 300

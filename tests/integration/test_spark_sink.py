@@ -19,7 +19,7 @@ from helpers.sinks import PARTITIONS, make_topic, records_of
 from tidelog.client.partitioner import partition_for_key
 from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TASK_TRIES = 3
 ROWS = 100

@@ -19,7 +19,7 @@ from tidelog.cluster.api import bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LIMIT_S = 200.0
 VALUE_BYTES = 512 << 10

@@ -26,7 +26,7 @@ from tidelog.cluster.ready import wait_ready
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 WITHIN_S = 60.0
 TOP = (sys.executable, "-m", "tidelog.cli.main", "top")

@@ -14,7 +14,7 @@ import pytest
 from helpers.cluster import unique_topic
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 def command(servers: str, tool: str, *flags: str) -> list[str]:

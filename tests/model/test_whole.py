@@ -8,7 +8,7 @@ import pytest
 from tidelog.model.catalogue import all_checks
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.timeout(3600)
 def test_every_mutant_is_found_and_the_right_rules_hold_at_the_documented_bounds() -> None:
     done = subprocess.run([sys.executable, "-m", "tidelog.model"], capture_output=True, text=True, timeout=3500)

@@ -8,7 +8,7 @@ import pytest
 
 from mutants.patching import ROOT
 
-pytestmark = [pytest.mark.sim, pytest.mark.slow]
+pytestmark = [pytest.mark.sim, pytest.mark.gate]
 
 
 @pytest.mark.timeout(3600)

@@ -23,7 +23,7 @@ from tidelog.testing.stories import story_of
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.timeout(3600)
 def test_200_seeds_hold_every_invariant_heal_and_reach_every_goal() -> None:
     """I1 to I15, N01 to N09, LIVE-1 to 4, X1 and X2 (reliability 3.7, 1.6)."""

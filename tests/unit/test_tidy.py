@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripts import ROOT, load_script
+from helpers.scripts import load_script
 
 check = load_script("check")
 
@@ -13,11 +13,6 @@ def problems_of(tmp_path: Path, path: str, text: str) -> list[str]:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text(text)
     return [str(problem) for problem in check.check_tree(tmp_path)]
-
-
-def test_this_tree_is_tidy() -> None:
-    problems = [p for p in check.check_tree(ROOT) if "import" not in p.text]
-    assert not problems, "\n".join(map(str, problems))
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,7 @@ def outcomes(disk: SimDisk, tears: Callable[[int], Iterable[int]], seen: set[obj
             yield lost
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("story", STORIES)
 def test_every_cut_and_every_loss(story: Callable[[Witness], None]) -> None:
     calls = told(story, None)[2]
@@ -347,6 +348,7 @@ def test_every_cut_of_a_killed_process_loses_nothing(story: Callable[[Witness], 
         check(disk, witness)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("story", STORIES)
 def test_second_crash_during_recovery(story: Callable[[Witness], None]) -> None:
     """After each cut one worst and one torn outcome; its recovery cut off at every call, with every loss again."""
