@@ -193,7 +193,9 @@ def run(steps: Sequence[Step], results: Results, passed: frozenset[str]) -> Iter
         waiting.clear()
 
 
-def summary(steps: Sequence[Done], results: Sequence[Mapping[str, str | float]]) -> Iterator[str]:
+def summary(steps: Sequence[Done], lines: Sequence[Mapping[str, str | float]]) -> Iterator[str]:
+    """`lines`: a test that has run again counts as it ended last."""
+    results = {each["test"]: each for each in lines}.values()
     slow = sorted(results, key=lambda each: -float(each["seconds"]))[:SLOWEST]
     if slow:
         yield f"the {len(slow)} slowest tests:"

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,9 +58,7 @@ def test_java_is_looked_at(line: str, reason: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_is_named_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        tiers.shutil, "disk_usage", lambda place: Counter(free=0) and type("Usage", (), {"free": 1 << 29})
-    )
+    monkeypatch.setattr(tiers.shutil, "disk_usage", lambda place: SimpleNamespace(free=1 << 29))
     assert "has 0.5 GiB left, and tests need 2" in tiers.full_disk()
 
 
@@ -73,6 +72,11 @@ def test_the_end_names_slow_skipped_and_failed_tests() -> None:
     assert "skipped: no browser\n  s0\n  s1\n  s2\n  and 2 more\n" in text
     assert "FAILED:\n  f: (call) assert 1 == 2\n" in text
     assert text.endswith("  unit tests     61.0 s  FAILED (1 failed, 11 passed)")
+
+
+def test_the_end_shows_the_last_result_of_a_test() -> None:
+    rows = [{"test": "t", "outcome": outcome, "seconds": 0.1, "why": "x"} for outcome in ("failed", "passed")]
+    assert "FAILED" not in "\n".join(tiers.summary([tiers.Done(tiers.Step("tests", ()), "passed")], rows))
 
 
 def test_a_gate_goes_on_with_what_has_not_passed(tmp_path: Path) -> None:
