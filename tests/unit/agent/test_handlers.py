@@ -13,7 +13,6 @@ from helpers.fake_broker import FakeCluster
 from tidelog.agent.files import FileHandler
 from tidelog.agent.forward import ForwardHandler
 from tidelog.agent.functions import FunctionHandler, load_function
-from tidelog.agent.handler import Handler, Records
 from tidelog.agent.watching import CountHandler, LogHandler
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
@@ -22,7 +21,6 @@ from tidelog.config import ConfigError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.runtime.os_disk import OsDisk
-from tidelog.testing import loop as sim
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
 from tidelog.wire.batch import read_header
 from unit.agent.scene import T0, T1, record, records
@@ -30,22 +28,15 @@ from unit.agent.scene import T0, T1, record, records
 FOLDER = "/out"
 
 
-def handle(handler: Handler, *chunks: Records) -> None:
-    async def story() -> None:
-        for chunk in chunks:
-            await handler.handle(chunk)
-
-    sim.run(story())
-
-
-def test_count_counts_by_topic(caplog: pytest.LogCaptureFixture) -> None:
+async def test_count_counts_by_topic(caplog: pytest.LogCaptureFixture) -> None:
     counting = CountHandler()
-    handle(counting, records(T0, 0, 1), records(T1, 5))
+    await counting.handle(records(T0, 0, 1))
+    await counting.handle(records(T1, 5))
     assert counting.counts == {"t": 3}
 
 
-def test_log_writes_a_line_for_each_record_and_cuts_it(capsys: pytest.CaptureFixture[str]) -> None:
-    handle(LogHandler(), [record(T0, 3, b"v" * 10_000, b"\xff"), record(T0, 4, b"last")])
+async def test_log_writes_a_line_for_each_record_and_cuts_it(capsys: pytest.CaptureFixture[str]) -> None:
+    await LogHandler().handle([record(T0, 3, b"v" * 10_000, b"\xff"), record(T0, 4, b"last")])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert "offset=3" in lines[0] and "v" * 200 in lines[0] and "v" * 201 not in lines[0]
@@ -173,39 +164,41 @@ async def test_file_forgets_nothing_when_it_cannot_be_written() -> None:
     assert not [name for name in names(disk) if name.endswith(".part")]
 
 
-@pytest.mark.parametrize("how", [Crash.PROCESS, Crash.DROP_UNSYNCED])
-def test_file_whenever_power_fails_a_file_is_whole_or_not_there_and_safe_after_the_flush(how: Crash) -> None:
-    async def story(calls: int) -> bool:
-        disk = SimDisk()
-        disk.make_dir(FOLDER)
-        disk.sync_dir("/")
-        disk.stop_after = len(disk.trace) + calls
-        handler = file_handler(disk)
-        flushed = False
-        try:
-            await handler.start()
-            await handler.handle(records(T0, 0, 1, 2))
-            await handler.flush()
-            flushed = True
-            await handler.handle(records(T0, 3))
-            await handler.flush()
-            finished = True
-        except PowerCut:
-            finished = False
-        disk.stop_after = None
-        disk.crash(how)
-        complete = [name for name in names(disk) if name.endswith(".jsonl")]
-        for name in complete:
-            first, end = map(int, name.removesuffix(".jsonl").split("-")[2:])
-            assert offsets_in(disk, name) == list(range(first, end))
-        if flushed:
-            assert "t-0-0-3.jsonl" in complete
-        await file_handler(disk).start()
-        assert [name for name in names(disk) if name not in complete] == []
-        return finished
+async def finishes(calls: int, how: Crash) -> bool:
+    """Two flushes, with the power cut after so many calls of the disk."""
+    disk = SimDisk()
+    disk.make_dir(FOLDER)
+    disk.sync_dir("/")
+    disk.stop_after = len(disk.trace) + calls
+    handler = file_handler(disk)
+    flushed = False
+    try:
+        await handler.start()
+        await handler.handle(records(T0, 0, 1, 2))
+        await handler.flush()
+        flushed = True
+        await handler.handle(records(T0, 3))
+        await handler.flush()
+        finished = True
+    except PowerCut:
+        finished = False
+    disk.stop_after = None
+    disk.crash(how)
+    complete = [name for name in names(disk) if name.endswith(".jsonl")]
+    for name in complete:
+        first, end = map(int, name.removesuffix(".jsonl").split("-")[2:])
+        assert offsets_in(disk, name) == list(range(first, end))
+    if flushed:
+        assert "t-0-0-3.jsonl" in complete
+    await file_handler(disk).start()
+    assert [name for name in names(disk) if name not in complete] == []
+    return finished
 
+
+@pytest.mark.parametrize("how", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+async def test_file_whenever_power_fails_a_file_is_whole_or_not_there_and_safe_after_the_flush(how: Crash) -> None:
     calls = 0
-    while not sim.run(story(calls)):
+    while not await finishes(calls, how):
         calls += 1
     assert calls > 8
 
@@ -230,7 +223,7 @@ async def test_a_blocking_function_runs_in_a_thread_so_that_pings_are_answered()
     assert seen == [(False, 2)]
 
 
-def test_an_async_function_and_an_async_object_are_awaited() -> None:
+async def test_an_async_function_and_an_async_object_are_awaited() -> None:
     seen: list[int] = []
 
     async def function(batch: list[ConsumerRecord]) -> None:
@@ -241,8 +234,8 @@ def test_an_async_function_and_an_async_object_are_awaited() -> None:
         async def __call__(self, batch: list[ConsumerRecord]) -> None:
             await function(batch)
 
-    handle(FunctionHandler(function), records(T0, 1))
-    handle(FunctionHandler(Callable()), records(T0, 2))
+    await FunctionHandler(function).handle(records(T0, 1))
+    await FunctionHandler(Callable()).handle(records(T0, 2))
     assert seen == [1, 2]
 
 
@@ -277,12 +270,10 @@ def test_a_broken_module_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         load_function("broken_for_a_test:f")
 
 
-def test_what_a_handler_raises_keeps_its_code() -> None:
+@pytest.mark.real_loop
+async def test_what_a_handler_raises_keeps_its_code() -> None:
     def refuses(batch: list[ConsumerRecord]) -> None:
         raise TidelogError("no", ErrorCode.INVALID_RECORD)
 
-    async def story() -> None:
-        await FunctionHandler(refuses).handle(records(T0, 0))
-
     with pytest.raises(TidelogError, match="no"):
-        asyncio.run(story())
+        await FunctionHandler(refuses).handle(records(T0, 0))

@@ -1,6 +1,5 @@
 """What a broker says about itself: settings with their sources, and its data directory."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,29 +90,30 @@ def admin(settings: BrokerSettings, bench: BrokerBench, topics: Mapping[str, Any
     return BrokerAdmin(settings, bench.manager, bench.disk, describe)
 
 
-def test_topics_that_are_not_there_are_told_from_those_that_cannot_be(settings: BrokerSettings) -> None:
-    bench = BrokerBench()
+async def described(
+    settings: BrokerSettings, *names: str, known: Mapping[str, Any] | None
+) -> m.DescribeConfigsResponse:
+    return await admin(settings, BrokerBench(), known).describe_configs(m.DescribeConfigsRequest(topics=names))
 
-    async def describe(*names: str, known: Mapping[str, Any] | None) -> m.DescribeConfigsResponse:
-        return await admin(settings, bench, known).describe_configs(m.DescribeConfigsRequest(topics=names))
 
-    found = asyncio.run(describe("t", "u", "a/b", known={"t": {"flush": "sync"}}))
+async def test_topics_that_are_not_there_are_told_from_those_that_cannot_be(settings: BrokerSettings) -> None:
+    found = await described(settings, "t", "u", "a/b", known={"t": {"flush": "sync"}})
     assert [each.error_code for each in found.topics] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
     assert said(found.topics[0].configs, "flush")[0] == ("flush", "sync", TOPIC)
-    assert asyncio.run(describe(known={})).error_code is ErrorCode.INVALID_REQUEST
-    assert asyncio.run(describe(*map(str, range(1001)), known={})).error_code is ErrorCode.INVALID_REQUEST
-    assert asyncio.run(describe("t", known=None)).error_code is ErrorCode.NOT_CONTROLLER
+    assert (await described(settings, known={})).error_code is ErrorCode.INVALID_REQUEST
+    assert (await described(settings, *map(str, range(1001)), known={})).error_code is ErrorCode.INVALID_REQUEST
+    assert (await described(settings, "t", known=None)).error_code is ErrorCode.NOT_CONTROLLER
 
 
-def test_the_data_directory_partition_by_partition(settings: BrokerSettings) -> None:
+async def test_the_data_directory_partition_by_partition(settings: BrokerSettings) -> None:
     bench = BrokerBench()
     bench.told(config=TopicConfig(min_insync_replicas=1))
     bench.told(leader=2, topic="other")
-    asyncio.run(bench.send(batch(b"record")))
+    await bench.send(batch(b"record"))
     other = bench.manager.host("other", 0)
     other.leader_high_watermark = 7
     about = admin(settings, bench)

@@ -15,7 +15,6 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import KnownCaller, Route
 from tidelog.runtime.clock import SystemClock
-from tidelog.testing import loop as sim
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.wire import messages as m
@@ -189,39 +188,35 @@ def named(name: str) -> m.ProduceRequest:
     return m.ProduceRequest(client_id=name, acks=-1, timeout_ms=1000)
 
 
-def test_a_break_fails_every_call_and_the_next_one_opens_another_stream() -> None:
-    async def story() -> None:
-        server = Server()
-        server.silent = {"waits"}
-        link = await server.link()
-        waits = asyncio.create_task(link.call(named("waits"), 60.0))
-        await asyncio.sleep(0.1)  # of virtual time: tasks begin in an order that the seed chooses
-        assert await link.call(named("first"), 60.0) == m.ProduceResponse()
-        with pytest.raises(TransportError):
-            await link.call(named("break"), 60.0)
-        with pytest.raises(TransportError):
-            await waits
-        assert await link.call(named("again"), 60.0) == m.ProduceResponse()
-        assert (server.streams, server.seen) == (2, ["waits", "first", "break", "again"])
-        await link.close()
-
-    sim.run(story(), seed=1)
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_break_fails_every_call_and_the_next_one_opens_another_stream(seed: int) -> None:
+    server = Server()
+    server.silent = {"waits"}
+    link = await server.link()
+    waits = asyncio.create_task(link.call(named("waits"), 60.0))
+    await asyncio.sleep(0.1)  # of virtual time: tasks begin in an order that the seed chooses
+    assert await link.call(named("first"), 60.0) == m.ProduceResponse()
+    with pytest.raises(TransportError):
+        await link.call(named("break"), 60.0)
+    with pytest.raises(TransportError):
+        await waits
+    assert await link.call(named("again"), 60.0) == m.ProduceResponse()
+    assert (server.streams, server.seen) == (2, ["waits", "first", "break", "again"])
+    await link.close()
 
 
-def test_a_call_that_gives_up_leaves_the_stream_to_the_others() -> None:
-    async def story() -> None:
-        server = Server()
-        server.silent = {"lost"}
-        link = await server.link()
-        with pytest.raises(TransportError) as late:
-            await link.call(named("lost"), 0.5)
-        assert late.value.status == "DEADLINE_EXCEEDED"
-        assert await link.call(named("next"), 60.0) == m.ProduceResponse()
-        assert server.streams == 1
-        closing = asyncio.create_task(link.call(named("lost"), 60.0))
-        await asyncio.sleep(0.1)
-        await link.close()
-        with pytest.raises(TransportError):
-            await closing
-
-    sim.run(story(), seed=1)
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_call_that_gives_up_leaves_the_stream_to_the_others(seed: int) -> None:
+    server = Server()
+    server.silent = {"lost"}
+    link = await server.link()
+    with pytest.raises(TransportError) as late:
+        await link.call(named("lost"), 0.5)
+    assert late.value.status == "DEADLINE_EXCEEDED"
+    assert await link.call(named("next"), 60.0) == m.ProduceResponse()
+    assert server.streams == 1
+    closing = asyncio.create_task(link.call(named("lost"), 60.0))
+    await asyncio.sleep(0.1)
+    await link.close()
+    with pytest.raises(TransportError):
+        await closing

@@ -8,7 +8,6 @@ from helpers.batches import sized_batch
 from helpers.replication import CHUNK_BYTES, Node, World, broker_world, until
 from tidelog.broker.throttle import BURST_S, Quota
 from tidelog.testing.clock import SimClock
-from tidelog.testing.loop import run
 
 RATE = 1_000_000
 SIZE = 64 << 10
@@ -16,47 +15,38 @@ BATCHES = 60
 """Several chunks: a follower learns what one takes when it is there."""
 
 
-def test_a_quota_is_exact_over_time_whatever_the_size_of_a_batch() -> None:
-    async def story() -> None:
-        quota, began = Quota(SimClock(), lambda: RATE), asyncio.get_running_loop().time()
-        taken = 0
-        for size in (1, 900, 5_000_000, 1, 2_000_000, 3):
-            await asyncio.sleep(quota.wait_s())
-            assert quota.allowance_bytes() != 0
-            quota.used(size)
-            taken += size
+async def test_a_quota_is_exact_over_time_whatever_the_size_of_a_batch() -> None:
+    quota, began = Quota(SimClock(), lambda: RATE), asyncio.get_running_loop().time()
+    taken = 0
+    for size in (1, 900, 5_000_000, 1, 2_000_000, 3):
         await asyncio.sleep(quota.wait_s())
-        took = asyncio.get_running_loop().time() - began
-        assert taken / RATE - BURST_S <= took <= taken / RATE + 0.01
-
-    run(story(), 1)
-
-
-def test_a_rate_of_zero_is_no_limit_and_another_rate_counts_at_once() -> None:
-    async def story() -> None:
-        rates = [RATE]
-        quota = Quota(SimClock(), lambda: rates[0])
-        quota.used(100 * RATE)
-        assert quota.allowance_bytes() == 0 and quota.wait_s() > 99
-        rates[0] = 100 * RATE
-        await asyncio.sleep(1.01)
         assert quota.allowance_bytes() != 0
-        rates[0] = 0
-        assert quota.allowance_bytes() is None and quota.wait_s() == 0.0
+        quota.used(size)
+        taken += size
+    await asyncio.sleep(quota.wait_s())
+    took = asyncio.get_running_loop().time() - began
+    assert taken / RATE - BURST_S <= took <= taken / RATE + 0.01
 
-    run(story(), 1)
+
+async def test_a_rate_of_zero_is_no_limit_and_another_rate_counts_at_once() -> None:
+    rates = [RATE]
+    quota = Quota(SimClock(), lambda: rates[0])
+    quota.used(100 * RATE)
+    assert quota.allowance_bytes() == 0 and quota.wait_s() > 99
+    rates[0] = 100 * RATE
+    await asyncio.sleep(1.01)
+    assert quota.allowance_bytes() != 0
+    rates[0] = 0
+    assert quota.allowance_bytes() is None and quota.wait_s() == 0.0
 
 
-def test_what_was_copied_without_a_limit_is_not_held_against_a_later_one() -> None:
-    async def story() -> None:
-        rates = [0]
-        quota = Quota(SimClock(), lambda: rates[0])
-        quota.used(100 * RATE)
-        await asyncio.sleep(1.0)
-        rates[0] = RATE
-        assert quota.wait_s() < 0.001
-
-    run(story(), 1)
+async def test_what_was_copied_without_a_limit_is_not_held_against_a_later_one() -> None:
+    rates = [0]
+    quota = Quota(SimClock(), lambda: rates[0])
+    quota.used(100 * RATE)
+    await asyncio.sleep(1.0)
+    rates[0] = RATE
+    assert quota.wait_s() < 0.001
 
 
 async def copied_s(world: World, one: Node, two: Node, *, isr: tuple[int, ...], adding: tuple[int, ...]) -> float:
@@ -200,29 +190,25 @@ async def test_beside_a_throttled_copy_the_others_go_on() -> None:
         assert two.part("moving").log.log_end_offset < BATCHES / 2
 
 
-def test_two_who_share_a_rate_get_like_amounts() -> None:
+async def test_two_who_share_a_rate_get_like_amounts() -> None:
     """Either of them could take all that comes into the quota between two looks. Not shuffled: a real loop wakes them in the
     same order each time."""
+    world = World()
+    await world.start()
+    one, two, three = world.nodes.values()
+    one.leader_throttle = RATE
+    topics = [f"moving-{number}" for number in range(6)]
+    world.told(1, 3, isr=(1,), only=(1,), adding=(2, 3), topics=topics)
+    for topic in topics:
+        for _ in range(BATCHES):
+            one.append(sized_batch(SIZE), topic)
+    world.told(1, 3, isr=(1,), adding=(2, 3), topics=topics)
 
-    async def story() -> None:
-        world = World()
-        await world.start()
-        one, two, three = world.nodes.values()
-        one.leader_throttle = RATE
-        topics = [f"moving-{number}" for number in range(6)]
-        world.told(1, 3, isr=(1,), only=(1,), adding=(2, 3), topics=topics)
-        for topic in topics:
-            for _ in range(BATCHES):
-                one.append(sized_batch(SIZE), topic)
-        world.told(1, 3, isr=(1,), adding=(2, 3), topics=topics)
+    def taken(node: Node) -> int:
+        return sum(node.part(topic).log.log_end_offset for topic in topics)
 
-        def taken(node: Node) -> int:
-            return sum(node.part(topic).log.log_end_offset for topic in topics)
-
-        await until(lambda: taken(two) + taken(three) > 2 * BATCHES, limit_s=20.0)
-        assert min(taken(two), taken(three)) > BATCHES / 2, (taken(two), taken(three))
-
-    run(story())
+    await until(lambda: taken(two) + taken(three) > 2 * BATCHES, limit_s=20.0)
+    assert min(taken(two), taken(three)) > BATCHES / 2, (taken(two), taken(three))
 
 
 async def test_what_producers_wait_for_goes_before_the_copies() -> None:

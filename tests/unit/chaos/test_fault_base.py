@@ -204,18 +204,19 @@ def test_a_signal_that_ends_a_program_ends_it_as_ctrl_c_does_and_faults_are_undo
     assert undone == ["pause"] and signal.signal(number, before) is signal.SIG_DFL
 
 
+async def is_terminated(undone: list[str]) -> None:
+    with InForce() as in_force:
+        in_force.begin("pause", ["broker-1"], lambda: undone.append("pause"))
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(10)
+
+
 def test_a_program_in_the_background_of_a_script_which_has_no_ctrl_c_is_ended_all_the_same() -> None:
-    undone, before = [], signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    async def story() -> None:
-        with InForce() as in_force:
-            in_force.begin("pause", ["broker-1"], lambda: undone.append("pause"))
-            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(10)
-
+    undone: list[str] = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), ends_as_interrupt():
-            asyncio.run(story())
+            asyncio.run(is_terminated(undone))
     finally:
         signal.signal(signal.SIGINT, before)
     assert undone == ["pause"]

@@ -176,7 +176,7 @@ def test_a_bounce_of_who_registers_nowhere_has_a_limit(cluster: FakeCluster) -> 
     run(inject(fake_bed(cluster), "bounce", "controller-1", within="4s"))
 
 
-def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
+async def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
     bed = fake_bed(cluster)
     told: list[object] = []
 
@@ -184,7 +184,7 @@ def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: F
         told.append((topic, in_sync, timeout_s, len(cluster.done)))
 
     bed.admin.wait_until_led = wait_until_led  # type: ignore[method-assign,assignment]
-    run(inject(bed, "rolling-restart", "broker-1", "broker-2", settle="9s"))
+    await inject(bed, "rolling-restart", "broker-1", "broker-2", settle="9s")
     assert told == [("t", True, 9.0, 2), ("t", True, 9.0, 4)]
 
 

@@ -177,16 +177,17 @@ def test_detail_is_a_line_an_interval(tidelog: Tidelog, t: FakeCluster) -> None:
     assert float(rows[-1].split(", ")[5]) == 0.0, "a rate of its own interval"
 
 
+async def coordinated(cluster: FakeCluster, main: Awaitable[Any]) -> Any:
+    FakeCoordinator(cluster)  # here: its timers need the event loop
+    return await main
+
+
 def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(
     tidelog: Tidelog, t: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(t, 30)
 
-    async def coordinated(main: Awaitable[Any]) -> Any:
-        FakeCoordinator(t)  # here: its timers need the event loop
-        return await main
-
-    monkeypatch.setattr("tidelog.runtime.loop.run", lambda main: sim.run(coordinated(main)))
+    monkeypatch.setattr("tidelog.runtime.loop.run", lambda main: sim.run(coordinated(t, main)))
     found = json.loads(tidelog(*READ, "--messages", "30", "--group", "g", "--format", "json").text)
     assert found["data.consumed.in.nMsg"] == 30
     assert found["rebalance.time.ms"] > 0

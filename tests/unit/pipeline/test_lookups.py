@@ -1,8 +1,8 @@
 """What the driver asks: partitions by each kind of selection, positions by each kind of option, and how often."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -39,34 +39,30 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-def ask(
-    cluster: FakeCluster, call: Callable[[LookUps], Awaitable[Any]], selection: Selection | None = None, **how: Any
-) -> Any:
+@asynccontextmanager
+async def look_ups(cluster: FakeCluster, selection: Selection | None = None, **how: Any) -> AsyncIterator[LookUps]:
     settings: dict[str, Any] = {
         "retry_interval_ms": 1,
         "kafka": {"request.timeout.ms": "100"},
         **how,
     }
     options = SourceOptions(tuple(cluster.addresses.values()), selection or Subscribe(("t",)), **settings)
-
-    async def run() -> Any:
-        async with LookUps(options, cluster.ports) as lookups:
-            return await call(lookups)
-
-    return asyncio.run(run())
+    async with LookUps(options, cluster.ports) as lookups:
+        yield lookups
 
 
-def partitions(cluster: FakeCluster, selection: Selection, missing_is_none: bool = False) -> list[TopicPartition]:
-    found = ask(cluster, lambda cluster: cluster.partitions(missing_is_none=missing_is_none), selection)
+async def partitions(cluster: FakeCluster, selection: Selection, missing_is_none: bool = False) -> list[TopicPartition]:
+    async with look_ups(cluster, selection) as lookups:
+        found = await lookups.partitions(missing_is_none=missing_is_none)
     assert all(topic_id == cluster.topics[tp.topic].topic_id for tp, topic_id in found.items())
     return list(found)
 
 
-def test_each_kind_of_selection(cluster: FakeCluster) -> None:
-    assert partitions(cluster, Subscribe(("u", "t"))) == [T0, T1, U0]
-    assert partitions(cluster, Assign((U0, T1))) == [T1, U0]
-    assert partitions(cluster, SubscribePattern(re.compile("[t-v]"))) == [T0, T1, U0]
-    assert partitions(cluster, SubscribePattern(re.compile("x.*"))) == []
+async def test_each_kind_of_selection(cluster: FakeCluster) -> None:
+    assert await partitions(cluster, Subscribe(("u", "t"))) == [T0, T1, U0]
+    assert await partitions(cluster, Assign((U0, T1))) == [T1, U0]
+    assert await partitions(cluster, SubscribePattern(re.compile("[t-v]"))) == [T0, T1, U0]
+    assert await partitions(cluster, SubscribePattern(re.compile("x.*"))) == []
 
 
 @pytest.mark.parametrize(
@@ -77,18 +73,21 @@ def test_each_kind_of_selection(cluster: FakeCluster) -> None:
         (Assign((T0, TopicPartition("t", 2))), "assign: topic 't' has partitions 0 to 1, partition 2 does not", [T0]),
     ],
 )
-def test_what_does_not_exist_is_named_at_once_or_left_out(
+async def test_what_does_not_exist_is_named_at_once_or_left_out(
     cluster: FakeCluster, selection: Selection, complaint: str, rest: list[TopicPartition]
 ) -> None:
     with pytest.raises(TidelogError, match=complaint):
-        partitions(cluster, selection)
+        await partitions(cluster, selection)
     assert len(cluster.of("DescribeTopics")) == 1
-    assert partitions(cluster, selection, missing_is_none=True) == rest
+    assert await partitions(cluster, selection, missing_is_none=True) == rest
 
 
-async def ends_of_query(lookups: LookUps) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    beginnings, ends = await lookups.beginnings([T0, T1]), await lookups.ends([T0, T1])
-    return await lookups.starts(beginnings, ends), await lookups.stops(beginnings, ends)
+async def ends_of_query(
+    cluster: FakeCluster, **how: Any
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    async with look_ups(cluster, **how) as lookups:
+        beginnings, ends = await lookups.beginnings([T0, T1]), await lookups.ends([T0, T1])
+        return await lookups.starts(beginnings, ends), await lookups.stops(beginnings, ends)
 
 
 @pytest.mark.parametrize(
@@ -101,23 +100,23 @@ async def ends_of_query(lookups: LookUps) -> tuple[dict[TopicPartition, int], di
         (Timestamps(0), Timestamps({T0: 401, T1: 0}), {T0: 2, T1: 0}, {T0: 6, T1: 0}),
     ],
 )
-def test_each_way_to_say_where_a_query_starts_and_ends(
+async def test_each_way_to_say_where_a_query_starts_and_ends(
     cluster: FakeCluster, starting: Any, ending: Any, starts: Any, stops: Any
 ) -> None:
     how = {"starting": starting, "ending": ending, "strategy": "latest"}
-    assert ask(cluster, ends_of_query, **how) == (starts, stops)
+    assert await ends_of_query(cluster, **how) == (starts, stops)
 
 
-def test_a_start_at_a_time_that_no_record_has_is_an_error_unless_told_otherwise(cluster: FakeCluster) -> None:
+async def test_a_start_at_a_time_that_no_record_has_is_an_error_unless_told_otherwise(cluster: FakeCluster) -> None:
     with pytest.raises(ValueError, match=r"t-0 has no record at or after the starting timestamp 401"):
-        ask(cluster, ends_of_query, starting=Timestamps(401))
-    assert ask(cluster, ends_of_query, starting=Timestamps(401), strategy="latest")[0] == {T0: 6, T1: 0}
+        await ends_of_query(cluster, starting=Timestamps(401))
+    assert (await ends_of_query(cluster, starting=Timestamps(401), strategy="latest"))[0] == {T0: 6, T1: 0}
 
 
-def test_positions_have_to_name_every_partition(cluster: FakeCluster) -> None:
+async def test_positions_have_to_name_every_partition(cluster: FakeCluster) -> None:
     for starting in ({T0: 2}, Timestamps({T0: 2})):
         with pytest.raises(ValueError, match=r"must name every partition that is read; it does not name t-1"):
-            ask(cluster, ends_of_query, starting=starting)
+            await ends_of_query(cluster, starting=starting)
 
 
 def lose(cluster: FakeCluster, method: str, times: int) -> None:
@@ -129,26 +128,26 @@ def lose(cluster: FakeCluster, method: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_look_up_is_repeated_as_often_as_asked(
+async def test_a_look_up_is_repeated_as_often_as_asked(
     cluster: FakeCluster, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.down |= set(cluster.addresses)
     with pytest.raises(ClusterUnreachable, match="nothing answers at b"):
-        ask(cluster, lambda cluster: cluster.partitions(), num_retries=times)
+        async with look_ups(cluster, num_retries=times) as lookups:
+            await lookups.partitions()
     assert caplog.text.count("asking again") == times - 1
 
 
-def test_an_answer_that_is_lost_is_asked_for_again(cluster: FakeCluster) -> None:
+async def test_an_answer_that_is_lost_is_asked_for_again(cluster: FakeCluster) -> None:
     lose(cluster, "DescribeTopics", 4)
-    assert list(ask(cluster, lambda cluster: cluster.partitions())) == [T0, T1]
+    async with look_ups(cluster) as lookups:
+        assert list(await lookups.partitions()) == [T0, T1]
 
 
-def test_every_question_is_asked_anew(cluster: FakeCluster) -> None:
-    async def grow(lookups: LookUps) -> list[int]:
+async def test_every_question_is_asked_anew(cluster: FakeCluster) -> None:
+    async with look_ups(cluster) as lookups:
         counts = [len(await lookups.partitions())]
         cluster.grow("t", 3)
         found = await lookups.partitions()
         counts += [len(found), len(await lookups.ends(found))]
-        return counts
-
-    assert ask(cluster, grow) == [2, 3, 3]
+    assert counts == [2, 3, 3]

@@ -7,7 +7,6 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from helpers.aio import run
 from tidelog.controller.service import ControllerRoutes
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.authorizer import ANONYMOUS, CLUSTER, AllowEverything, Operation, Resource, ResourceType
@@ -117,10 +116,10 @@ def test_where_everything_is_allowed_the_routes_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("method", [each for each in UNARY if isinstance(RULES[each.path], OnCluster)], ids=short)
-def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any) -> None:
+async def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any) -> None:
     authorizer = Denying()
     handler, inner, counted = behind(method, authorizer)
-    answer = run(handler(sample(method.request, "t"), CALLER))
+    answer = await handler(sample(method.request, "t"), CALLER)
     assert answer.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert getattr(answer, "error_message", "Kafka-cluster").lower().find("cluster") >= 0
     assert inner.got == [] and counted == [short(method)]
@@ -133,10 +132,10 @@ def test_r_31_a_request_as_a_whole_is_refused_in_its_own_error_field(method: Any
     [each for each in METHODS if isinstance(each, Bidi) and isinstance(RULES[each.path], OnCluster)],
     ids=short,
 )
-def test_r_31_a_stream_ends_with_the_error(method: Any) -> None:
+async def test_r_31_a_stream_ends_with_the_error(method: Any) -> None:
     handler, inner, counted = behind(method, Denying())
     with pytest.raises(TidelogError, match=f"{RULES[method.path].operation.value} on the cluster") as caught:
-        run(handler(object(), CALLER))
+        await handler(object(), CALLER)
     assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert inner.got == [] and counted == [short(method)]
 
@@ -145,7 +144,7 @@ ON_TOPICS = [each for each in UNARY if isinstance(RULES[each.path], OnTopics)]
 
 
 @pytest.mark.parametrize("method", ON_TOPICS, ids=short)
-def test_r_29_each_item_of_a_denied_topic_is_refused_and_the_others_are_done_in_order(method: Any) -> None:
+async def test_r_29_each_item_of_a_denied_topic_is_refused_and_the_others_are_done_in_order(method: Any) -> None:
     rule: Any = RULES[method.path]
     authorizer = Denying(lambda _, resource: resource.name == SECRET)
     handler, inner, counted = behind(method, authorizer)
@@ -153,7 +152,7 @@ def test_r_29_each_item_of_a_denied_topic_is_refused_and_the_others_are_done_in_
     (one,) = getattr(sample(method.request, "t"), rule.items)
     items = tuple(name if isinstance(one, str) else _named(one, name) for name in names)
     request = dataclasses.replace(sample(method.request, "t"), **{rule.items: items})
-    answer = run(handler(request, CALLER))
+    answer = await handler(request, CALLER)
     results = getattr(answer, rule.results)
     denied, fine = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
     assert [(_topic(each), each.error_code) for each in results] == list(
@@ -170,16 +169,16 @@ def test_r_29_each_item_of_a_denied_topic_is_refused_and_the_others_are_done_in_
 
 
 @pytest.mark.parametrize("method", ON_TOPICS, ids=short)
-def test_r_29_where_nothing_is_allowed_nobody_is_asked_to_do_anything(method: Any) -> None:
+async def test_r_29_where_nothing_is_allowed_nobody_is_asked_to_do_anything(method: Any) -> None:
     rule: Any = RULES[method.path]
     handler, inner, _ = behind(method, Denying())
-    answer = run(handler(sample(method.request, "t"), CALLER))
+    answer = await handler(sample(method.request, "t"), CALLER)
     codes = [each.error_code for each in getattr(answer, rule.results)]
     assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] and inner.got == []
 
 
 @pytest.mark.parametrize("method", [each for each in UNARY if isinstance(RULES[each.path], Shown)], ids=short)
-def test_r_29_a_denied_topic_is_not_shown_and_who_names_it_is_told(method: Any) -> None:
+async def test_r_29_a_denied_topic_is_not_shown_and_who_names_it_is_told(method: Any) -> None:
     rule: Any = RULES[method.path]
     counted: list[str] = []
     (one,) = getattr(sample(method.response, "t"), rule.results)
@@ -192,10 +191,10 @@ def test_r_29_a_denied_topic_is_not_shown_and_who_names_it_is_told(method: Any) 
 
     (route,) = guarded([Route(method, everything)], Denying(lambda _, r: r.name == SECRET), counted.append)
     everything_asked = dataclasses.replace(sample(method.request, "t"), **{rule.asked: ()})
-    answer: Any = run(route.handler(everything_asked, CALLER))  # type: ignore[arg-type]
+    answer: Any = await route.handler(everything_asked, CALLER)  # type: ignore[arg-type]
     assert [_topic(each) for each in getattr(answer, rule.results)] == ["a", "b"]
     named = dataclasses.replace(sample(method.request, "t"), **{rule.asked: ("a", SECRET, "b")})
-    answer = run(route.handler(named, CALLER))  # type: ignore[arg-type]
+    answer = await route.handler(named, CALLER)  # type: ignore[arg-type]
     shown = {_topic(each): each for each in getattr(answer, rule.results)}
     assert shown[SECRET].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     told = {name: getattr(shown[SECRET], name, None) for name in ("topic_id", "partitions", "configs")}
@@ -209,7 +208,7 @@ def test_every_route_of_a_controller_can_be_guarded() -> None:
     assert len(guarded(routes, Denying(), lambda api: None)) == len(routes)
 
 
-def test_r_29_a_produce_stream_answers_denied_topics_request_by_request() -> None:
+async def test_r_29_a_produce_stream_answers_denied_topics_request_by_request() -> None:
     def asked(*topics: str) -> m.ProduceRequest:
         parts = [m.ProducePartition(topic=t, partition=i, leader_epoch=-1) for i, t in enumerate(topics)]
         return m.ProduceRequest(acks=-1, timeout_ms=1, partitions=tuple(parts))
@@ -242,7 +241,7 @@ def test_r_29_a_produce_stream_answers_denied_topics_request_by_request() -> Non
     denying = Denying(lambda _, resource: resource.name == SECRET)
     (route,) = guarded([Route(s.REPLICA_SERVICE_PRODUCE_STREAM, inner)], denying, counted.append)
     handler: Any = route.handler
-    run(handler(Wire(), CALLER))
+    await handler(Wire(), CALLER)
     assert seen == [["a"], ["b"], []] and counted == ["ProduceStream"] * 2
     denied, fine = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE
     results = [[(r.topic, r.partition, r.error_code) for r in a.response.results] for a in written[0].answers]

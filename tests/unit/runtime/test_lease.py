@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -10,7 +11,6 @@ from helpers.zookeeper import Tasks, owned_tasks
 from tidelog.ports.meta import Create, Delete, Op, SessionState, SetData
 from tidelog.runtime.lease import Lease, LeaseKeeper, PauseWatch
 from tidelog.runtime.zk_patterns import elect
-from tidelog.testing import loop as sim
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 
@@ -60,22 +60,23 @@ class Candidate:
         return self.keeper is not None and self.keeper.holds()
 
 
-async def with_candidates(seed: int, scenario: Callable[[SimZooKeeper, list[Candidate]], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def two_candidates(seed: int) -> AsyncIterator[tuple[SimZooKeeper, Candidate, Candidate]]:
+    """Candidates of which the first is elected and the second waits."""
     async with owned_tasks() as tasks:
         store = SimZooKeeper(random.Random(seed))
-        candidates = [Candidate(store, name, tasks) for name in "ab"]
-        for candidate in candidates:
+        old, new = (Candidate(store, name, tasks) for name in "ab")
+        for candidate in (old, new):
             tasks.spawn(candidate.name, candidate.run())
             await asyncio.sleep(1.0)
-        await scenario(store, candidates)
+        yield store, old, new
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed: int) -> None:
+async def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed: int) -> None:
     """A lease that ends by a SUSPENDED or LOST event fails here: they come too late, or not at all."""
 
-    async def scenario(store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, new = candidates
+    async with two_candidates(seed) as (store, old, new):
         assert old.acts and not new.acts
         await asyncio.sleep(random.Random(seed).random() * SESSION_S)
         old.meta.cut()
@@ -91,13 +92,10 @@ def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed: int) 
         assert old.meta.state is not SessionState.LOST
         assert new.epoch == old.epoch + 1
 
-    sim.run(with_candidates(seed, scenario))
-
 
 @pytest.mark.parametrize("seed", range(20))
-def test_hole_11_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> None:
-    async def scenario(store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, new = candidates
+async def test_hole_11_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> None:
+    async with two_candidates(seed) as (store, old, new):
         old.meta.pause()
         paused_at = asyncio.get_running_loop().time()
         while not new.acts:
@@ -110,12 +108,9 @@ def test_hole_11_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> Non
         await asyncio.sleep(SESSION_S)
         assert not old.acts and new.acts
 
-    sim.run(with_candidates(seed, scenario))
 
-
-def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
-    async def scenario(store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, _ = candidates
+async def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
+    async with two_candidates(3) as (store, old, _new):
         for _ in range(20):
             old.meta.drop()
             for _ in range(10):
@@ -123,13 +118,10 @@ def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
                 await asyncio.sleep(0.05)
         assert old.epoch == 1 and store.dump()["/controller"].stat.ephemeral_owner == old.meta.session_id
 
-    sim.run(with_candidates(3, scenario))
-
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_hole_13_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) -> None:
-    async def scenario(_store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, _ = candidates
+async def test_hole_13_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) -> None:
+    async with two_candidates(4) as (_store, old, _new):
         for _ in range(5):
             old.meta.lose_next_answer(applied=applied)
             for _ in range(30):
@@ -137,25 +129,19 @@ def test_hole_13_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) 
                 await asyncio.sleep(0.1)
         assert old.epoch == 1
 
-    sim.run(with_candidates(4, scenario))
-
 
 @pytest.mark.parametrize("change", [SetData("/controller", b"usurper"), Delete("/controller")])
-def test_an_ephemeral_that_somebody_wrote_to_or_removed_ends_the_lease(change: Op) -> None:
-    async def scenario(_store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, new = candidates
+async def test_an_ephemeral_that_somebody_wrote_to_or_removed_ends_the_lease(change: Op) -> None:
+    async with two_candidates(5) as (_store, old, new):
         keeper = old.keeper
         assert keeper is not None and keeper.holds()
         await new.meta.multi([change])
         await asyncio.sleep(SESSION_S / 4 + 0.01)
         assert not keeper.holds()
 
-    sim.run(with_candidates(5, scenario))
 
-
-def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_back_with_it() -> None:
-    async def scenario(store: SimZooKeeper, candidates: list[Candidate]) -> None:
-        old, new = candidates
+async def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_back_with_it() -> None:
+    async with two_candidates(6) as (store, old, new):
         store.stop()
         await asyncio.sleep(SESSION_S * 2 / 3)
         assert not old.acts
@@ -163,8 +149,6 @@ def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_bac
         store.start()
         await asyncio.sleep(1.0)
         assert old.acts and old.epoch == 1 and not new.acts
-
-    sim.run(with_candidates(6, scenario))
 
 
 async def test_an_answer_that_waited_for_its_paused_reader_counts_from_when_its_request_was_sent() -> None:

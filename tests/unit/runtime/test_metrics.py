@@ -143,24 +143,22 @@ def test_series_by_partition_are_capped_and_what_is_left_out_is_counted() -> Non
     assert value(registry, "tidelog_broker_partitions") == 30, "totals cover every partition"
 
 
-def test_a_scrape_takes_its_snapshot_on_the_event_loop() -> None:
+@pytest.mark.real_loop
+async def test_a_scrape_takes_its_snapshot_on_the_event_loop() -> None:
     threads: list[int] = []
 
     def snapshots() -> Sequence[PartitionSnapshot]:
         threads.append(threading.get_ident())
         return [snapshot()]
 
-    async def scenario() -> str:
-        registry = CollectorRegistry()
-        registry.register(PartitionCollector(snapshots, 10, asyncio.get_running_loop()))
-        server = serve_metrics(Address("127.0.0.1", 0), registry)
-        try:
-            url = f"http://{server.address}/metrics"
-            return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
-        finally:
-            server.close()
-
-    text = asyncio.run(scenario())
+    registry = CollectorRegistry()
+    registry.register(PartitionCollector(snapshots, 10, asyncio.get_running_loop()))
+    server = serve_metrics(Address("127.0.0.1", 0), registry)
+    try:
+        url = f"http://{server.address}/metrics"
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
+    finally:
+        server.close()
     assert 'tidelog_partition_log_end_offset{partition="0",topic="events"} 100.0' in text
     assert threads == [threading.get_ident()], "the loop's thread, once a scrape"
 

@@ -68,49 +68,46 @@ def test_without_a_seed_tasks_run_first_in_first_out() -> None:
     assert trace_of(None).split()[:10] == [f"w{n}0" for n in range(10)]
 
 
-def test_callbacks_keep_their_order_under_every_seed() -> None:
-    async def story() -> list[int]:
-        seen: list[int] = []
-        for number in range(20):
-            asyncio.get_running_loop().call_soon(seen.append, number)
-        await asyncio.sleep(0.1)
-        return seen
-
-    assert all(sim.run(story(), seed) == list(range(20)) for seed in range(5))
+@pytest.mark.parametrize("seed", range(5))
+async def test_callbacks_keep_their_order_under_every_seed(seed: int) -> None:
+    seen: list[int] = []
+    for number in range(20):
+        asyncio.get_running_loop().call_soon(seen.append, number)
+    await asyncio.sleep(0.1)
+    assert seen == list(range(20))
 
 
-def test_twenty_minutes_pass_in_no_time() -> None:
-    async def story() -> float:
-        for _ in range(1200):
-            await asyncio.sleep(1.0)
-        return asyncio.get_running_loop().time()
-
+async def test_twenty_minutes_pass_in_no_time() -> None:
     start = time.perf_counter()
-    assert sim.run(story(), 1) == pytest.approx(1200.0)
+    for _ in range(1200):
+        await asyncio.sleep(1.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(1200.0)
     assert time.perf_counter() - start < 60.0, "the virtual time was waited for"
 
 
-def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
-    async def story() -> None:
-        group = Supervisor()
-        group.start("waits for godot", asyncio.Event().wait())
-        await group.wait()
+async def waits_for_ever() -> None:
+    group = Supervisor()
+    group.start("waits for godot", asyncio.Event().wait())
+    await group.wait()
 
+
+def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
     with pytest.raises(Deadlock, match="waits for godot"):
-        sim.run(story(), 1)
+        sim.run(waits_for_ever(), 1)
+
+
+async def works_without_end_after_seven_seconds() -> None:
+    def again() -> None:
+        asyncio.get_running_loop().call_soon(again)
+
+    await asyncio.sleep(7)
+    again()
+    await asyncio.sleep(1)
 
 
 def test_work_without_end_at_one_instant_is_an_error_that_says_when() -> None:
-    async def story() -> None:
-        def again() -> None:
-            asyncio.get_running_loop().call_soon(again)
-
-        await asyncio.sleep(7)
-        again()
-        await asyncio.sleep(1)
-
     with pytest.raises(Livelock, match=r"at 7\.000 s"):
-        sim.run(story(), 1)
+        sim.run(works_without_end_after_seven_seconds(), 1)
 
 
 async def sleeps_on() -> None:
@@ -132,63 +129,62 @@ async def has_an_heir() -> None:
         Supervisor().start("heir", has_an_heir())
 
 
+async def fails_beside(endless: Coroutine[None, None, None]) -> None:
+    Supervisor().start("endless", endless)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    raise ZeroDivisionError
+
+
 @pytest.mark.filterwarnings("ignore")  # what does not end is left as it is
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("endless", [sleeps_on, goes_on_at_once, has_an_heir])
 def test_what_has_ended_a_run_is_told_although_a_task_heeds_no_cancellation(
     endless: Callable[[], Coroutine[None, None, None]],
 ) -> None:
-    async def story() -> None:
-        Supervisor().start("endless", endless())
-        for _ in range(3):
-            await asyncio.sleep(0)
-        raise ZeroDivisionError
-
     with pytest.raises(ZeroDivisionError):
-        sim.run(story(), 1)
+        sim.run(fails_beside(endless()), 1)
     gc.collect()  # what is left ends here, and not in another test
+
+
+async def waits(number: int, until: asyncio.Event, ended: list[int]) -> None:
+    try:
+        await until.wait()
+    finally:
+        ended.append(number)
+
+
+async def five_wait_and_the_first_end_is_an_error(ended: list[int]) -> None:
+    loop, group, go = asyncio.get_running_loop(), Supervisor(), asyncio.Event()
+    assert isinstance(loop, SimLoop)
+    for number in range(5):
+        group.start("waits", waits(number, go, ended))
+    await asyncio.sleep(1)
+
+    def found() -> None:
+        if ended:
+            raise ZeroDivisionError
+
+    go.set()  # all five are about to run
+    loop.after_step = found
+    await asyncio.sleep(1)
 
 
 def test_who_was_ready_when_a_run_was_ended_ends_too() -> None:
     ended: list[int] = []
-
-    async def waits(number: int, until: asyncio.Event) -> None:
-        try:
-            await until.wait()
-        finally:
-            ended.append(number)
-
-    async def story() -> None:
-        loop, group, go = asyncio.get_running_loop(), Supervisor(), asyncio.Event()
-        assert isinstance(loop, SimLoop)
-        for number in range(5):
-            group.start("waits", waits(number, go))
-        await asyncio.sleep(1)
-
-        def found() -> None:
-            if ended:
-                raise ZeroDivisionError
-
-        go.set()  # all five are about to run
-        loop.after_step = found
-        await asyncio.sleep(1)
-
     with pytest.raises(ZeroDivisionError):
-        sim.run(story(), 1)
+        sim.run(five_wait_and_the_first_end_is_an_error(ended), 1)
     assert sorted(ended) == list(range(5))
 
 
-def test_timeouts_and_threads_work_in_virtual_time() -> None:
-    async def story() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(60):
-                await asyncio.Event().wait()
-        assert asyncio.get_running_loop().time() == pytest.approx(60.0)
-        assert await asyncio.to_thread(lambda: 7) == 7
-        with pytest.raises(ZeroDivisionError):
-            await asyncio.to_thread(lambda: 1 // 0)
-
-    sim.run(story(), 1)
+async def test_timeouts_and_threads_work_in_virtual_time() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await asyncio.Event().wait()
+    assert asyncio.get_running_loop().time() == pytest.approx(60.0)
+    assert await asyncio.to_thread(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(lambda: 1 // 0)
 
 
 class Ticker:
@@ -212,63 +208,54 @@ class Ticker:
             self.ended = True
 
 
-def test_a_paused_process_runs_nothing_and_goes_on_late() -> None:
-    async def story() -> None:
-        ticker = Ticker()
-        await asyncio.sleep(2.5)
-        ticker.process.pause()
-        await asyncio.sleep(10.0)
-        assert ticker.ticks == pytest.approx([1.0, 2.0])
-        ticker.process.resume()
-        await asyncio.sleep(1.1)
-        assert ticker.ticks == pytest.approx([1.0, 2.0, 12.5, 13.5])
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_paused_process_runs_nothing_and_goes_on_late(seed: int) -> None:
+    ticker = Ticker()
+    await asyncio.sleep(2.5)
+    ticker.process.pause()
+    await asyncio.sleep(10.0)
+    assert ticker.ticks == pytest.approx([1.0, 2.0])
+    ticker.process.resume()
+    await asyncio.sleep(1.1)
+    assert ticker.ticks == pytest.approx([1.0, 2.0, 12.5, 13.5])
 
-    for seed in range(3):
-        sim.run(story(), seed)
+
+async def kills_its_ticker() -> Ticker:
+    ticker = Ticker()
+    await asyncio.sleep(2.5)
+    ticker.process.kill()
+    for task in asyncio.all_tasks():
+        if task is not asyncio.current_task():
+            task.cancel()
+    await asyncio.sleep(10.0)
+    assert ticker.ticks == pytest.approx([1.0, 2.0]) and not ticker.ended
+    return ticker
 
 
 def test_a_killed_process_runs_nothing_any_more_not_even_its_finally() -> None:
-    ticker: list[Ticker] = []
-
-    async def story() -> None:
-        ticker.append(Ticker())
-        await asyncio.sleep(2.5)
-        ticker[0].process.kill()
-        for task in asyncio.all_tasks():
-            if task is not asyncio.current_task():
-                task.cancel()
-        await asyncio.sleep(10.0)
-        assert ticker[0].ticks == pytest.approx([1.0, 2.0]) and not ticker[0].ended
-
-    sim.run(story(), 1)
-    assert ticker[0].ended, "its coroutines are closed when the simulation is over"
+    ticker = sim.run(kills_its_ticker(), 1)
+    assert ticker.ended, "its coroutines are closed when the simulation is over"
 
 
-def test_on_step_shows_who_runs_when() -> None:
-    async def story() -> list[tuple[float, str]]:
-        steps: list[tuple[float, str]] = []
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimLoop)
-        loop.on_step = lambda at, name: steps.append((at, name))
-        group = Supervisor()
-        group.start("sleeper", asyncio.sleep(2.0))
-        await group.wait()
-        return [step for step in steps if step[1] == "sleeper"]
-
-    assert sim.run(story(), 1) == [(0.0, "sleeper"), (2.0, "sleeper")]
+async def test_on_step_shows_who_runs_when() -> None:
+    steps: list[tuple[float, str]] = []
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    loop.on_step = lambda at, name: steps.append((at, name))
+    group = Supervisor()
+    group.start("sleeper", asyncio.sleep(2.0))
+    await group.wait()
+    assert [step for step in steps if step[1] == "sleeper"] == [(0.0, "sleeper"), (2.0, "sleeper")]
 
 
-def test_a_simulated_clock_drifts_and_its_calendar_jumps() -> None:
-    async def story() -> None:
-        right, fast = SimClock(), SimClock(offset_s=50.0, drift=0.1)
-        start, wall = fast.now(), right.wall_ms()
-        await fast.sleep(11.0)
-        assert right.now() == pytest.approx(10.0) and fast.now() - start == pytest.approx(11.0)
-        assert right.wall_ms() - wall == 10_000
-        right.wall_offset_ms = -3_600_000
-        assert right.now() == pytest.approx(10.0) and right.wall_ms() < wall
-
-    sim.run(story(), 1)
+async def test_a_simulated_clock_drifts_and_its_calendar_jumps() -> None:
+    right, fast = SimClock(), SimClock(offset_s=50.0, drift=0.1)
+    start, wall = fast.now(), right.wall_ms()
+    await fast.sleep(11.0)
+    assert right.now() == pytest.approx(10.0) and fast.now() - start == pytest.approx(11.0)
+    assert right.wall_ms() - wall == 10_000
+    right.wall_offset_ms = -3_600_000
+    assert right.now() == pytest.approx(10.0) and right.wall_ms() < wall
 
 
 async def test_a_manual_clock_moves_only_by_hand() -> None:
