@@ -1,9 +1,12 @@
 """A Compose cluster for the tests: a project and ports of its own, so that a cluster somebody works with is left alone."""
 
+import fcntl
 import functools
 import json
 import os
 import subprocess
+import sys
+import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -125,8 +128,25 @@ class ComposeProject:
 
 
 @contextmanager
+def only_run() -> Iterator[None]:
+    """Waits for the run of another clone, which has the project and the tags of the images."""
+    with Path(tempfile.gettempdir(), f"{PROJECT}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.__stderr__.write("the Compose tests of another run are under way: waiting for them\n")  # type: ignore[union-attr]
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def compose_project(env_file: Path) -> Iterator[ComposeProject]:
     """Builds, starts and finally removes the project with its volumes. `env_file` will hold its settings."""
+    with only_run():
+        yield from _project(env_file)
+
+
+def _project(env_file: Path) -> Iterator[ComposeProject]:
     ports = free_ports(len(PORTS))
     settings = {name: str(port) for name, port in zip(PORTS, ports, strict=True)}
     env_file.write_text("".join(f"{k}={v}\n" for k, v in {"COMPOSE_PROJECT_NAME": PROJECT, **settings}.items()))
