@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.cluster import unique_topic
+from helpers.cluster import states, unique_topic
 from helpers.compose import PROJECT, ComposeProject
 from helpers.scripts import ROOT
 from tidelog.chaos.faults.base import Bed, InForce, Injected, On
@@ -84,10 +84,6 @@ async def playing(cluster: ComposeCluster) -> AsyncIterator[Play]:
                 await tasks.stop()
                 await in_force.heal_all()
                 await play.full()
-
-
-def states(cluster: ComposeCluster) -> dict[str, State]:
-    return {row.name: row.state for row in cluster.status()}
 
 
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCluster) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.cluster import states
 from helpers.images import image
 from helpers.scripts import ROOT
 from tidelog.cluster.api import ClusterError, Direction, Pause, State
@@ -52,10 +53,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeCluster
     yield made
     made.down(volumes=True)
     made.close()
-
-
-def states(cluster: ComposeCluster) -> dict[str, State]:
-    return {row.name: row.state for row in cluster.status()}
 
 
 def test_only_processes_of_the_cluster_are_listed(cluster: ComposeCluster) -> None:

@@ -29,3 +29,8 @@ async def eventually(condition: Callable[[], Any], what: str = "the condition", 
         tasks = sorted(task.get_name() for task in asyncio.all_tasks())
         assert asyncio.get_running_loop().time() < deadline, f"{what} did not come in {timeout_s} s; tasks: {tasks}"
         await asyncio.sleep(0.005)
+
+
+def now() -> float:
+    """The time of the running loop, in seconds."""
+    return asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psutil
 
-from tidelog.cluster.api import BROKER, CONTROLLER, State
+from tidelog.cluster.api import BROKER, CONTROLLER, Cluster, State
 from tidelog.cluster.local import LocalCluster
 
 MakeCluster = Callable[..., LocalCluster]
@@ -86,3 +86,11 @@ def processes_of(base: Path) -> list[psutil.Process]:
 def unique_topic(prefix: str = "test") -> str:
     """Tests share clusters, so each uses topics of its own."""
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def states(cluster: Cluster) -> dict[str, State]:
+    return {row.name: row.state for row in cluster.status()}
+
+
+def pid_of(cluster: Cluster, name: str) -> int | None:
+    return next(row.pid for row in cluster.status() if row.name == name)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from helpers.cluster import running_cluster
-from helpers.scene import WITHIN_S, Scene, left_as_found, under_load
+from helpers.scene import WITHIN_S, Scene, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
 from tidelog.chaos.faults.processes import Bounce
 from tidelog.client.admin import AdminClient
@@ -30,12 +30,6 @@ SETTINGS = {BROKER: {"zookeeper_session_timeout_ms": "15000"}}
 def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with running_cluster(tmp_path_factory.mktemp("bounce") / "cluster", zookeepers=3, settings=SETTINGS) as running:
         yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
 
 
 @asynccontextmanager

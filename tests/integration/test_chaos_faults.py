@@ -10,8 +10,8 @@ from random import Random
 import psutil
 import pytest
 
-from helpers.cluster import running_cluster
-from helpers.scene import Scene, left_as_found, log_bytes, under_load
+from helpers.cluster import pid_of, running_cluster
+from helpers.scene import Scene, log_bytes, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, Injected, On
 from tidelog.chaos.faults.registry import fault_named, make
 from tidelog.chaos.replicas import read_replicas
@@ -43,12 +43,6 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     base = tmp_path_factory.mktemp("faults") / "cluster"
     with running_cluster(base, links_through_proxy=True, zookeepers=3, settings=SETTINGS) as running:
         yield running
-
-
-@pytest.fixture
-def cluster(module_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    with left_as_found(module_cluster) as found:
-        yield found
 
 
 @dataclass
@@ -87,10 +81,6 @@ async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[Play]
                     await in_force.heal_all()
                     await scene.mended()
                     await scene.full()
-
-
-def pid_of(cluster: LocalCluster, name: str) -> int | None:
-    return next(row.pid for row in cluster.status() if row.name == name)
 
 
 async def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tmp_path: Path) -> None:

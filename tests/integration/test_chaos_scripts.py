@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.cluster import states
 from helpers.scripts import ROOT
 from tidelog.cluster.api import State
 from tidelog.cluster.local import LocalCluster
@@ -19,10 +20,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 def command(cluster: LocalCluster, *words: str) -> list[str]:
     return [sys.executable, str(ROOT / "scripts/chaos/inject.py"), *words, "--base", str(cluster.base)]
-
-
-def states(cluster: LocalCluster) -> dict[str, State]:
-    return {row.name: row.state for row in cluster.status()}
 
 
 def test_a_fault_is_shown_healed_and_waited_for(shared_cluster: LocalCluster) -> None:

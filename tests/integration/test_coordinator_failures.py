@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from helpers.aio import eventually
-from helpers.cluster import unique_topic
+from helpers.cluster import pid_of, unique_topic
 from helpers.groups import (
     COMMIT_INTERVAL_S,
     DRIFT_S,
@@ -285,10 +285,6 @@ async def test_l06_a_coordinator_whose_session_expires_forgets_everything_and_st
     check_nobody_moved(long, ended_at)
     assert not long.duplicates()
     check_short(short, ended_at)
-
-
-def pid_of(cluster: LocalCluster, name: str) -> int | None:
-    return next(row.pid for row in cluster.status() if row.name == name)
 
 
 async def test_row_24_every_broker_is_restarted_and_no_group_is_rebalanced(

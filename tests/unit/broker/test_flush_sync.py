@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.aio import now
 from helpers.batches import batch
 from helpers.broker import STALL_LIMIT_S, BrokerBench
 from helpers.logs import contents
@@ -33,10 +34,6 @@ async def bench() -> AsyncIterator[BrokerBench]:
     bench = BrokerBench(clock=SimClock())
     bench.told(config=SYNC)
     yield bench
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("acks", [1, -1])

@@ -61,3 +61,10 @@ def tidelog(
         return Result(code, captured.out, captured.err.decode())
 
     return call
+
+
+@pytest.fixture
+def events(cluster: FakeCluster) -> FakeCluster:
+    """A topic of three partitions, led by brokers 1 to 3, which are the preferred leaders in this order."""
+    cluster.create("events", partitions=3)
+    return cluster

@@ -15,13 +15,6 @@ PREFERRED = ("elect-leaders", "--election-type", "preferred")
 UNCLEAN = ("elect-leaders", "--election-type", "unclean")
 
 
-@pytest.fixture
-def events(cluster: FakeCluster) -> FakeCluster:
-    """Of three partitions broker 1 leads the first; it is everybody's preferred leader."""
-    cluster.create("events", partitions=3)
-    return cluster
-
-
 def test_kafkas_sentences_for_what_was_elected_and_what_was_valid(tidelog: Tidelog, events: FakeCluster) -> None:
     result = tidelog(*PREFERRED, ALL)
     assert result.exit_code == 0

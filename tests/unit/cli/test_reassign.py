@@ -21,13 +21,6 @@ WANTED = [
 NAMED = "events-0,events-1"
 
 
-@pytest.fixture
-def events(cluster: FakeCluster) -> FakeCluster:
-    """Three partitions on brokers 1 to 3."""
-    cluster.create("events", partitions=3)
-    return cluster
-
-
 def plan(where: Path, *rows: dict[str, Any]) -> None:
     (where / "plan.json").write_text(json.dumps({"version": 1, "partitions": rows or WANTED}))
 

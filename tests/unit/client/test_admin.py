@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
-from tidelog.client.admin import AdminClient
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.rpc_options import as_transport_error
 from tidelog.wire import messages as m
-
-
-def admin(cluster: FakeCluster, **options: Any) -> AdminClient:
-    return AdminClient(cluster.bootstrap, ports=cluster.ports, **options)
+from unit.client.clients import admin
 
 
 async def test_topics_are_created_described_and_deleted() -> None:

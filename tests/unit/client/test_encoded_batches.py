@@ -1,19 +1,14 @@
 """Batches that the producer's caller has encoded, and that the topic finds too large."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from helpers.fake_broker import FakeCluster
 from tidelog.client.errors import DeliveryError
-from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.wire.batch import numbered, read_header
-
-
-def producer(cluster: FakeCluster, **options: Any) -> Producer:
-    return Producer(cluster.bootstrap, ports=cluster.ports, **options)
+from unit.client.clients import producer
 
 
 def encoded(first: int, count: int, size: int = 20) -> bytes:

@@ -5,17 +5,13 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
-from tidelog.client.admin import AdminClient
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
+from unit.client.clients import admin
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def admin(cluster: FakeCluster, **options: Any) -> AdminClient:
-    return AdminClient(cluster.bootstrap, ports=cluster.ports, **options)
 
 
 def three_groups() -> FakeCluster:

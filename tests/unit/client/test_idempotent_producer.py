@@ -14,14 +14,7 @@ from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.wire import messages as m
 from tidelog.wire.batch import BatchHeader, numbered, read_header
-
-
-def producer(cluster: FakeCluster, **options: Any) -> Producer:
-    return Producer(cluster.bootstrap, ports=cluster.ports, **options)
-
-
-def values(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % i for i in range(start, start + count)]
+from unit.client.clients import producer, values
 
 
 def stored(partition: FakePartition) -> list[BatchHeader]:

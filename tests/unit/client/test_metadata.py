@@ -1,18 +1,13 @@
 """What a client knows of the cluster: whom it asks, how often, for how long, and what it believes."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster
 from tidelog.client.errors import ClusterUnreachable
-from tidelog.client.producer import Producer
 from tidelog.wire import messages as m
-
-
-def producer(cluster: FakeCluster, **options: Any) -> Producer:
-    return Producer(cluster.bootstrap, ports=cluster.ports, **options)
+from unit.client.clients import producer
 
 
 async def test_nobody_answers_says_what_to_do() -> None:

@@ -13,14 +13,7 @@ from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.wire import messages as m
 from tidelog.wire.batch import read_header
-
-
-def producer(cluster: FakeCluster, **options: Any) -> Producer:
-    return Producer(cluster.bootstrap, ports=cluster.ports, **options)
-
-
-def values(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % i for i in range(start, start + count)]
+from unit.client.clients import producer, values
 
 
 async def test_records_of_a_partition_are_stored_in_the_order_of_their_sends() -> None:

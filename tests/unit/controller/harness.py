@@ -443,3 +443,16 @@ def _told(each: m.PartitionState) -> Told:
 
 def _lives(members: Iterable[m.IsrMember]) -> dict[int, int]:
     return {member.broker_id: member.broker_epoch for member in members}
+
+
+def in_racks(text: str) -> dict[BrokerId, str]:
+    """One broker a letter, which is its rack."""
+    return {BrokerId(number): rack for number, rack in enumerate(text)}
+
+
+def refusal(c: Harness, token: int) -> tuple[ErrorCode, str]:
+    return c.replies[token].error_code, c.replies[token].error_message
+
+
+def codes(c: Harness, token: int) -> list[tuple[str, ErrorCode]]:
+    return [(each.name, each.error_code) for each in c.replies[token].topics]

@@ -12,7 +12,7 @@ from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
-from unit.controller.harness import Harness, broker, isr, snapshot_of, state, stored_topic, writes
+from unit.controller.harness import Harness, broker, isr, refusal, snapshot_of, state, stored_topic, writes
 
 B1, B2, B3, B4 = (broker(number, 10 + number) for number in range(1, 5))
 ROWS = ((1, 2), (2, 1), (1, 2), (2, 1))
@@ -40,10 +40,6 @@ def targets(c: Harness) -> list[tuple[int, ...]]:
 def draining(c: Harness) -> tuple[int, ...]:
     node = c.store.znodes.get(znodes.PLACEMENT)
     return () if node is None else tuple(znodes.decode_placement(node[0]).draining)
-
-
-def refusal(c: Harness, token: int) -> tuple[ErrorCode, str]:
-    return c.replies[token].error_code, c.replies[token].error_message
 
 
 def test_hl3_02_new_brokers_get_their_share(c: Harness) -> None:

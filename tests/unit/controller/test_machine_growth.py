@@ -16,7 +16,7 @@ from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
-from unit.controller.harness import Harness, broker, isr, metadata, roles, state, stored_topic, writes
+from unit.controller.harness import Harness, broker, codes, isr, metadata, roles, state, stored_topic, writes
 
 B1, B2, B3 = broker(1, 11), broker(2, 12), broker(3, 13)
 ID = b"id-of-t"
@@ -39,10 +39,6 @@ def c() -> Harness:
     harness = Harness()
     harness.elected(stored_topic("t", OLD, STATES), brokers=(B1, B2, B3))
     return harness
-
-
-def codes(c: Harness, token: int) -> list[tuple[str, ErrorCode]]:
-    return [(each.name, each.error_code) for each in c.replies[token].topics]
 
 
 def assigned(c: Harness) -> tuple[tuple[int, ...], ...]:

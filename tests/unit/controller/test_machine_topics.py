@@ -21,6 +21,7 @@ from tidelog.wire import znodes
 from unit.controller.harness import (
     Harness,
     broker,
+    codes,
     isr,
     metadata,
     roles,
@@ -45,10 +46,6 @@ def c() -> Harness:
     harness = Harness()
     harness.elected(brokers=(B1, B2, B3))
     return harness
-
-
-def codes(c: Harness, token: int) -> list[tuple[str, ErrorCode]]:
-    return [(each.name, each.error_code) for each in c.replies[token].topics]
 
 
 def paths(c: Harness) -> list[str]:

@@ -10,6 +10,7 @@ from tidelog.controller.placement import PARTITIONS_MAX, grow, plan, spread
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
+from unit.controller.harness import in_racks
 
 
 def ids(count: int) -> dict[BrokerId, str]:
@@ -167,11 +168,6 @@ def test_a_growth_needs_as_many_live_brokers_as_replicas() -> None:
 
 def test_a_growth_may_be_placed_by_hand() -> None:
     assert grow(more(4, (2, 0), (0, 2)), PRESENT, ids(3)) == ((2, 0), (0, 2))
-
-
-def in_racks(text: str) -> dict[BrokerId, str]:
-    """One broker a letter, which is its rack."""
-    return {BrokerId(number): rack for number, rack in enumerate(text)}
 
 
 def test_hole_29_hl2_10_literal_rows_over_racks_taken_in_turn() -> None:

@@ -14,6 +14,7 @@ from tidelog.controller.placement import spread
 from tidelog.controller.planner import Assignments, Replicas, generate, rebalance
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
+from unit.controller.harness import in_racks
 
 Racks = Mapping[BrokerId, str]
 
@@ -21,11 +22,6 @@ Racks = Mapping[BrokerId, str]
 def ids(*numbers: int) -> dict[BrokerId, str]:
     """Brokers without racks."""
     return {BrokerId(each): "" for each in numbers}
-
-
-def in_racks(text: str) -> dict[BrokerId, str]:
-    """One broker a letter, which is its rack."""
-    return {BrokerId(number): rack for number, rack in enumerate(text)}
 
 
 def rows(*replicas: tuple[int, ...], topic: str = "t") -> dict[TopicPartition, Replicas]:

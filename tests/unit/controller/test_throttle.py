@@ -8,7 +8,7 @@ from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
-from unit.controller.harness import Harness, broker, isr, snapshot_of, state, stored_topic, want, writes
+from unit.controller.harness import Harness, broker, isr, refusal, snapshot_of, state, stored_topic, want, writes
 
 BROKERS = tuple(broker(number, 10 + number) for number in range(1, 5))
 PLAN = {0: (3, 4)}
@@ -43,10 +43,6 @@ def told_with_roles(effects: list[Effect]) -> dict[int, tuple[int, int]]:
 
 def stored(c: Harness) -> znodes.StoredPlacement:
     return znodes.decode_placement(c.store.znodes[znodes.PLACEMENT][0])
-
-
-def refusal(c: Harness, token: int) -> tuple[ErrorCode, str]:
-    return c.replies[token].error_code, c.replies[token].error_message
 
 
 def test_a_limit_is_stored_with_the_plan_and_told_to_every_broker(c: Harness) -> None:

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from helpers.aio import now
 from helpers.zookeeper import owned_tasks
 from tidelog.ports.meta import BadVersion, Create, MetaError, OutcomeUnknown, SessionExpired, SessionState, SetData
 from tidelog.testing import loop as sim
@@ -17,10 +18,6 @@ async def client(store: SimZooKeeper) -> SimMeta:
     made = store.client(session_timeout_s=SESSION_S)
     await made.start()
     return made
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("seed", range(10))

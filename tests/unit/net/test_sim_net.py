@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.aio import now
 from tidelog.errors import TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Channel, Net, Probe, Route
@@ -52,10 +53,6 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def fails(awaitable: Awaitable[Any], status: str) -> None:
