@@ -16,6 +16,7 @@ SERVICES = [
 ]
 
 
+@pytest.mark.smoke
 def test_every_container_is_healthy(project: ComposeProject) -> None:
     assert sorted(project.containers()) == sorted(SERVICES)
     for name in SERVICES:
@@ -27,6 +28,7 @@ def test_a_container_has_no_rights(project: ComposeProject, service: str) -> Non
     project.assert_without_rights(service)
 
 
+@pytest.mark.smoke
 def test_m06_every_prometheus_target_is_up(project: ComposeProject) -> None:
     def down() -> list[str]:
         found = project.prometheus("/api/v1/targets", state="active")["activeTargets"]

@@ -20,6 +20,7 @@ def description() -> dict[str, Any]:
     return DockerCompose(ROOT, profiles=["ui", "spark", "grow"], env_file=str(ROOT / ".env.example")).get_config()
 
 
+@pytest.mark.smoke
 def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
     assert description["name"] == "tidelog"
     kinds = [re.sub(r"-\d$", "", name) for name in sorted(description["services"])]
@@ -39,6 +40,7 @@ def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.smoke
 def test_every_service_is_confined(description: dict[str, Any]) -> None:
     for name, service in description["services"].items():
         assert service["read_only"] is True, name
@@ -49,10 +51,12 @@ def test_every_service_is_confined(description: dict[str, Any]) -> None:
         assert service["logging"]["options"] == {"max-file": "3", "max-size": "10m"}, name
 
 
+@pytest.mark.smoke
 def test_the_engine_restarts_nothing_so_a_killed_container_stays_dead(description: dict[str, Any]) -> None:
     assert {service["restart"] for service in description["services"].values()} == {"no"}
 
 
+@pytest.mark.smoke
 def test_ports_are_published_on_this_machine_alone_and_none_of_zookeeper(description: dict[str, Any]) -> None:
     published = {
         name: [(port["host_ip"], port["published"]) for port in service.get("ports", [])]
@@ -71,6 +75,7 @@ def test_ports_are_published_on_this_machine_alone_and_none_of_zookeeper(descrip
     }
 
 
+@pytest.mark.smoke
 def test_brokers_tell_clients_the_address_that_is_published(description: dict[str, Any]) -> None:
     for n in (1, 2, 3, *GROWN):
         broker = description["services"][f"broker-{n}"]
@@ -81,6 +86,7 @@ def test_brokers_tell_clients_the_address_that_is_published(description: dict[st
         assert broker["environment"]["TIDELOG_LISTENERS"].endswith(f":{port['target']}")
 
 
+@pytest.mark.smoke
 def test_agents_are_members_of_one_group_with_a_name_each(description: dict[str, Any]) -> None:
     for n in (1, 2, 3):
         environment = description["services"][f"agent-{n}"]["environment"]
@@ -88,6 +94,7 @@ def test_agents_are_members_of_one_group_with_a_name_each(description: dict[str,
         assert (environment["TIDELOG_GROUP_ID"], environment["TIDELOG_TOPICS"]) == ("agents", "events")
 
 
+@pytest.mark.smoke
 def test_agents_traffic_and_spark_reach_brokers_alone(description: dict[str, Any]) -> None:
     advertised = [
         description["services"][f"broker-{n}"]["environment"]["TIDELOG_ADVERTISED_LISTENERS"] for n in (1, 2, 3)
@@ -100,6 +107,7 @@ def test_agents_traffic_and_spark_reach_brokers_alone(description: dict[str, Any
         assert set(service["networks"]) == {"cluster-net"}, name
 
 
+@pytest.mark.smoke
 def test_m06_prometheus_scrapes_every_container_of_ours(description: dict[str, Any]) -> None:
     text = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
     targets = set(re.findall(r'"([\w-]+):\d+"', text)) | set(re.findall(r'names: \["([\w-]+)"\]', text))
@@ -108,6 +116,7 @@ def test_m06_prometheus_scrapes_every_container_of_ours(description: dict[str, A
     assert scraped == set(description["services"]) - {"grafana"} - SPARK
 
 
+@pytest.mark.smoke
 def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
     built = {service["image"] for service in description["services"].values() if "build" in service}
     pulled = {name for name, service in description["services"].items() if service["image"] not in built}
@@ -115,11 +124,13 @@ def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
     assert description["services"]["grafana"]["profiles"] == ["ui"]
 
 
+@pytest.mark.smoke
 def test_brokers_for_growth_come_when_they_are_asked_for(description: dict[str, Any]) -> None:
     asked = {name for name, service in description["services"].items() if service.get("profiles") == ["grow"]}
     assert asked == {f"broker-{n}" for n in GROWN}
 
 
+@pytest.mark.smoke
 def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     asked = {name for name, service in description["services"].items() if service.get("profiles") == ["spark"]}
     assert asked == {*SPARK, "pipeline"}
@@ -127,6 +138,7 @@ def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     assert images == {image("spark")}
 
 
+@pytest.mark.smoke
 def test_row_29_every_small_disk_outlives_the_process_that_has_it() -> None:
     files = ["docker-compose.yml", "deploy/chaos/small-disks.yml"]
     services = DockerCompose(ROOT, compose_file_name=files, env_file=str(ROOT / ".env.example")).get_config()[

@@ -92,6 +92,7 @@ def test_a_client_on_the_host_produces_and_consumes(project: ComposeProject, loa
     load.check()
 
 
+@pytest.mark.smoke
 def test_l16_row_1_the_leader_is_killed_under_load_and_no_acked_record_is_lost(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
 # --- settings -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("kind", "settings", "lines"),
     [
@@ -236,6 +237,7 @@ def test_a_data_directory_of_another_broker(starter: Starter, shared_cluster: Lo
     assert line.endswith("set the right directory, or move this one away")
 
 
+@pytest.mark.smoke
 def test_a_data_directory_in_use(starter: Starter, shared_cluster: LocalCluster) -> None:
     used = str(shared_cluster.data_dir("broker-0"))
     (line,) = starter.complaints("broker", {"broker_id": "0", "data_dir": used})

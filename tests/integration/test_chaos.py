@@ -90,6 +90,7 @@ def play(cluster: LocalCluster, directory: Path, text: str) -> Outcome:
     return outcome
 
 
+@pytest.mark.smoke
 def test_row_01_a_run_ends_with_its_verdict_and_can_be_judged_again(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:

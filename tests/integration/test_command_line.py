@@ -28,6 +28,7 @@ def tidelog(servers: str, *args: str, stdin: bytes = b"", exit_code: int = 0) ->
     return found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_records_make_the_round_trip(shared_servers: str, compression: str) -> None:
     topic = unique_topic()
@@ -45,6 +46,7 @@ def test_records_make_the_round_trip(shared_servers: str, compression: str) -> N
     assert gone.stderr.decode().startswith(f"tidelog: topic '{topic}' does not exist")
 
 
+@pytest.mark.smoke
 def test_the_cluster_is_described_and_judged(shared_servers: str) -> None:
     topic = unique_topic()
     tidelog(shared_servers, "topics", "create", topic, "--partitions", "3", "--config", "flush=sync")
@@ -59,6 +61,7 @@ def test_the_cluster_is_described_and_judged(shared_servers: str) -> None:
     assert [sorted(p["isr"]) for p in found["partitions"]] == [[0, 1, 2]] * 3
 
 
+@pytest.mark.smoke
 def test_bad_input_is_refused_with_its_limit(shared_servers: str) -> None:
     for args, said in (
         (("topics", "create", "a/b"), "topic name"),

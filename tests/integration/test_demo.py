@@ -14,7 +14,7 @@ import pytest
 from helpers.cluster import processes_of
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]

@@ -93,6 +93,7 @@ def check_owners(group: WorkingGroup, since: float, lost: set[TopicPartition], n
         assert had in ([other], [other, name]), f"{tp}: {owners}"
 
 
+@pytest.mark.smoke
 async def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:

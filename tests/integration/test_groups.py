@@ -80,6 +80,7 @@ def numbered(count: int) -> Counter[tuple[int, bytes | None]]:
     return Counter((p, b"%d" % i) for p in range(PARTITIONS) for i in range(count))
 
 
+@pytest.mark.smoke
 async def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(
     shared_servers: str,
 ) -> None:
@@ -107,6 +108,7 @@ async def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_o
     assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
 
 
+@pytest.mark.smoke
 def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:

@@ -32,6 +32,7 @@ with LocalCluster(Path(sys.argv[1])) as cluster:
 """
 
 
+@pytest.mark.smoke
 def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: str) -> None:
     topic = unique_topic()
 
@@ -52,6 +53,7 @@ def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: str) ->
     assert asyncio.run(round_trip()) == [str(number).encode() for number in range(10)]
 
 
+@pytest.mark.smoke
 def test_status_and_endpoints_say_what_runs_where(shared_cluster: LocalCluster) -> None:
     rows = {row.name: row for row in shared_cluster.status()}
     assert list(rows) == ["zookeeper-1", "controller-1", "controller-2", "broker-0", "broker-1", "broker-2"]

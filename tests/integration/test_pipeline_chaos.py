@@ -27,7 +27,7 @@ from tidelog.cluster.ready import wait_ready
 from tidelog.ids import TopicPartition
 from tidelog.pipeline.exactly_once import HEADER as SINK_HEADER
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 PARTITIONS = 4
 RECORDS_PER_S = 80

@@ -26,7 +26,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 BEGIN_MS = 1_700_000_000_000 - 1_700_000_000_000 % 60_000

@@ -27,7 +27,7 @@ from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, Delivery,
 from tidelog.pipeline.sink_state import FILE, Checkpoint
 from tidelog.pipeline.writer import BATCH_ID, QUERY_ID, stream_writer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 TASKS = 2
 TRIES = 3

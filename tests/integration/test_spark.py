@@ -24,7 +24,7 @@ from tidelog.errors import ErrorCode
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 RECORDS = 300
@@ -97,6 +97,7 @@ def test_the_arrow_schema_is_what_spark_makes_of_the_declared_one(spark: Any) ->
         assert arrow_schema(headers) == to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
 
 
+@pytest.mark.smoke
 def test_every_record_arrives_whole_and_in_order(spark: Any, shared_servers: str, topic: str) -> None:
     frame = read(spark, shared_servers, subscribe=topic, includeHeaders="true")
     assert frame.rdd.getNumPartitions() == PARTITIONS

@@ -29,7 +29,7 @@ from tidelog.chaos.run_files import RunFile, judge
 from tidelog.storage.segment import segment_name
 from tidelog.wire.batch import stamp, validate_produce
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
 OWN_TESTS = ("availability", "contents", "cycles", "groups", "replicas", "sessions", "verdict", "watermarks")
 DRAWN = 120

@@ -19,7 +19,7 @@ from helpers.sinks import PARTITIONS, make_topic, records_of
 from tidelog.client.partitioner import partition_for_key
 from tidelog.pipeline.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(400)]
 
 TASK_TRIES = 3
 ROWS = 100
@@ -52,6 +52,7 @@ def save(frame: Any, servers: str, **options: str) -> None:
 # --- batches -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_columns_become_records_as_with_sparks_kafka_sink(spark: Any, shared_servers: str, topic: str) -> None:
     other = make_topic(shared_servers)
     at = dt.datetime(2024, 5, 6, 7, 8, 9, 123_000, dt.UTC)

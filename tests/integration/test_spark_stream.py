@@ -21,7 +21,7 @@ from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
 TRIGGER = {"processingTime": "200 milliseconds"}
 NOW = {"availableNow": True}

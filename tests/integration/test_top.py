@@ -150,6 +150,7 @@ async def test_a_leader_dies_and_comes_back_and_the_view_shows_every_step(
     await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
 
 
+@pytest.mark.smoke
 async def test_the_controller_dies_and_what_is_known_stays_with_its_age(shared_cluster: LocalCluster) -> None:
     servers = bootstrap_servers(shared_cluster)
 

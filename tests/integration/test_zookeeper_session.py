@@ -193,6 +193,7 @@ def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
         server.resume()
 
 
+@pytest.mark.smoke
 async def test_a_session_outlives_a_killed_server_that_comes_back(server: EmbeddedZooKeeper) -> None:
     async with zk_clients(server, timeout_s=10.0) as (meta,):
         states: list[SessionState] = []

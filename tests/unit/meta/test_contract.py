@@ -60,7 +60,7 @@ async def sim_env(servers: int) -> AsyncIterator[Env]:
         await client.close()
 
 
-@pytest.fixture(params=["sim", "sim-3", pytest.param("zookeeper", marks=pytest.mark.integration)])
+@pytest.fixture(params=["sim", "sim-3", pytest.param("zookeeper", marks=[pytest.mark.integration, pytest.mark.smoke])])
 async def env(request: pytest.FixtureRequest) -> AsyncIterator[Env]:
     if request.param == "zookeeper":
         async with zk_clients(request.getfixturevalue("server"), 2, TIMEOUT_S) as clients:
