@@ -107,14 +107,11 @@ async def far_release(zookeeper: Address) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["broker", "controller"])
-def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
+async def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
     starter: Starter, shared_cluster: LocalCluster, kind: str
 ) -> None:
-    async def story() -> list[str]:
-        async with far_release(shared_cluster.plan["zookeeper-1"].for_clients):
-            return await asyncio.to_thread(starter.complaints, kind, {})
-
-    (line,) = asyncio.run(story())
+    async with far_release(shared_cluster.plan["zookeeper-1"].for_clients):
+        (line,) = await asyncio.to_thread(starter.complaints, kind, {})
     assert line == (
         f"this is release {RELEASE.version} (feature level {RELEASE.level}); broker {BROKER_ID + 1} is release 9.0.0 (feature "
         f"level {RELEASE.level + 9}), which works beside level {RELEASE.level + 8} and later: start a newer one here"
@@ -292,43 +289,39 @@ def batch_positions(file: Path) -> list[int]:
     return found
 
 
-def send(servers: str, topic: str, partition: int, count: int) -> None:
+async def send(servers: str, topic: str, partition: int, count: int) -> None:
     """`count` batches of one record, acks=all."""
-
-    async def story() -> None:
-        async with Producer(servers, linger_ms=0) as producer:
-            for number in range(count):
-                await (await producer.send(topic, b"%d" % number, partition=partition))
-
-    asyncio.run(story())
+    async with Producer(servers, linger_ms=0) as producer:
+        for number in range(count):
+            await (await producer.send(topic, b"%d" % number, partition=partition))
 
 
-def isr_of(servers: str, topic: str) -> list[tuple[int, ...]]:
-    async def story() -> list[tuple[int, ...]]:
-        async with AdminClient(servers) as admin:
-            return [tuple(sorted(p.isr)) for p in (await admin.describe_topic(topic)).partitions]
-
-    return asyncio.run(story())
+async def every_isr_is_full(servers: str, topic: str) -> None:
+    """The ISR of both partitions holds brokers 0, 1 and 2, or a TimeoutError."""
+    async with AdminClient(servers) as admin, asyncio.timeout(WITHIN_S):
+        while True:
+            if [tuple(sorted(p.isr)) for p in (await admin.describe_topic(topic)).partitions] == [(0, 1, 2)] * 2:
+                return
+            await asyncio.sleep(0.2)
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("harm", ["a flipped bit", "a hole"])
-def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cluster: MakeCluster, harm: str) -> None:
+async def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(
+    make_cluster: MakeCluster, harm: str
+) -> None:
     """Killed, a bit flipped in the middle of a committed segment, started again: named, offline, never served."""
     quick = {"high_watermark_checkpoint_interval_ms": "200"}
-    cluster = make_cluster(controllers=1, settings={BROKER: quick})
+    cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
     servers, topic = bootstrap_servers(cluster), unique_topic()
 
-    async def create() -> int:
-        async with AdminClient(servers) as admin:
-            await admin.create_topic(topic, assignment=[(0, 1, 2), (0, 1, 2)])
-            await admin.wait_until_led(topic, in_sync=True)
-            return (await admin.describe_topic(topic)).partitions[0].leader
-
-    leader = asyncio.run(create())
+    async with AdminClient(servers) as admin:
+        await admin.create_topic(topic, assignment=[(0, 1, 2), (0, 1, 2)])
+        await admin.wait_until_led(topic, in_sync=True)
+        leader = (await admin.describe_topic(topic)).partitions[0].leader
     victim = broker_name(next(b for b in (0, 1, 2) if b != leader))
     for partition in (0, 1):
-        send(servers, topic, partition, 20)
+        await send(servers, topic, partition, 20)
     (file,) = (cluster.data_dir(victim) / f"{topic}-0").glob("*.log")
     checkpoint = cluster.data_dir(victim) / "replication-offset-checkpoint"
     until(lambda: len(batch_positions(file)) == 20, "all batches on the follower", timeout_s=WITHIN_S)
@@ -353,8 +346,8 @@ def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(make_c
     # Nobody counts this copy, and the controller knows: it is cut where the damage begins and fetched again.
     until(lambda: f"{topic}-0 is back" in cluster.logs(victim), "the partition", timeout_s=WITHIN_S)
     for partition in (0, 1):
-        send(servers, topic, partition, 3)
-    until(lambda: isr_of(servers, topic) == [(0, 1, 2)] * 2, "every ISR full", timeout_s=WITHIN_S, interval_s=0.2)
+        await send(servers, topic, partition, 3)
+    await every_isr_is_full(servers, topic)
     check_runs(cluster, victim)
     assert "partition is offline on this broker" in cluster.logs(victim)
     assert "Traceback" not in cluster.logs(victim)
@@ -366,7 +359,7 @@ def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(make_c
 @pytest.mark.timeout(240)
 async def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
     quick = {"high_watermark_checkpoint_interval_ms": "200"}
-    cluster = make_cluster(controllers=1, settings={BROKER: quick})
+    cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
     servers, topic = bootstrap_servers(cluster), unique_topic()
 
     async with AdminClient(servers) as admin:
@@ -375,7 +368,7 @@ async def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_t
 
     victim = broker_name(0)
     for partition in (0, 1):
-        send(servers, topic, partition, 20)
+        await send(servers, topic, partition, 20)
     (file,) = (cluster.data_dir(victim) / f"{topic}-0").glob("*.log")
     cluster.kill(victim)
     damaged = bytearray(file.read_bytes())
@@ -384,6 +377,6 @@ async def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_t
     cluster.start(victim)
     until(lambda: f"{file}: damaged at byte" in cluster.logs(victim), "the damage in the log", timeout_s=WITHIN_S)
     assert "a sole copy needs an operator (`tidelog log dump` shows what is there)" in cluster.logs(victim)
-    send(servers, topic, 1, 3)
+    await send(servers, topic, 1, 3)
     check_runs(cluster, victim)
     assert file.read_bytes() == damaged, "nothing is cut or repaired before somebody decides"

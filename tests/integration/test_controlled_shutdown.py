@@ -70,39 +70,35 @@ def has_left(topic: m.TopicDescription, broker_id: int) -> bool:
     return all(p.leader not in (-1, broker_id) and broker_id not in p.isr for p in topic.partitions)
 
 
-def test_row_8_l32_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
+async def test_row_8_l32_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
     cluster: LocalCluster, servers: str, tmp_path: Path
 ) -> None:
     """No loss with acks=all and acks=1, leaders moved and ISRs shrunk before the exit, a clean end."""
 
-    async def story() -> tuple[list[Load], str]:
-        async with AdminClient(servers) as admin, AsyncExitStack() as stack:
-            running = await loads(admin, tmp_path, ["1", "all"])
-            for load in running:
-                await stack.enter_async_context(load.running(servers))
-            await asyncio.sleep(1.0)
-            victim = (await admin.describe_topic(running[0].topic)).partitions[0].leader
-            name = broker_name(victim)
-            await asyncio.to_thread(cluster.stop, name, 30.0)
-            for load in running:
-                assert has_left(await admin.describe_topic(load.topic), victim)
-            await asyncio.sleep(1.0)
-            return running, name
-
     before = {reason: elections(cluster, reason) for reason in ("shutdown", "suspected", "broker_down")}
-    running, name = asyncio.run(story())
+    async with AdminClient(servers) as admin, AsyncExitStack() as stack:
+        running = await loads(admin, tmp_path, ["1", "all"])
+        for load in running:
+            await stack.enter_async_context(load.running(servers))
+        await asyncio.sleep(1.0)
+        victim = (await admin.describe_topic(running[0].topic)).partitions[0].leader
+        name = broker_name(victim)
+        await asyncio.to_thread(cluster.stop, name, 30.0)
+        for load in running:
+            assert has_left(await admin.describe_topic(load.topic), victim)
+        await asyncio.sleep(1.0)
     assert exit_code(cluster, name) == 0 and is_clean(cluster, name)
     assert "controlled shutdown done in" in cluster.logs(name)
     # It led a third of both topics; nobody was elected because it was gone.
     after = {reason: elections(cluster, reason) - count for reason, count in before.items()}
     assert after == {"shutdown": 4, "suspected": 0, "broker_down": 0}
     for load in running:
-        found = asyncio.run(load.read_back(servers))
+        found = await load.read_back(servers)
         assert found.sound and found.read >= len(load.ledger) > 500, (load.acks, found)
         assert found.duplicated == 0, (load.acks, found)
         assert load.longest_stall_s < SESSION_MS / 1000 / 3, (load.acks, load.longest_stall_s)
     cluster.start(name)
-    asyncio.run(full(servers, [load.topic for load in running]))
+    await full(servers, [load.topic for load in running])
     assert not is_clean(cluster, name)  # removed before anything is loaded
 
 
@@ -112,29 +108,25 @@ async def full(servers: str, topics: list[str]) -> None:
             await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
 
 
-def test_row_24_l30_a_rolling_restart_loses_nothing(cluster: LocalCluster, servers: str, tmp_path: Path) -> None:
+async def test_row_24_l30_a_rolling_restart_loses_nothing(cluster: LocalCluster, servers: str, tmp_path: Path) -> None:
     """SIGTERM, start, wait for the full ISR; the next. Without loss at any acks, and without a partition offline."""
 
-    async def story() -> tuple[list[Load], list[tuple[str, int | None, bool]]]:
-        ends = []
-        async with AdminClient(servers) as admin, AsyncExitStack() as stack:
-            running = await loads(admin, tmp_path, ["1", "all"])
-            for load in running:
-                await stack.enter_async_context(load.running(servers))
-            for name in ("broker-0", "broker-1", "broker-2"):
-                await asyncio.to_thread(cluster.stop, name, 30.0)
-                ends.append((name, exit_code(cluster, name), is_clean(cluster, name)))
-                await asyncio.to_thread(cluster.start, name)
-                for load in running:
-                    await admin.wait_until_led(load.topic, in_sync=True, timeout_s=60.0)
-            return running, ends
-
     before = {reason: elections(cluster, reason) for reason in ("suspected", "broker_down")}
-    running, ends = asyncio.run(story())
+    ends = []
+    async with AdminClient(servers) as admin, AsyncExitStack() as stack:
+        running = await loads(admin, tmp_path, ["1", "all"])
+        for load in running:
+            await stack.enter_async_context(load.running(servers))
+        for name in ("broker-0", "broker-1", "broker-2"):
+            await asyncio.to_thread(cluster.stop, name, 30.0)
+            ends.append((name, exit_code(cluster, name), is_clean(cluster, name)))
+            await asyncio.to_thread(cluster.start, name)
+            for load in running:
+                await admin.wait_until_led(load.topic, in_sync=True, timeout_s=60.0)
     assert ends == [(f"broker-{i}", 0, True) for i in range(3)]
     assert {reason: elections(cluster, reason) - count for reason, count in before.items()} == dict.fromkeys(before, 0)
     for load in running:
-        found = asyncio.run(load.read_back(servers))
+        found = await load.read_back(servers)
         assert found.sound and found.read >= len(load.ledger) > 500, (load.acks, found)
         assert load.longest_stall_s < SESSION_MS / 1000 / 3, (load.acks, load.longest_stall_s)
 

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from helpers import slow_member
-from helpers.aio import eventually, run
+from helpers.aio import eventually
 from helpers.cluster import unique_topic
 from helpers.groups import given_for_pauses_s
 from helpers.scene import left_as_found
@@ -108,40 +109,42 @@ async def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_o
     assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
 
 
-@pytest.mark.smoke
-def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
-    shared_cluster: LocalCluster, shared_servers: str
-) -> None:
-    async def story() -> None:
-        topic = await make_topic(shared_servers)
-        a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
-        async with asyncio.TaskGroup() as tasks, AdminClient(shared_servers) as admin:
-            tasks.create_task(a.run())
-            tasks.create_task(b.run())
-            await eventually(
-                lambda: len(a.consumer.assignment) == len(b.consumer.assignment) == 3,
-                "each owns three",
-                timeout_s=LIMIT_S,
-            )
-            before = await admin.groups.describe_one(f"group-{topic}")
-            shared_cluster.kill(f"broker-{before.coordinator_id}")
-            await send(shared_servers, topic, 0)
-            await eventually(
-                lambda: all(each.consumer.stats.coordinator_epoch > before.coordinator_epoch for each in (a, b)),
-                "another coordinator",
-                timeout_s=LIMIT_S,
-            )
-            await send(shared_servers, topic, EACH)
-            await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
-            for each in (a, b):
-                assert (each.consumer.stats.generation, each.consumer.stats.membership.losses) == (before.generation, 0)
-                assert each.consumer.stats.membership.stops == 0, "nobody was rebalanced"
-                each.leave()
-        assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
-
-    with left_as_found(shared_cluster):
-        run(story(), timeout_s=120)
+@pytest.fixture
+def whole(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    with left_as_found(shared_cluster) as cluster:
+        yield cluster
     wait_ready(shared_cluster, 60.0)
+
+
+@pytest.mark.smoke
+async def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
+    whole: LocalCluster, shared_servers: str
+) -> None:
+    topic = await make_topic(shared_servers)
+    a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
+    async with asyncio.TaskGroup() as tasks, AdminClient(shared_servers) as admin:
+        tasks.create_task(a.run())
+        tasks.create_task(b.run())
+        await eventually(
+            lambda: len(a.consumer.assignment) == len(b.consumer.assignment) == 3,
+            "each owns three",
+            timeout_s=LIMIT_S,
+        )
+        before = await admin.groups.describe_one(f"group-{topic}")
+        whole.kill(f"broker-{before.coordinator_id}")
+        await send(shared_servers, topic, 0)
+        await eventually(
+            lambda: all(each.consumer.stats.coordinator_epoch > before.coordinator_epoch for each in (a, b)),
+            "another coordinator",
+            timeout_s=LIMIT_S,
+        )
+        await send(shared_servers, topic, EACH)
+        await eventually(lambda: seen(a, b).total() >= 2 * PARTITIONS * EACH, "all records", timeout_s=LIMIT_S)
+        for each in (a, b):
+            assert (each.consumer.stats.generation, each.consumer.stats.membership.losses) == (before.generation, 0)
+            assert each.consumer.stats.membership.stops == 0, "nobody was rebalanced"
+            each.leave()
+    assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
 
 
 class SlowMember:
@@ -173,8 +176,9 @@ class SlowMember:
         self._reader.join()
 
 
-async def slow_and_fast(servers: str, fault: Callable[[SlowMember, Reader], Awaitable[None]]) -> None:
-    """The slow member is in the middle of its records, with more of them in its buffer, when `fault` begins."""
+@asynccontextmanager
+async def slow_and_fast(servers: str) -> AsyncIterator[tuple[SlowMember, Reader]]:
+    """The slow member is in the middle of its records, with more of them in its buffer, when the block begins."""
     topic = await make_topic(servers)
     slow = SlowMember(servers, topic)
     try:
@@ -185,7 +189,7 @@ async def slow_and_fast(servers: str, fault: Callable[[SlowMember, Reader], Awai
             await eventually(lambda: len(fast.consumer.assignment) == 3, "each owns three", timeout_s=LIMIT_S)
             await send(servers, topic, 0)
             await eventually(lambda: len(slow.records) >= 10, "ten records", timeout_s=LIMIT_S)
-            await fault(slow, fast)
+            yield slow, fast
             await eventually(lambda: set(seen(fast)) | set(of(slow)) == set(numbered(EACH)), "all", timeout_s=LIMIT_S)
             fast.leave()
     finally:
@@ -196,10 +200,10 @@ def of(slow: SlowMember) -> list[tuple[int, bytes]]:
     return [(int(partition), value.encode()) for partition, value in (line.split() for line in slow.records)]
 
 
-def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
+async def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
-    async def killed(slow: SlowMember, fast: Reader) -> None:
+    async with slow_and_fast(shared_servers) as (slow, fast):
         loop = asyncio.get_running_loop()
         slow.signal(signal.SIGKILL)
         began = loop.time()
@@ -208,13 +212,11 @@ def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
         )
         assert loop.time() - began < SESSION_MS / 1000 + given_for_pauses_s(shared_cluster, began) + 1.5
 
-    run(slow_and_fast(shared_servers, killed), timeout_s=120)
 
-
-def test_l02_row_24_a_member_that_is_paused_beyond_its_session_never_works_beside_the_next_owner(
+async def test_l02_row_24_a_member_that_is_paused_beyond_its_session_never_works_beside_the_next_owner(
     shared_servers: str,
 ) -> None:
-    async def paused(slow: SlowMember, fast: Reader) -> None:
+    async with slow_and_fast(shared_servers) as (slow, fast):
         slow.signal(signal.SIGSTOP)
         await eventually(
             lambda: len(fast.consumer.assignment) == PARTITIONS, "the fast one owns all", timeout_s=LIMIT_S
@@ -226,8 +228,6 @@ def test_l02_row_24_a_member_that_is_paused_beyond_its_session_never_works_besid
         assert "lost" in until_assigned
         # One record was in its hands; of all that waited in its buffer it has worked on none.
         assert len([line for line in until_assigned if line != "lost"]) <= 1
-
-    run(slow_and_fast(shared_servers, paused), timeout_s=120)
 
 
 def test_a_blocking_member_works_for_longer_than_its_session_and_goes_on(shared_servers: str) -> None:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from helpers.aio import run
 from helpers.batches import batch
 from helpers.cluster import MakeCluster, unique_topic
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, Bed
@@ -56,7 +55,7 @@ async def identity(bed: Bed, broker: int, producer_id: int = -1, epoch: int = -1
 async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(
     make_cluster: MakeCluster,
 ) -> None:
-    cluster = make_cluster()
+    cluster = await asyncio.to_thread(make_cluster)
     servers = bootstrap_servers(cluster)
 
     bed = await Bed.make(cluster)
@@ -91,11 +90,13 @@ async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no
 
 
 @pytest.mark.timeout(180)
-def test_l38_a_storm_of_retries_is_stored_once_and_in_order(shared_cluster: LocalCluster, shared_servers: str) -> None:
+async def test_l38_a_storm_of_retries_is_stored_once_and_in_order(
+    shared_cluster: LocalCluster, shared_servers: str
+) -> None:
     topic = unique_topic("storm")
     count = 3_000
 
-    async def story() -> None:
+    try:
         async with AdminClient(shared_servers) as admin:
             await admin.create_topic(topic, 1, 3)
             leader = broker_name((await admin.wait_until_led(topic, in_sync=True)).partitions[0].leader)
@@ -115,9 +116,6 @@ def test_l38_a_storm_of_retries_is_stored_once_and_in_order(shared_cluster: Loca
         async with AdminClient(shared_servers) as admin:
             await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
         assert await everything(shared_servers, topic) == [b"%d" % number for number in range(count)]
-
-    try:
-        run(story(), timeout_s=150.0)
     finally:
         for row in shared_cluster.status():
             if row.state is State.PAUSED:

@@ -1,6 +1,5 @@
 """The local cluster as real processes: it serves, each is killed and found again, and nothing is left behind."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -33,24 +32,20 @@ with LocalCluster(Path(sys.argv[1])) as cluster:
 
 
 @pytest.mark.smoke
-def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: str) -> None:
+async def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: str) -> None:
     topic = unique_topic()
-
-    async def round_trip() -> list[bytes | None]:
-        async with AdminClient(shared_servers) as admin:
-            await admin.create_topic(topic, 1, 3)
-            await admin.wait_until_led(topic, in_sync=True)
-        async with Producer(shared_servers) as producer:
-            for number in range(10):
-                await producer.send(topic, str(number).encode())
-        async with Consumer(shared_servers) as consumer:
-            await consumer.assign([TopicPartition(topic, 0)])
-            records: list[bytes | None] = []
-            while len(records) < 10:
-                records += [record.value for record in await consumer.poll(timeout_s=10.0)]
-            return records
-
-    assert asyncio.run(round_trip()) == [str(number).encode() for number in range(10)]
+    async with AdminClient(shared_servers) as admin:
+        await admin.create_topic(topic, 1, 3)
+        await admin.wait_until_led(topic, in_sync=True)
+    async with Producer(shared_servers) as producer:
+        for number in range(10):
+            await producer.send(topic, str(number).encode())
+    async with Consumer(shared_servers) as consumer:
+        await consumer.assign([TopicPartition(topic, 0)])
+        records: list[bytes | None] = []
+        while len(records) < 10:
+            records += [record.value for record in await consumer.poll(timeout_s=10.0)]
+    assert records == [str(number).encode() for number in range(10)]
 
 
 @pytest.mark.smoke

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 async def test_row_13_a_leader_cut_from_its_followers_acknowledges_nothing_until_it_is_healed(
     make_cluster: MakeCluster,
 ) -> None:
-    cluster = make_cluster(controllers=1, links_through_proxy=True)
+    cluster = await asyncio.to_thread(make_cluster, controllers=1, links_through_proxy=True)
     servers = bootstrap_servers(cluster)
     topic = unique_topic()
 
@@ -63,7 +63,7 @@ async def another_leads(admin: AdminClient, topic: str, former: int) -> None:
 
 
 async def test_row_12_a_leader_cut_from_zookeeper_alone_loses_nothing(make_cluster: MakeCluster) -> None:
-    cluster: LocalCluster = make_cluster(controllers=1, links_through_proxy=True)
+    cluster: LocalCluster = await asyncio.to_thread(make_cluster, controllers=1, links_through_proxy=True)
     servers = bootstrap_servers(cluster)
     topic = unique_topic()
 

@@ -161,24 +161,24 @@ async def the_start_stays(cluster: LocalCluster, tp: TopicPartition, start: int,
                 await asyncio.to_thread(cluster.start, broker_name(leader))
 
 
-def test_retention_set_on_a_live_topic_under_load(cluster: LocalCluster) -> None:
+async def test_retention_set_on_a_live_topic_under_load(cluster: LocalCluster) -> None:
     servers, topic = bootstrap_servers(cluster), unique_topic("retention")
     tp, sent = TopicPartition(topic, 0), dict[int, bytes]()
     tidelog(servers, "topics", "create", topic, "--partitions", "1", "--config", f"segment.bytes={SEGMENT_BYTES}")
-    start = asyncio.run(expire_under_load(cluster, tp, sent))
+    start = await expire_under_load(cluster, tp, sent)
     end, left = max(sent) + 1, {offset: value for offset, value in sent.items() if offset >= start}
     with pytest.raises(OffsetOutOfRangeError, match=f"holds offsets {start} to {end}"):
-        asyncio.run(contents(servers, tp, 0, end))
-    assert asyncio.run(contents(servers, tp, 0, end, reset="earliest")) == left
+        await contents(servers, tp, 0, end)
+    assert await contents(servers, tp, 0, end, reset="earliest") == left
     report = json.loads(tidelog(servers, "log-dirs", "describe", "--topic-list", topic, "--format", "json"))
     copies = [each["logDirs"][0]["partitions"][0] for each in report["brokers"]]
     assert [copy["offsetLag"] for copy in copies] == [0, 0, 0] and all(copy["size"] < KEPT_BYTES for copy in copies)
-    asyncio.run(the_start_stays(cluster, tp, start, end))
-    assert asyncio.run(contents(servers, tp, start, end)) == left
+    await the_start_stays(cluster, tp, start, end)
+    assert await contents(servers, tp, start, end) == left
     tidelog(servers, "topics", "delete", topic)
 
 
-def test_records_are_deleted_at_the_command_line(cluster: LocalCluster, tmp_path: Path) -> None:
+async def test_records_are_deleted_at_the_command_line(cluster: LocalCluster, tmp_path: Path) -> None:
     servers, topic = bootstrap_servers(cluster), unique_topic("delete")
     tidelog(servers, "topics", "create", topic, "--partitions", "2", "--replication-factor", "3")
     file = tmp_path / "offsets.json"
@@ -188,14 +188,11 @@ def test_records_are_deleted_at_the_command_line(cluster: LocalCluster, tmp_path
         file.write_text(json.dumps({"partitions": rows, "version": 1}))
         return ["delete-records", "--offset-json-file", str(file)]
 
-    async def fill() -> None:
-        async with Producer(servers, acks=-1) as producer:
-            await asyncio.gather(*[await producer.send(topic, b"%d" % i, partition=i % 2) for i in range(40)])
-
     def starts() -> str:
         return tidelog(servers, "topics", "offsets", "--topic", topic, "--time", "earliest")
 
-    asyncio.run(fill())
+    async with Producer(servers, acks=-1) as producer:
+        await asyncio.gather(*[await producer.send(topic, b"%d" % i, partition=i % 2) for i in range(40)])
     assert "high watermark 20" in tidelog(servers, *wanted(5, 21), exit_code=1)
     assert "partition 2 does not exist" in tidelog(servers, *wanted(5, 5, 5), exit_code=1)
     assert starts() == f"{topic}:0:0\n{topic}:1:0\n", "nothing was deleted"
@@ -204,39 +201,46 @@ def test_records_are_deleted_at_the_command_line(cluster: LocalCluster, tmp_path
         f"partition: {topic}-0\tlow_watermark: 5\npartition: {topic}-1\tlow_watermark: 20\n"
     )
     assert starts() == f"{topic}:0:5\n{topic}:1:20\n"
-    found = asyncio.run(contents(servers, TopicPartition(topic, 0), 5, 20))
+    found = await contents(servers, TopicPartition(topic, 0), 5, 20)
     assert found == {offset: b"%d" % (offset * 2) for offset in range(5, 20)}
     tidelog(servers, "topics", "delete", topic)
 
 
-def test_a_replica_that_has_nothing_begins_in_the_middle_of_a_batch(cluster: LocalCluster) -> None:
+async def test_a_replica_that_has_nothing_begins_in_the_middle_of_a_batch(cluster: LocalCluster) -> None:
     """Where records were deleted up to there: as a reassignment or a new disk finds it."""
     servers, topic = bootstrap_servers(cluster), unique_topic("middle")
     tp = TopicPartition(topic, 0)
 
-    async def story() -> None:
-        async with AdminClient(servers) as admin:
-            await admin.create_topic(topic, assignment=[[0, 1]])
-            await admin.wait_until_led(topic, in_sync=True)
-            async with Producer(servers, acks=-1, linger_ms=100) as producer:
-                await asyncio.gather(*[await producer.send(topic, b"%d" % i) for i in range(40)])
-            await admin.logs.delete_records({tp: 21})
-            await admin.reassignments.alter({tp: [0, 2]})
+    async with AdminClient(servers) as admin:
+        await admin.create_topic(topic, assignment=[[0, 1]])
+        await admin.wait_until_led(topic, in_sync=True)
+        async with Producer(servers, acks=-1, linger_ms=100) as producer:
+            await asyncio.gather(*[await producer.send(topic, b"%d" % i) for i in range(40)])
+        await admin.logs.delete_records({tp: 21})
+        await admin.reassignments.alter({tp: [0, 2]})
 
-            async def moved() -> bool:
-                return not await admin.reassignments.list()
+        async def moved() -> bool:
+            return not await admin.reassignments.list()
 
-            await eventually(moved, "the copy to be in sync")
-            await admin.reassignments.alter({tp: [2]})
-            await eventually(moved, "the new replica to be the only one")
-            assert await bounds(admin, tp) == (21, 40)
-
-    asyncio.run(story())
-    assert asyncio.run(contents(servers, tp, 21, 40)) == {offset: b"%d" % offset for offset in range(21, 40)}
+        await eventually(moved, "the copy to be in sync")
+        await admin.reassignments.alter({tp: [2]})
+        await eventually(moved, "the new replica to be the only one")
+        assert await bounds(admin, tp) == (21, 40)
+    assert await contents(servers, tp, 21, 40) == {offset: b"%d" % offset for offset in range(21, 40)}
     tidelog(servers, "topics", "delete", topic)
 
 
-def test_settings_are_described_with_their_sources_and_survive_a_controller(cluster: LocalCluster) -> None:
+async def accepted(servers: str, topic: str, size: int) -> bool:
+    async with Producer(servers, acks=-1, linger_ms=0) as producer:
+        try:
+            await (await producer.send(topic, b"x" * size))
+        except TidelogError as error:
+            assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+            return False
+        return True
+
+
+async def test_settings_are_described_with_their_sources_and_survive_a_controller(cluster: LocalCluster) -> None:
     servers, topic = bootstrap_servers(cluster), unique_topic("configs")
     tidelog(servers, "topics", "create", topic, "--partitions", "1", "--config", "flush=sync")
     tidelog(servers, "topics", "alter", topic, "--config", "max.message.bytes=2000", "--delete-config", "flush")
@@ -258,25 +262,11 @@ def test_settings_are_described_with_their_sources_and_survive_a_controller(clus
     assert variable["origin"] == "TIDELOG_LOG_RETENTION_CHECK_INTERVAL_MS"
     refused = tidelog(servers, "configs", "alter", "--topic", topic, "--add", "retention.ms=week", exit_code=1)
     assert "retention.ms='week' is not a whole number" in refused
-
-    async def send(size: int) -> bool:
-        async with Producer(servers, acks=-1, linger_ms=0) as producer:
-            try:
-                await (await producer.send(topic, b"x" * size))
-            except TidelogError as error:
-                assert error.code is ErrorCode.MESSAGE_TOO_LARGE
-                return False
-            return True
-
-    assert asyncio.run(send(1_000)) and not asyncio.run(send(4_000))
+    assert await accepted(servers, topic, 1_000) and not await accepted(servers, topic, 4_000)
     active = next(row.name for row in cluster.status() if row.name.startswith("controller"))
     cluster.kill(active)
     cluster.start(active)
     assert {key: row["value"] for key, row in described("--topic", topic).items()} == {"max.message.bytes": "2000"}
     tidelog(servers, "configs", "alter", "--topic", topic, "--add", "max.message.bytes=10000")
-
-    async def larger() -> bool:
-        return await send(4_000)
-
-    asyncio.run(eventually(larger, "the new limit to reach the leader"))
+    await eventually(lambda: accepted(servers, topic, 4_000), "the new limit to reach the leader")
     tidelog(servers, "topics", "delete", topic)

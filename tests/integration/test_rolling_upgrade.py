@@ -78,36 +78,41 @@ async def started(admin: AdminClient, directory: Path) -> Load:
     return load
 
 
-def assert_nothing_lost(load: Load, servers: str) -> None:
-    found = asyncio.run(load.read_back(servers))
+async def assert_nothing_lost(load: Load, servers: str) -> None:
+    found = await load.read_back(servers)
     assert found.sound and found.read >= len(load.ledger) > 500, found
 
 
-def test_each_process_of_the_last_release_gives_way_to_this_one_and_back(old: LocalCluster, tmp_path: Path) -> None:
-    servers, cluster, last = bootstrap_servers(old), old, last_release.VERSION
+async def brought_up(cluster: LocalCluster, directory: Path) -> Load:
+    """Every process goes to this release, one after another under load."""
+    servers, last = bootstrap_servers(cluster), last_release.VERSION
+    async with AdminClient(servers) as admin:
+        load = await started(admin, directory)
+        async with load.running(servers):
+            for name in MIXED:
+                await replace(cluster, name, None, admin, load.topic)
+            await until_software(cluster, {0: RELEASE.version, 1: last, 2: last})
+            for name in REST:
+                await replace(cluster, name, None, admin, load.topic)
+            await until_software(cluster, dict.fromkeys(range(3), RELEASE.version))
+        return load
 
-    async def up() -> Load:
-        async with AdminClient(servers) as admin:
-            load = await started(admin, tmp_path)
-            async with load.running(servers):
-                for name in MIXED:
-                    await replace(cluster, name, None, admin, load.topic)
-                await until_software(cluster, {0: RELEASE.version, 1: last, 2: last})
-                for name in REST:
-                    await replace(cluster, name, None, admin, load.topic)
-                await until_software(cluster, dict.fromkeys(range(3), RELEASE.version))
-            return load
 
-    async def down() -> Load:
-        services = last_release.services()
-        async with AdminClient(servers) as admin:
-            load = await started(admin, tmp_path)
-            async with load.running(servers):
-                await replace(cluster, "broker-2", services, admin, load.topic)
-                await until_software(cluster, {0: RELEASE.version, 1: RELEASE.version, 2: last})
-                for name in ("controller-2", "controller-1", "broker-1", "broker-0"):
-                    await replace(cluster, name, services, admin, load.topic)
-            return load
+async def brought_down(cluster: LocalCluster, directory: Path) -> Load:
+    """Processes go back to the last release, one after another under load."""
+    servers, services = bootstrap_servers(cluster), last_release.services()
+    async with AdminClient(servers) as admin:
+        load = await started(admin, directory)
+        async with load.running(servers):
+            await replace(cluster, "broker-2", services, admin, load.topic)
+            await until_software(cluster, {0: RELEASE.version, 1: RELEASE.version, 2: last_release.VERSION})
+            for name in ("controller-2", "controller-1", "broker-1", "broker-0"):
+                await replace(cluster, name, services, admin, load.topic)
+        return load
 
-    for way in (up, down):
-        assert_nothing_lost(asyncio.run(way()), servers)
+
+async def test_each_process_of_the_last_release_gives_way_to_this_one_and_back(
+    old: LocalCluster, tmp_path: Path
+) -> None:
+    for way in (brought_up, brought_down):
+        await assert_nothing_lost(await way(old, tmp_path), bootstrap_servers(old))

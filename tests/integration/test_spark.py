@@ -305,7 +305,7 @@ def test_a_cluster_that_does_not_answer_is_named(spark: Any) -> None:
         read(spark, "127.0.0.1:1", subscribe="t", **options).collect()
 
 
-def test_a_task_follows_the_leader_when_it_is_killed(
+async def test_a_task_follows_the_leader_when_it_is_killed(
     spark: Any, shared_cluster: LocalCluster, shared_servers: str, tmp_path: Path
 ) -> None:
     """60 MB in one partition, whose leader dies after the task's first megabytes; no task may fail for it."""
@@ -313,14 +313,12 @@ def test_a_task_follows_the_leader_when_it_is_killed(
     count, value = 6_000, bytes(10_000)
     reading, killed = tmp_path / "reading", tmp_path / "killed"
 
-    async def fill() -> int:
-        async with AdminClient(shared_servers) as admin:
-            await admin.create_topic(name, 1, 3)
-            led = await admin.wait_until_led(name, in_sync=True)
-        async with Producer(shared_servers, linger_ms=5) as producer:
-            for _ in range(count):
-                await producer.send(name, value)
-        return led.partitions[0].leader
+    async with AdminClient(shared_servers) as admin:
+        await admin.create_topic(name, 1, 3)
+        leader = broker_name((await admin.wait_until_led(name, in_sync=True)).partitions[0].leader)
+    async with Producer(shared_servers, linger_ms=5) as producer:
+        for _ in range(count):
+            await producer.send(name, value)
 
     def pause_in_the_middle(batches: Iterator[Any]) -> Iterator[Any]:
         for rows in batches:
@@ -334,7 +332,6 @@ def test_a_task_follows_the_leader_when_it_is_killed(
         shared_cluster.kill(leader)
         killed.touch()
 
-    leader = broker_name(asyncio.run(fill()))
     frame = read(spark, shared_servers, subscribe=name).select("offset", "value")
     paused = frame.mapInArrow(pause_in_the_middle, frame.schema)
     killer = threading.Thread(target=kill_when_reading)
@@ -346,4 +343,4 @@ def test_a_task_follows_the_leader_when_it_is_killed(
     finally:
         killer.join()
         shared_cluster.start(leader)
-        wait_ready(shared_cluster, 60.0)
+        await asyncio.to_thread(wait_ready, shared_cluster, 60.0)

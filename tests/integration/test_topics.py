@@ -69,77 +69,82 @@ def replica(cluster: LocalCluster, broker: int, topic: str) -> tuple[list[str], 
     return ids, records
 
 
+async def in_sync(servers: str, topic: str) -> None:
+    async with AdminClient(servers) as admin:
+        await admin.wait_until_led(topic, in_sync=True, timeout_s=READY_S)
+
+
+async def deleted_and_made_again(cluster: LocalCluster, topic: str) -> bytes:
+    """The new topic's id.
+
+    The session of the broker that is away has not ended yet, so it is given a replica of the new topic too. Only one broker is
+    asked: a client that takes all in turn waits for the one that stands still, up to 2 s each time, and the session may end
+    meanwhile.
+    """
+    channel = GrpcNet().channel(cluster.endpoints()["broker-0"], purpose="test")
+    try:
+        deletion = m.DeleteTopicsRequest(names=(topic,), timeout_ms=1000)
+        (deleted,) = (await channel.call(s.ADMIN_SERVICE_DELETE_TOPICS, deletion, TIMEOUT_S)).topics
+        creating = creation(topic, **rows((0, (2, 0, 1))))
+        (created,) = (await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, creating, TIMEOUT_S)).topics
+    finally:
+        await channel.close()
+    assert (deleted.error_code, created.error_code) == (ErrorCode.NONE, ErrorCode.NONE), (deleted, created)
+    return created.topic_id
+
+
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_l24_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(whole: LocalCluster, fault: str) -> None:
+async def test_l24_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(
+    whole: LocalCluster, fault: str
+) -> None:
     topic, servers = unique_topic("l24"), bootstrap_servers(whole)
 
-    async def make() -> bytes:
-        async with AdminClient(servers) as admin:
-            return (await admin.create_topic(topic, assignment=[[0, 1, 2]])).topic_id
-
-    async def in_sync() -> None:
-        async with AdminClient(servers) as admin:
-            await admin.wait_until_led(topic, in_sync=True, timeout_s=READY_S)
-
-    async def away() -> bytes:
-        # Its session has not ended yet, so it is given a replica of the new topic too. Only one broker is asked: a client that
-        # takes all in turn waits for the one that stands still, up to 2 s each time, and the session may end meanwhile.
-        channel = GrpcNet().channel(whole.endpoints()["broker-0"], purpose="test")
-        try:
-            deletion = m.DeleteTopicsRequest(names=(topic,), timeout_ms=1000)
-            (deleted,) = (await channel.call(s.ADMIN_SERVICE_DELETE_TOPICS, deletion, TIMEOUT_S)).topics
-            creating = creation(topic, **rows((0, (2, 0, 1))))
-            (created,) = (await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, creating, TIMEOUT_S)).topics
-        finally:
-            await channel.close()
-        assert (deleted.error_code, created.error_code) == (ErrorCode.NONE, ErrorCode.NONE), (deleted, created)
-        await send(servers, topic, *[b"new-%d" % i for i in range(5)])
-        return created.topic_id
-
-    old_id = asyncio.run(make())
-    asyncio.run(in_sync())
-    asyncio.run(send(servers, topic, *[b"old-%d" % i for i in range(20)]))
+    async with AdminClient(servers) as admin:
+        old_id = (await admin.create_topic(topic, assignment=[[0, 1, 2]])).topic_id
+    await in_sync(servers, topic)
+    await send(servers, topic, *[b"old-%d" % i for i in range(20)])
     if fault == "kill":
         whole.kill("broker-2")
     else:
         whole.pause("broker-2")
-    new_id = asyncio.run(away())
+    new_id = await deleted_and_made_again(whole, topic)
+    await send(servers, topic, *[b"new-%d" % i for i in range(5)])
     ids, records = replica(whole, 2, topic)
     assert ids == [old_id.hex()] and b"new-" not in records
     if fault == "kill":
         whole.start("broker-2")
     else:
         whole.resume("broker-2")
-    wait_ready(whole, READY_S)
-    asyncio.run(in_sync())
+    await asyncio.to_thread(wait_ready, whole, READY_S)
+    await in_sync(servers, topic)
     until(lambda: replica(whole, 2, topic)[0] == [new_id.hex()], "the old replica to be removed", timeout_s=READY_S)
     _, records = replica(whole, 2, topic)
     assert records == replica(whole, 0, topic)[1] and b"old-" not in records
     # And it serves what it holds: the first of the assignment leads when the present leader dies.
     whole.kill("broker-0")
     try:
-        assert asyncio.run(read(servers, topic, 5)) == [b"new-%d" % i for i in range(5)]
+        assert await read(servers, topic, 5) == [b"new-%d" % i for i in range(5)]
     finally:
         whole.start("broker-0")
-    wait_ready(whole, READY_S)
-    asyncio.run(in_sync())
+    await asyncio.to_thread(wait_ready, whole, READY_S)
+    await in_sync(servers, topic)
     tidelog(servers, "topics", "delete", topic)
 
 
-def test_row_18_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole: LocalCluster) -> None:
+async def test_row_18_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole: LocalCluster) -> None:
     gone, kept, servers = unique_topic("gone"), unique_topic("kept"), bootstrap_servers(whole)
     for topic in (gone, kept):
         tidelog(servers, "topics", "create", topic, "--partitions", "1", "--replication-factor", "3")
-        asyncio.run(send(servers, topic, b"before"))
+        await send(servers, topic, b"before")
     until(lambda: b"before" in replica(whole, 1, kept)[1], "the records on broker 1", timeout_s=READY_S)
     whole.kill("broker-1")
     tidelog(servers, "topics", "delete", gone)
     assert "does not exist" in tidelog(servers, "topics", "describe", gone, exit_code=1)
     assert replica(whole, 1, gone)[0]
     whole.start("broker-1")
-    wait_ready(whole, READY_S)
+    await asyncio.to_thread(wait_ready, whole, READY_S)
     until(lambda: replica(whole, 1, gone) == ([], b""), "the replica to be removed", timeout_s=READY_S)
-    assert asyncio.run(read(servers, kept, 1)) == [b"before"]
+    assert await read(servers, kept, 1) == [b"before"]
     assert b"before" in replica(whole, 1, kept)[1]
     tidelog(servers, "topics", "delete", kept)
 

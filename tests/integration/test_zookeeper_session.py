@@ -35,28 +35,25 @@ async def test_the_session_timeout_is_the_one_the_server_granted(
         assert meta.session_timeout_s == granted_s
 
 
-def test_start_waits_for_a_server_that_comes_later_and_says_so(
+async def test_start_waits_for_a_server_that_comes_later_and_says_so(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meta_session, "SAY_AGAIN_S", 0.2)
     files = ServerFiles(tmp_path_factory.mktemp("zookeeper"), Address("127.0.0.1", free_port()))
     server = EmbeddedZooKeeper(files)
 
-    async def main() -> None:
-        async with owned_tasks() as tasks:
-            meta = ZkMeta(str(files.address), session_timeout_s=4, spawn=tasks.spawn)
-            starting = asyncio.ensure_future(meta.start())
-            await asyncio.sleep(0.7)
-            assert not starting.done()
-            server.start()
-            async with asyncio.timeout(20):
-                await starting
-            assert meta.state is SessionState.CONNECTED and meta.session_id != 0
-            await meta.close()
-
     try:
         with caplog.at_level(logging.WARNING):
-            asyncio.run(main())
+            async with owned_tasks() as tasks:
+                meta = ZkMeta(str(files.address), session_timeout_s=4, spawn=tasks.spawn)
+                starting = asyncio.ensure_future(meta.start())
+                await asyncio.sleep(0.7)
+                assert not starting.done()
+                server.start()
+                async with asyncio.timeout(20):
+                    await starting
+                assert meta.state is SessionState.CONNECTED and meta.session_id != 0
+                await meta.close()
     finally:
         server.stop()
     lines = [r.getMessage() for r in caplog.records]
@@ -92,7 +89,7 @@ async def test_row_21_a_server_that_takes_a_connection_and_never_answers_does_no
     assert accepted[1] - accepted[0] < session_s * 2 / 3
 
 
-def test_nothing_blocks_the_loop_while_kazoo_is_stuck_in_a_write(server: EmbeddedZooKeeper) -> None:
+async def test_nothing_blocks_the_loop_while_kazoo_is_stuck_in_a_write(server: EmbeddedZooKeeper) -> None:
     """kazoo's own wake-up pipe holds 278 bytes, one a request; here its thread does not read them."""
 
     done, others = threading.Event(), [0]
@@ -102,7 +99,9 @@ def test_nothing_blocks_the_loop_while_kazoo_is_stuck_in_a_write(server: Embedde
         while not done.wait(0.01):
             others[0] += 1
 
-    async def main() -> int:
+    thread = threading.Thread(target=another_thread)
+    thread.start()
+    try:
         async with zk_clients(server, timeout_s=6.0) as (meta,), owned_tasks() as tasks:
             turns = [others[0]]
 
@@ -120,20 +119,16 @@ def test_nothing_blocks_the_loop_while_kazoo_is_stuck_in_a_write(server: Embedde
             await asyncio.sleep(1.0)
             server.resume()
             await asyncio.gather(*requests, return_exceptions=True)
-            return max(late - early for early, late in pairwise(turns))
-
-    thread = threading.Thread(target=another_thread)
-    thread.start()
-    try:
-        assert asyncio.run(main()) < 50, "of the other thread's turns, which take 0.01 s, in one of the loop's"
+            longest = max(late - early for early, late in pairwise(turns))
+        assert longest < 50, "of the other thread's turns, which take 0.01 s, in one of the loop's"
     finally:
         server.resume()
         done.set()
         thread.join()
 
 
-def test_a_silent_server_suspends_but_never_expires(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
+async def test_a_silent_server_suspends_but_never_expires(server: EmbeddedZooKeeper) -> None:
+    try:
         async with zk_clients(server, timeout_s=2.0) as (meta,):
             states: list[SessionState] = []
             meta.on_session(states.append)
@@ -153,15 +148,12 @@ def test_a_silent_server_suspends_but_never_expires(server: EmbeddedZooKeeper) -
             results = await asyncio.gather(*reads, return_exceptions=True)
             assert {type(r) for r in results} <= {tuple, SessionExpired}
             assert await meta.exists("/t") is not None
-
-    try:
-        asyncio.run(main())
     finally:
         server.resume()
 
 
-def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
-    async def main() -> None:
+async def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
+    try:
         # Who prepares and looks has patience: a server that has just started writes its first record slowly.
         async with zk_clients(server, timeout_s=30.0) as (patient,), owned_tasks() as tasks:
             observed: list[tuple[str, float]] = []
@@ -186,9 +178,6 @@ def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
             assert [op for op, _ in observed] == ["get", "multi"]
             assert 0.5 <= observed[0][1] < 2
             await meta.close()
-
-    try:
-        asyncio.run(main())
     finally:
         server.resume()
 
@@ -276,35 +265,32 @@ async def test_hole_40_a_restart_within_the_session_timeout_waits_and_registers(
         assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
 
 
-def test_a_dead_connection_thread_is_reported_to_the_supervisor(server: EmbeddedZooKeeper) -> None:
+async def test_a_dead_connection_thread_is_reported_to_the_supervisor(server: EmbeddedZooKeeper) -> None:
     class Poison:
         type = 3
 
         def serialize(self) -> bytes:
             raise MemoryError("no kazoo exception")
 
-    async def main() -> None:
-        async with owned_tasks() as tasks:
-            meta = ZkMeta(str(server.address), session_timeout_s=4, spawn=tasks.spawn)
-            await meta.start()
-            meta._client._queue.append((Poison(), None))
-            meta._connection.wake()
-            try:
-                await asyncio.sleep(10)
-            finally:
-                await meta.close()
-
     hook, threading.excepthook = threading.excepthook, lambda _: None
     try:
         with pytest.raises(ExceptionGroup) as caught:
-            asyncio.run(main())
+            async with owned_tasks() as tasks:
+                meta = ZkMeta(str(server.address), session_timeout_s=4, spawn=tasks.spawn)
+                await meta.start()
+                meta._client._queue.append((Poison(), None))
+                meta._connection.wake()
+                try:
+                    await asyncio.sleep(10)
+                finally:
+                    await meta.close()
     finally:
         threading.excepthook = hook
     assert [type(e) for e in caught.value.exceptions] == [ConnectionThreadEnded]
 
 
-def test_close_does_not_wait_for_a_server_that_is_silent(server: EmbeddedZooKeeper) -> None:
-    async def main() -> float:
+async def test_close_does_not_wait_for_a_server_that_is_silent(server: EmbeddedZooKeeper) -> None:
+    try:
         loop = asyncio.get_running_loop()
         async with owned_tasks() as tasks:
             meta = ZkMeta(str(server.address), session_timeout_s=30, spawn=tasks.spawn)
@@ -312,10 +298,8 @@ def test_close_does_not_wait_for_a_server_that_is_silent(server: EmbeddedZooKeep
             server.pause()
             began = loop.time()
             await meta.close()
-            return loop.time() - began
-
-    try:
-        assert asyncio.run(main()) < 5
+            took_s = loop.time() - began
+        assert took_s < 5
     finally:
         server.resume()
 
