@@ -160,6 +160,10 @@ BANNED_MODULE_CALLS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "secrets": (("runtime", "cluster"), "the Rand port"),
 }
 TASK_MAKERS = frozenset({"create_task", "ensure_future"})
+RUNNERS = frozenset({"run", "run_until_complete"})
+"""Functions that run a coroutine on a loop; the last names, since every module imports them in its own way."""
+LOOP_TESTS = ("tests/unit/testing/test_loop.py",)
+"""Tests of the loop itself call `run` to see what it raises and what it leaves behind."""
 LEFTOVER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 
 
@@ -285,6 +289,23 @@ def except_problems(source: Source) -> Iterator[Problem]:
             yield source.problem(node.lineno, f"catches everything; that is for {', '.join(BROAD_EXCEPT)} alone")
 
 
+def coroutine_problems(source: Source) -> Iterator[Problem]:
+    """A sync test that runs a coroutine of its own chooses the loop by itself; for an async test the plugin chooses it."""
+    if not source.path.startswith("tests/") or source.path in LOOP_TESTS:
+        return
+    for test in ast.walk(source.tree):
+        if not (isinstance(test, ast.FunctionDef) and test.name.startswith("test_")):
+            continue
+        own = {node.name for node in ast.walk(test) if isinstance(node, ast.AsyncFunctionDef)}
+        for call in ast.walk(test):
+            if not isinstance(call, ast.Call) or ast.unparse(call.func).rpartition(".")[2] not in RUNNERS:
+                continue
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            names = {node.id for each in given for node in ast.walk(each) if isinstance(node, ast.Name)}
+            if own & names:
+                yield source.problem(call.lineno, "a coroutine of its own; make the test async def")
+
+
 def size_problems(source: Source) -> Iterator[Problem]:
     lines = source.text.count("\n")
     if lines > FILE_LINES_MAX:
@@ -369,6 +390,7 @@ def check_source(source: Source) -> list[Problem]:
         *import_problems(source),
         *call_problems(source),
         *except_problems(source),
+        *coroutine_problems(source),
         *size_problems(source),
         *leftover_problems(source.path, source.text),
     ]

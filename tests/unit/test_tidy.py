@@ -1,4 +1,4 @@
-"""The rest of scripts/check.py: sizes, calls with one home, leftovers."""
+"""The rest of scripts/check.py: sizes, calls with one home, coroutines of tests, leftovers."""
 
 from pathlib import Path
 
@@ -55,6 +55,51 @@ def test_catching_everything_is_for_the_supervisor_alone(tmp_path: Path, clause:
     assert "catches everything" in problems_of(tmp_path, "services/tidelog/broker/app.py", text)[0]
     (tmp_path / "services/tidelog/broker/app.py").unlink()
     assert problems_of(tmp_path, "services/tidelog/runtime/tasks.py", text) == []
+
+
+STORY = "def test_it():\n    async def story(): ...\n    async def other(): ...\n\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "asyncio.run(story())",
+        "run(story(), timeout_s=1)",
+        "aio.run(timeout_s=1, story=story())",
+        "sim.run(story, 1)",
+        "assert sim.run(with_candidates(1, story)) == 1",
+        "for seed in range(3): sim.run(story(), seed)",
+        "loop.run_until_complete(story())",
+        "with pytest.raises(OSError): run(run(other()))",
+        "cluster.on_step(lambda: run(story()))",
+    ],
+)
+def test_a_sync_test_with_a_coroutine_of_its_own_is_found(tmp_path: Path, line: str) -> None:
+    problem, *_ = problems_of(tmp_path, "tests/unit/test_x.py", f"{STORY}    {line}\n")
+    assert problem.startswith("tests/unit/test_x.py:5: a coroutine of its own; make the test async def")
+    assert problem.endswith(line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"async {STORY}    await story()\n",
+        f"async {STORY}    await asyncio.to_thread(run, story())\n",
+        f"{STORY}    cluster.once('Produce', story)\n    run(cluster.serve())\n",
+        f"{STORY}    subprocess.run(['story'])\n",
+        f"{STORY}    story.run()\n",
+        STORY.replace("test_it", "ask") + "    return run(story())\n",
+        "async def story(): ...\n\ndef test_it():\n    run(story())\n",
+    ],
+)
+def test_a_coroutine_that_is_a_callback_is_fine(tmp_path: Path, text: str) -> None:
+    assert problems_of(tmp_path, "tests/unit/test_x.py", text) == []
+
+
+def test_tests_of_the_loop_may_run_their_coroutines(tmp_path: Path) -> None:
+    text = f"{STORY}    run(story())\n"
+    for path in (*check.LOOP_TESTS, "scripts/test_x.py"):
+        assert problems_of(tmp_path, path, text) == []
 
 
 def test_sizes_are_bounded(tmp_path: Path) -> None:
