@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "tidelog"
 FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 600
 CHECKED_FOLDERS = ("services", "tests", "scripts")
 GENERATED = ("services/tidelog/wire/pb/", "services/tidelog/wire/messages.py", "services/tidelog/wire/services.py")
 
@@ -307,9 +306,6 @@ def coroutine_problems(source: Source) -> Iterator[Problem]:
 
 
 def size_problems(source: Source) -> Iterator[Problem]:
-    lines = source.text.count("\n")
-    if lines > FILE_LINES_MAX:
-        yield source.problem(1, f"{lines} lines in a file; at most {FILE_LINES_MAX}")
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1

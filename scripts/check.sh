@@ -20,6 +20,7 @@ step "language" python scripts/ratchet.py
 step "generated protocol code" python scripts/gen_proto.py --check
 step "generated dashboards" python scripts/gen_dashboards.py --check
 
+step "requirements" python -m pytest --quiet tests/unit/test_requirements.py
 if ((${#failed[@]})); then
     printf 'check: FAILED:'
     printf ' %s;' "${failed[@]}"

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -149,48 +150,48 @@ class Results:
         return [json.loads(line) for line in self.file.read_text().splitlines() if line.endswith("}")]
 
 
-def finish(step: Step, process: subprocess.Popen[str], began: float, results: Results, before: int) -> Done:
-    code = process.wait()
-    counts = Counter(str(each["outcome"]) for each in results.read()[before:])
+def timed(step: Step, environment: Mapping[str, str], output: Path | None) -> tuple[int, float]:
+    """Exit code, and seconds of wall time. What the step prints goes to the file `output`, or straight on."""
+    began = time.monotonic()
+    if output is None:
+        code = subprocess.run(step.command, cwd=ROOT, env=environment).returncode
+    else:
+        with output.open("w") as file:
+            code = subprocess.run(step.command, cwd=ROOT, env=environment, stdout=file, stderr=file).returncode
+    return code, time.monotonic() - began
+
+
+def ended(step: Step, code: int, seconds: float, counts: Counter[str]) -> Done:
     # 5: pytest found nothing to run, as when everything has passed before the interruption.
     good = code == 0 or (code == 5 and "pytest" in step.command)
-    return Done(step, "passed" if good else "FAILED", time.monotonic() - began, counts)
+    return Done(step, "passed" if good else "FAILED", seconds, counts)
 
 
 def run(steps: Sequence[Step], results: Results, passed: frozenset[str]) -> Iterator[Done]:
-    environment = {
-        **os.environ,
-        "TEST_RESULTS": str(results.file),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "TEST_RESULTS": str(results.file), "PATH": path}
     missing = {need: MISSING[need]() for need in {step.needs for step in steps} - {""}}
-    waiting: list[tuple[Step, subprocess.Popen[str], float, Path]] = []
-    for step in steps:
-        if step.name in passed:
-            yield Done(step, "passed before")
-        elif reason := missing.get(step.needs, ""):
-            yield Done(step, f"not run: {reason}")
-        else:
-            began, before = time.monotonic(), len(results.read())
-            if step.beside:
+    beside: list[tuple[Step, Future[tuple[int, float]], Path]] = []
+    with ThreadPoolExecutor() as pool:
+        for step in steps:
+            if step.name in passed:
+                yield Done(step, "passed before")
+            elif reason := missing.get(step.needs, ""):
+                yield Done(step, f"not run: {reason}")
+            elif step.beside:
                 output = results.file.with_suffix(f".{step.name}")
-                with output.open("w") as file:
-                    process = subprocess.Popen(
-                        step.command, cwd=ROOT, env=environment, stdout=file, stderr=file, text=True
-                    )
-                waiting.append((step, process, began, output))
+                beside.append((step, pool.submit(timed, step, environment, output), output))
                 continue
-            print(f"== {step.name}", flush=True)
-            process = subprocess.Popen(step.command, cwd=ROOT, env=environment, text=True)
-            try:
-                yield finish(step, process, began, results, before)
-            finally:
-                process.terminate()
-        for beside, process, began, output in waiting:
-            done = finish(beside, process, began, results, sys.maxsize)
-            print(f"== {beside.name}\n{output.read_text()}", end="", flush=True)
-            yield done
-        waiting.clear()
+            else:
+                print(f"== {step.name}", flush=True)
+                before = len(results.read())
+                code, seconds = timed(step, environment, None)
+                yield ended(step, code, seconds, Counter(str(each["outcome"]) for each in results.read()[before:]))
+            for other, future, output in beside:
+                code, seconds = future.result()
+                print(f"== {other.name}\n{output.read_text()}", end="", flush=True)
+                yield ended(other, code, seconds, Counter())
+            beside.clear()
 
 
 def summary(steps: Sequence[Done], lines: Sequence[Mapping[str, str | float]]) -> Iterator[str]:

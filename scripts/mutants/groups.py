@@ -86,6 +86,6 @@ MUTANTS: Final = (
             Patch(_STORE, "            if error.index != 0:\n", "            if True:\n"),
             Patch(_STORE, "if not count and len(ops) == 1:", "if not count and not ops:"),
         ),
-        ByTest("tests/unit/coordinator/test_store.py::test_hole_44_a_deposed_coordinator_writes_nothing"),
+        ByTest("tests/unit/coordinator/test_store.py::test_a_deposed_coordinator_writes_nothing"),
     ),
 )

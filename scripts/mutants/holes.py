@@ -1,4 +1,4 @@
-"""The known holes of the protocol, each opened again in the real code. tests/requirements.toml names patch and tests."""
+"""The known holes of the protocol, each opened again in the real code. docs/rules.md has the rules."""
 
 from typing import Final
 
@@ -45,7 +45,7 @@ MUTANTS: Final = (
         2,
         "a diverging log is cut to its own high watermark, wherever the histories part",
         _OF_FOLLOWERS,
-        "hole_02_divergence_cuts_to_the_end_of_the_common_epoch",
+        "divergence_cuts_to_the_end_of_the_common_epoch",
         Patch(
             _PARTITION, "        cut = max(0, min(cut, self.log_end_offset))\n", "        cut = self.high_watermark\n"
         ),
@@ -54,7 +54,7 @@ MUTANTS: Final = (
         3,
         "a follower cuts to the end that it is told, although the epoch found is another one than it asked for",
         _OF_FOLLOWERS,
-        "hole_03_an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one",
+        "an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one",
         Patch(
             _PARTITION,
             """        cut = event.own_end
@@ -68,7 +68,7 @@ MUTANTS: Final = (
         4,
         "a position of an earlier leader epoch counts",
         _OF_LEADERS,
-        "mut_04_hole_04_positions_of_another_epoch_are_refused",
+        "mut_04_positions_of_another_epoch_are_refused",
         Patch(
             _PARTITION,
             "        if event.leader_epoch != leading.epoch:\n            older",
@@ -79,14 +79,14 @@ MUTANTS: Final = (
         5,
         "a follower may join the ISR below the start of the leader's epoch",
         _OF_LEADERS,
-        "mut_02_hole_05_joining_needs_the_start_of_this_epoch",
+        "mut_02_joining_needs_the_start_of_this_epoch",
         Patch(_LEADER, "progress.offset >= max(high_watermark, self.epoch_start)", "progress.offset >= high_watermark"),
     ),
     _hole(
         6,
         "a new epoch of the same leader is no news for its follower",
         _OF_FOLLOWERS,
-        "hole_06_the_same_leader_in_a_new_epoch_runs_the_check_again",
+        "the_same_leader_in_a_new_epoch_runs_the_check_again",
         Patch(
             _PARTITION,
             "            return self._on_same_epoch(event)\n        return self._become_leader",
@@ -101,7 +101,7 @@ MUTANTS: Final = (
         7,
         "a broker that comes back in another life is taken for the one that left",
         _OF_ELECTIONS,
-        "hole_07_a_bounced_leader_is_failure_plus_start",
+        "a_bounced_leader_is_failure_plus_start",
         Patch(
             _ELECTION,
             "    return broker is not None and broker.epoch == member.broker_epoch\n",
@@ -112,21 +112,21 @@ MUTANTS: Final = (
         8,
         "a broker begins its life with a partial list",
         "broker/test_control_service.py",
-        "hole_08_the_first_request_of_a_life_must_be_full",
+        "the_first_request_of_a_life_must_be_full",
         Patch(_CONTROL, "        if not request.full and not self.ready:\n", "        if False:\n"),
     ),
     _hole(
         9,
         "a late StopReplica stops what was started since",
         "broker/test_control_service.py",
-        "hole_09_stop_replica_is_fenced_by_leader_epoch",
+        "stop_replica_is_fenced_by_leader_epoch",
         Patch(_MANAGER, " and leader_epoch <= host.replica.leader_epoch:\n", " and leader_epoch < 0:\n"),
     ),
     _hole(
         10,
         "a topic that is made again gets the records of the one before",
         "broker/test_control_service.py",
-        "hole_10_a_topic_made_again_does_not_inherit_the_old_records",
+        "a_topic_made_again_does_not_inherit_the_old_records",
         Patch(_MANAGER, "        if host is not None and host.topic_id != state.topic_id:\n", "        if False:\n"),
     ),
     _hole(
@@ -142,7 +142,7 @@ MUTANTS: Final = (
         12,
         "the ISR of a deposed leader is written whatever was decided since",
         _OF_ISR_CHANGES,
-        "l29_an_election_in_flight_fences_the_old_leaders_proposal",
+        "an_election_in_flight_fences_the_old_leaders_proposal",
         Patch(
             _ALTER_ISR,
             "    if wanted.leader_epoch < state.leader_epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
@@ -157,7 +157,7 @@ MUTANTS: Final = (
         13,
         "a write of unknown outcome is taken for one that was not applied",
         "controller/test_machine_brokers.py",
-        "hole_13_an_unknown_outcome_that_was_applied_is_adopted",
+        "an_unknown_outcome_that_was_applied_is_adopted",
         Patch(
             "controller/machine.py",
             """            self._resign(f"the store refuses the state of {tp}")
@@ -174,7 +174,7 @@ MUTANTS: Final = (
         14,
         "nobody sees for how long a leader has waited for the answer to its ISR change",
         "broker/test_replica_manager.py",
-        "hole_14_how_long_a_change_has_waited_for_its_answer_is_measured",
+        "how_long_a_change_has_waited_for_its_answer_is_measured",
         Patch(
             _LEADER,
             "        return 0.0 if isinstance(self.isr, Committed) else at - self.pending_since\n",
@@ -185,7 +185,7 @@ MUTANTS: Final = (
         15,
         "a controlled shutdown does not see the expansion that is being written",
         "controller/test_shutdown.py",
-        "hole_15_an_expansion_that_is_being_written_is_seen",
+        "an_expansion_that_is_being_written_is_seen",
         Patch(
             "controller/shutdown.py",
             "        members = writing.isr if state is None else (*state.isr, *writing.isr)\n",
@@ -196,7 +196,7 @@ MUTANTS: Final = (
         16,
         "a leader holds itself to the smaller ISR that it has asked for",
         _OF_LEADERS,
-        "mut_07_hole_16_a_shrink_counts_only_when_confirmed",
+        "mut_07_a_shrink_counts_only_when_confirmed",
         Patch(
             "replica/isr.py",
             """        # They count until the controller agrees: it may still elect one of them (HOLE-16).
@@ -208,7 +208,7 @@ MUTANTS: Final = (
         17,
         "an AlterIsr that comes again is judged by its old version",
         _OF_ISR_CHANGES,
-        "hole_17_a_repeated_request_is_success_once_the_first_is_written",
+        "a_repeated_request_is_success_once_the_first_is_written",
         Patch(
             _ALTER_ISR,
             "    if same_set and not state.recovering:\n",
@@ -231,7 +231,7 @@ MUTANTS: Final = (
         19,
         "the answer to an earlier proposal is taken for that of the pending one",
         _OF_LEADERS,
-        "hole_19_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one",
+        "an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one",
         Patch(
             _PARTITION,
             "        if event.proposal != fx.ProposeIsr(leading.epoch, leading.partition_epoch, pending.proposed):\n",
@@ -242,7 +242,7 @@ MUTANTS: Final = (
         20,
         "the controller lets a broker back into the ISR that shuts down",
         "controller/test_shutdown.py",
-        "hole_20_who_leaves_is_not_let_back_in",
+        "who_leaves_is_not_let_back_in",
         Patch(
             _ALTER_ISR,
             "    return member.broker_id not in ineligible or member.broker_id == state.leader\n",
@@ -253,7 +253,7 @@ MUTANTS: Final = (
         21,
         "the controller does not look at the broker epochs of an ISR's members",
         _OF_ISR_CHANGES,
-        "hole_21_a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way",
+        "a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way",
         Patch(
             _ALTER_ISR,
             "    if broker is None or broker.epoch != member.broker_epoch:\n",
@@ -271,21 +271,21 @@ MUTANTS: Final = (
         23,
         "acks=all is taken below min ISR",
         _OF_LEADERS,
-        "hole_23_acks_all_is_refused_below_min_isr_and_acks_1_is_not",
+        "acks_all_is_refused_below_min_isr_and_acks_1_is_not",
         Patch(_PARTITION, "        if acks == -1 and self.leading.under_min_isr:\n", "        if False:\n"),
     ),
     _hole(
         24,
         "the high watermark rises below min ISR",
         _OF_LEADERS,
-        "hole_24_mut_14_the_high_watermark_stands_still_below_min_isr",
+        "mut_14_the_high_watermark_stands_still_below_min_isr",
         Patch(_LEADER, "            return high_watermark  # HOLE-24\n", "            pass\n"),
     ),
     _hole(
         25,
         "whoever is alive may lead where nobody in sync is",
         _OF_ELECTIONS,
-        "hole_25_a_live_replica_outside_the_isr_is_not_elected",
+        "a_live_replica_outside_the_isr_is_not_elected",
         Patch(
             _ELECTION,
             "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
@@ -296,7 +296,7 @@ MUTANTS: Final = (
         26,
         "a leader that was elected uncleanly goes on as if nothing had happened",
         "replica/test_recovering.py",
-        "hole_26_nobody_is_proposed_before_the_report_is_answered",
+        "nobody_is_proposed_before_the_report_is_answered",
         Patch(_LEADER, "        if self.recovering:\n            return PendingRecovery(self.isr)\n", ""),
     ),
     _hole(
@@ -314,14 +314,14 @@ MUTANTS: Final = (
         28,
         "a batch that comes again is appended again",
         "storage/test_producer_state.py",
-        "hole_28_a_repeated_batch_is_found_with_its_offset",
+        "a_repeated_batch_is_found_with_its_offset",
         Patch("storage/producer_state.py", "                return seen\n", "                return None\n"),
     ),
     _hole(
         29,
         "the next replica goes to the next broker, whichever rack that is in",
         "controller/test_placement.py",
-        "hole_29_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be",
+        "every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be",
         Patch(
             "controller/racks.py",
             "(self._of[broker_id] not in covered or len(covered) == len(self._members))",
@@ -332,7 +332,7 @@ MUTANTS: Final = (
         30,
         "a new leader names an end of the log that is before what was readable already",
         "broker/test_fetch.py",
-        "hole_30_kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start",
+        "kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start",
         Patch(
             "broker/fetch.py",
             "    if found is None and replica.leading is not None and end < replica.leading.epoch_start:\n",
@@ -343,7 +343,7 @@ MUTANTS: Final = (
         31,
         "a follower lags for as long as the log has not grown",
         _OF_LEADERS,
-        "hole_31_an_idle_partition_never_shrinks",
+        "an_idle_partition_never_shrinks",
         Patch(
             _LEADER,
             "            if self.lags(offset, log_end, at):\n",
@@ -355,7 +355,7 @@ MUTANTS: Final = (
         32,
         "a move ends when one of its targets is in sync",
         "controller/test_machine_reassignment.py",
-        "hole_32_one_target_in_the_isr_is_not_enough",
+        "one_target_in_the_isr_is_not_enough",
         Patch(
             "controller/reassignment.py",
             "    elif not led or len(staying) < len(move.target):\n",
@@ -366,7 +366,7 @@ MUTANTS: Final = (
         33,
         "who shuts down stays in sync and is elected like everybody else",
         "controller/test_shutdown.py",
-        "hole_33_who_leaves_is_not_elected_while_another_can_be",
+        "who_leaves_is_not_elected_while_another_can_be",
         Patch(
             _ELECTION,
             "    isr = [member for member in unbroken if member.broker_id not in ineligible] or unbroken\n",
@@ -377,7 +377,7 @@ MUTANTS: Final = (
         34,
         "a follower takes the leader's high watermark beyond its own end",
         _OF_FOLLOWERS,
-        "hole_34_the_high_watermark_is_the_leaders_capped_at_the_own_end",
+        "the_high_watermark_is_the_leaders_capped_at_the_own_end",
         Patch(
             _PARTITION,
             "min(event.end, max(event.log_start, event.leader_high_watermark))",
@@ -388,7 +388,7 @@ MUTANTS: Final = (
         35,
         "the high watermark begins at the end of the log",
         "broker/test_replica_manager.py",
-        "hole_35_a_follower_starts_with_the_checkpointed_high_watermark",
+        "a_follower_starts_with_the_checkpointed_high_watermark",
         Patch(
             "storage/partition_log.py",
             "        hw = min(opening.high_watermark, self.log_end_offset)\n",
@@ -399,7 +399,7 @@ MUTANTS: Final = (
         36,
         "a new leader takes the end of its log for committed",
         _OF_LEADERS,
-        "hole_36_a_new_leader_keeps_its_own_high_watermark",
+        "a_new_leader_keeps_its_own_high_watermark",
         Patch(
             _PARTITION,
             "        out.append(fx.StartEpoch(event.leader_epoch, self.log_end_offset))\n",
@@ -412,7 +412,7 @@ MUTANTS: Final = (
         37,
         "a control request is dropped when its call breaks",
         "controller/test_channels.py",
-        "hole_37_a_broken_call_is_repeated_and_what_follows_it_waits",
+        "a_broken_call_is_repeated_and_what_follows_it_waits",
         Patch(
             "controller/channels.py",
             "[*requests[position:], *self._pending]",
@@ -423,7 +423,7 @@ MUTANTS: Final = (
         39,
         "the znode of leader and ISR does not hold their epoch",
         "wire/test_znodes.py",
-        "hole_39_leader_isr_and_epoch_live_in_one_znode",
+        "leader_isr_and_epoch_live_in_one_znode",
         Patch(
             "wire/znodes.py",
             '"leader":{state.leader},"leader_epoch":{state.leader_epoch}',
@@ -434,7 +434,7 @@ MUTANTS: Final = (
         40,
         "a registration that somebody else holds is taken for one's own",
         "meta/test_patterns.py",
-        "hole_40_a_znode_of_an_unknown_session_is_waited_for",
+        "a_znode_of_an_unknown_session_is_waited_for",
         Patch(
             "runtime/zk_patterns.py",
             "            if stat.ephemeral_owner == meta.session_id:\n                if data == payload:\n",
@@ -445,14 +445,14 @@ MUTANTS: Final = (
         41,
         "children are read again only when the watch fires",
         "meta/test_patterns.py",
-        "hole_41_a_full_reconcile_comes_by_the_clock_too",
+        "a_full_reconcile_comes_by_the_clock_too",
         Patch("runtime/zk_patterns.py", "asyncio.timeout(reconcile_s)", "asyncio.timeout(None)"),
     ),
     _hole(
         42,
         "a consumer is dead when its answer is late, though it may still fetch",
         _OF_MEMBERS,
-        "hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out",
+        "a_broken_stream_alone_moves_nothing_before_the_lease_is_out",
         Patch(
             "coordinator/group.py",
             "        return self.answered_at + self.session_s * (1 + DRIFT) + DRIFT_MIN_S\n",
@@ -463,7 +463,7 @@ MUTANTS: Final = (
         43,
         "offsets count whichever generation they are of",
         "coordinator/test_commits.py",
-        "find_10_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only",
+        "find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only",
         Patch(
             _MEMBERS,
             "        if (response.coordinator_epoch, response.generation) == (self._desk.epoch, member.generation):\n",
@@ -474,14 +474,14 @@ MUTANTS: Final = (
         44,
         "a coordinator's writes do not check its epoch",
         "coordinator/test_store.py",
-        "hole_44_a_deposed_coordinator_writes_nothing",
+        "a_deposed_coordinator_writes_nothing",
         Patch("coordinator/store.py", "        return [self._fence]\n", "        return []\n"),
     ),
     _hole(
         45,
         "an id is taken as long as its registration is there, also for the consumer that registered it",
         _OF_MEMBERS,
-        "hole_45_the_same_consumer_comes_back_at_once_and_goes_on",
+        "the_same_consumer_comes_back_at_once_and_goes_on",
         Patch(
             _MEMBERS,
             "        if known is None or known.incarnation == request.incarnation:\n",
@@ -492,7 +492,7 @@ MUTANTS: Final = (
         46,
         "ownership is stored after its owners have been started",
         _OF_REBALANCES,
-        "hole_46_owners_and_generation_are_stored_before_anybody_is_started",
+        "owners_and_generation_are_stored_before_anybody_is_started",
         Patch(
             _REBALANCE,
             "self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)",
@@ -508,14 +508,14 @@ MUTANTS: Final = (
         47,
         "a member that answers pings and no stop is kept for ever",
         _OF_REBALANCES,
-        "l07_hole_47_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on",
+        "coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on",
         Patch(_MEMBERS, "        member.silent = True\n        self.pings.clear(watcher.member)\n", ""),
     ),
     _hole(
         48,
         "groups without members are kept for ever",
         _OF_MEMBERS,
-        "hole_48_an_empty_group_is_deleted_after_its_retention",
+        "an_empty_group_is_deleted_after_its_retention",
         Patch(
             "coordinator/machine.py",
             "            if not group.members and desk.wall_ms - group.empty_since_ms >= desk.limits.retention_s * 1000:\n",
@@ -526,14 +526,14 @@ MUTANTS: Final = (
         49,
         "who leaves waits for the answer, however long",
         "client/test_membership.py",
-        "hole_49_leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing",
+        "leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing",
         Patch("client/membership.py", "_Leaving(now + self.session_s, ", '_Leaving(float("inf"), '),
     ),
     _hole(
         50,
         "the last leader is named although it is dead",
         _OF_ELECTIONS,
-        "hole_50_without_a_live_member_the_leader_is_none_and_the_isr_is_kept",
+        "without_a_live_member_the_leader_is_none_and_the_isr_is_kept",
         Patch(
             _ELECTION, "        return _next(state, NO_LEADER, state.isr, controller_epoch)\n", "        return None\n"
         ),
@@ -542,7 +542,7 @@ MUTANTS: Final = (
         51,
         "what waits at a leader for its followers is acknowledged when the leader is deposed",
         "broker/test_produce.py",
-        "l33_hole_51_a_deposed_leader_answers_parked_produces_with_not_leader",
+        "a_deposed_leader_answers_parked_produces_with_not_leader",
         Patch(
             _PARTITION,
             "            return [fx.FailPending(ErrorCode.NOT_LEADER_OR_FOLLOWER)]\n",
@@ -553,7 +553,7 @@ MUTANTS: Final = (
         52,
         "an ISR change whose answer never came is taken back",
         _OF_LEADERS,
-        "hole_52_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone",
+        "a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone",
         Patch(
             _PARTITION,
             "            case _After.RESEND:\n                return [event.proposal]\n",
@@ -572,16 +572,13 @@ MUTANTS: Final = (
             ),
         ),
         ByTest(
-            f"tests/unit/{_OF_ISR_CHANGES}"
-            "::test_hole_52_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request"
+            f"tests/unit/{_OF_ISR_CHANGES}::test_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request"
         ),
     ),
     Mutant(
         "REPEATED-TERM",
         "a new controller, which knows no numbers, judges what was sent to the one before it",
         (Patch(_ALTER_ISR, "        if request.controller_epoch < controller_epoch:\n", "        if False:\n"),),
-        ByTest(
-            f"tests/unit/{_OF_ISR_CHANGES}::test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another"
-        ),
+        ByTest(f"tests/unit/{_OF_ISR_CHANGES}::test_a_new_controller_hears_no_request_that_was_sent_to_another"),
     ),
 )

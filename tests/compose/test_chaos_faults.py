@@ -10,6 +10,7 @@ import pytest
 
 from helpers.cluster import states, unique_topic
 from helpers.compose import PROJECT, ComposeProject
+from helpers.requirements import requirement
 from helpers.scripts import ROOT
 from tidelog.chaos.faults.base import Bed, InForce, Injected, On
 from tidelog.chaos.faults.registry import fault_named, make
@@ -86,6 +87,7 @@ async def playing(cluster: ComposeCluster) -> AsyncIterator[Play]:
                 await play.full()
 
 
+@requirement("Clients cut from all brokers get unknown outcomes")
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCluster) -> None:
     async with playing(cluster) as play:
         led = (await play.partition()).leader
@@ -109,7 +111,9 @@ async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCl
         await asyncio.wait_for(ack, WITHIN_S)
 
 
-async def test_row_27_row_28_packets_are_lost_and_connections_reset(cluster: ComposeCluster) -> None:
+@requirement("Packet loss and slow links delay records and lose none")
+@requirement("Connection resets never duplicate a record of an idempotent producer")
+async def test_packets_are_lost_and_connections_reset(cluster: ComposeCluster) -> None:
     async with playing(cluster) as play:
         loss, (leader,) = await play.begin("packet-loss", "leader of 0", share="10%")
         await (await play.send(50))
@@ -148,7 +152,8 @@ async def test_processes_stand_still_by_signal_and_by_freezer_die_and_bounce(clu
         await stopped.heal()
 
 
-def test_row_25_the_ensemble_tells_whose_session_lives_before_and_after_a_bounce(cluster: ComposeCluster) -> None:
+@requirement("A fast bounce is detected by the broker epoch")
+def test_the_ensemble_tells_whose_session_lives_before_and_after_a_bounce(cluster: ComposeCluster) -> None:
     """How fast an engine is, a busy machine decides: what is seen of a bounce must be right for a slow one too."""
     paths = {name: broker_path(broker_id_of(name)) for name in cluster.names(BROKER)}
     before = cluster.sessions()
@@ -163,7 +168,9 @@ def test_row_25_the_ensemble_tells_whose_session_lives_before_and_after_a_bounce
     until(lambda: before.holders[bounced] not in cluster.sessions().alive, "the end of its session", timeout_s=WITHIN_S)
 
 
-async def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum(cluster: ComposeCluster) -> None:
+@requirement("The death of one ZooKeeper server expires no session")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+async def test_zookeeper_changes_its_leader_and_loses_its_quorum(cluster: ComposeCluster) -> None:
     async with playing(cluster) as play:
         epoch = (await play.partition()).leader_epoch
         killed, (first,) = await play.begin("kill", "zookeeper leader")

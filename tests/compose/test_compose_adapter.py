@@ -10,6 +10,7 @@ import pytest
 
 from helpers.cluster import states
 from helpers.images import image
+from helpers.requirements import requirement
 from helpers.scripts import ROOT
 from tidelog.cluster.api import ClusterError, Direction, Pause, State
 from tidelog.cluster.compose import ComposeCluster
@@ -136,7 +137,8 @@ def test_a_cut_outlives_a_restart_and_one_that_another_program_left_is_healed(cl
     cluster.heal()
 
 
-def test_row_27_packets_are_lost_and_counted(cluster: ComposeCluster) -> None:
+@requirement("Packet loss and slow links delay records and lose none")
+def test_packets_are_lost_and_counted(cluster: ComposeCluster) -> None:
     cluster.lose_packets("broker-1", 1.0)
     assert is_silent(cluster, "broker-2", "one.cluster")
     assert cluster.lost_packets("broker-1") > 0
@@ -171,7 +173,8 @@ def small_disk(tmp_path: Path) -> Iterator[ComposeCluster]:
     made.close()
 
 
-def test_row_29_a_small_disk_is_filled_to_its_last_byte_and_freed(small_disk: ComposeCluster) -> None:
+@requirement("A full disk moves leadership and heals when space returns")
+def test_a_small_disk_is_filled_to_its_last_byte_and_freed(small_disk: ComposeCluster) -> None:
     def writes() -> bool:
         command = ["docker", "compose", "-p", small_disk.project, "exec", "-T", "broker-1"]
         write = ["sh", "-c", "head -c 5000 /dev/zero >> /var/lib/tidelog/00.log"]  # more than what is left of a page

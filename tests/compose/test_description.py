@@ -7,6 +7,7 @@ import pytest
 from testcontainers.compose import DockerCompose
 
 from helpers.images import image
+from helpers.requirements import requirement
 from helpers.scripts import ROOT
 
 SPARK = {"spark-master", "spark-worker-1", "spark-worker-2", "spark-history"}
@@ -138,8 +139,9 @@ def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     assert images == {image("spark")}
 
 
+@requirement("A full disk moves leadership and heals when space returns")
 @pytest.mark.smoke
-def test_row_29_every_small_disk_outlives_the_process_that_has_it() -> None:
+def test_every_small_disk_outlives_the_process_that_has_it() -> None:
     files = ["docker-compose.yml", "deploy/chaos/small-disks.yml"]
     services = DockerCompose(ROOT, compose_file_name=files, env_file=str(ROOT / ".env.example")).get_config()[
         "services"

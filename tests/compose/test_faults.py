@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from helpers.compose import ComposeProject
+from helpers.requirements import requirement
 from tidelog.client.producer import RecordMetadata
 from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
 from tidelog.cluster.api import broker_name
@@ -92,8 +93,10 @@ def test_a_client_on_the_host_produces_and_consumes(project: ComposeProject, loa
     load.check()
 
 
+@requirement("A published message survives failures of servers")
+@requirement("A killed leader loses no acknowledged record")
 @pytest.mark.smoke
-def test_l16_row_1_the_leader_is_killed_under_load_and_no_acked_record_is_lost(
+def test_the_leader_is_killed_under_load_and_no_acked_record_is_lost(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     before = leader_of(admin, load.topic)
@@ -114,7 +117,9 @@ def test_l16_row_1_the_leader_is_killed_under_load_and_no_acked_record_is_lost(
     load.check()
 
 
-def test_hole_40_a_broker_restarts_before_its_old_session_expired(
+@requirement("An ephemeral znode counts only for the session that made it")
+@requirement("A fast bounce is detected by the broker epoch")
+def test_a_broker_restarts_before_its_old_session_expired(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     victim = broker_name(leader_of(admin, load.topic).leader)
@@ -131,7 +136,9 @@ def test_hole_40_a_broker_restarts_before_its_old_session_expired(
     load.check()
 
 
-def test_row_04_every_broker_is_killed_and_the_logs_are_still_there(
+@requirement("A crash of the whole cluster loses at most unflushed records")
+@requirement("Killing every broker at once loses no written record")
+def test_every_broker_is_killed_and_the_logs_are_still_there(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     with SyncProducer(project.bootstrap_servers) as producer:
@@ -144,7 +151,8 @@ def test_row_04_every_broker_is_killed_and_the_logs_are_still_there(
     load.check()
 
 
-def test_row_12_a_leader_without_zookeeper_keeps_its_clients_and_loses_nothing(
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+def test_a_leader_without_zookeeper_keeps_its_clients_and_loses_nothing(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     before = leader_of(admin, load.topic)
@@ -168,7 +176,8 @@ def test_row_12_a_leader_without_zookeeper_keeps_its_clients_and_loses_nothing(
     load.check()
 
 
-def test_row_17_the_active_controller_is_killed_and_the_standby_takes_over(
+@requirement("A controller isolated beyond its session changes nothing on return")
+def test_the_active_controller_is_killed_and_the_standby_takes_over(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     active = _active(admin)
@@ -189,7 +198,8 @@ def test_row_17_the_active_controller_is_killed_and_the_standby_takes_over(
     load.check()
 
 
-def test_row_11_a_follower_is_frozen_until_its_session_is_over_and_catches_up(
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+def test_a_follower_is_frozen_until_its_session_is_over_and_catches_up(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     """By the cgroup freezer, of which the process knows nothing."""
@@ -219,7 +229,8 @@ def test_row_11_a_follower_is_frozen_until_its_session_is_over_and_catches_up(
     load.check()
 
 
-def test_row_16_a_leader_that_only_clients_reach_commits_nothing_and_comes_back_as_a_follower(
+@requirement("An isolated broker truncates its own tail when it rejoins")
+def test_a_leader_that_only_clients_reach_commits_nothing_and_comes_back_as_a_follower(
     project: ComposeProject, admin: SyncAdmin, load: Load
 ) -> None:
     """Cut from every process of the cluster; its published port stays as it was."""

@@ -11,6 +11,7 @@ import pytest
 from helpers.cluster import unique_topic
 from helpers.compose import ComposeProject
 from helpers.loads import Load
+from helpers.requirements import requirement
 from helpers.scripts import ROOT
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name, process_name
@@ -153,9 +154,9 @@ def wait_for_boards(project: ComposeProject, brokers: Collection[int]) -> None:
     until(lambda: brokers_on_boards(project) == wanted, f"{sorted(wanted)} in Prometheus", timeout_s=WITHIN_S)
 
 
-async def test_hl3_02_l26_three_brokers_become_five_and_three_again_under_load(
-    grown: ComposeProject, tmp_path: Path
-) -> None:
+@requirement("Added brokers get an even share by the fewest moves")
+@requirement("A reassignment survives a failure at each of its steps")
+async def test_three_brokers_become_five_and_three_again_under_load(grown: ComposeProject, tmp_path: Path) -> None:
     project, servers = grown, grown.bootstrap_servers
     load = Load(unique_topic("growth"), PARTITIONS, "all", tmp_path)
 

@@ -14,6 +14,7 @@ import pytest
 
 from helpers.aio import run
 from helpers.cluster import unique_topic
+from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, INT64_MAX, INTERNAL, TIMEOUT_S, Bed
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name
@@ -138,8 +139,13 @@ BAD_ALTER_ISR: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 }
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
+@requirement("FENCED_LEADER_EPOCH means that a newer leader exists")
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
+@requirement("An ISR proposal on an outdated version is refused")
+@requirement("AlterIsr reports a topic that is gone")
 @pytest.mark.parametrize("what", BAD_ALTER_ISR)
-async def test_c3_04_to_08_a_bad_alter_isr_is_answered_and_changes_nothing(bed: Bed, what: str) -> None:
+async def test_a_bad_alter_isr_is_answered_and_changes_nothing(bed: Bed, what: str) -> None:
     given, code = BAD_ALTER_ISR[what]
     fields = {key: value for key, value in given.items() if key != "isr"}
 
@@ -157,7 +163,8 @@ async def test_c3_04_to_08_a_bad_alter_isr_is_answered_and_changes_nothing(bed: 
         assert (await described(bed, channel))[0] == before
 
 
-async def test_hole_17_a_captured_alter_isr_can_be_replayed_also_in_parallel(bed: Bed) -> None:
+@requirement("A repeated AlterIsr succeeds once its ISR is in force")
+async def test_a_captured_alter_isr_can_be_replayed_also_in_parallel(bed: Bed) -> None:
     """It is judged once; under a number of its own, what asks for the same is success without a write."""
 
     async with AsyncExitStack() as stack:
@@ -280,6 +287,7 @@ async def test_requests_after_goaway_and_streams_that_drip_disturb_nobody(bed: B
             assert await bed.end(channel) >= 0
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_thousands_of_idle_connections_cost_little_and_disturb_nobody(bed: Bed) -> None:
     pid = bed.pids()[broker_name(bed.leader)]
     process = psutil.Process(pid)

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.aio import eventually
 from helpers.group_wire import GroupBed, at, commit
+from helpers.requirements import requirement
 from helpers.wire import TIMEOUT_S, said
 from tidelog.cluster.api import broker_name
 from tidelog.errors import ErrorCode, TransportError
@@ -91,6 +92,7 @@ GROWTH_MAX = 500 << 20
 """Bytes: grpc accepts all of them before Python sees one, at some 25 KB each."""
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_10_000_idle_streams_cost_bounded_memory_and_keep_nobody_out(groups: GroupBed) -> None:
     async with groups.unharmed() as channel:
         rows = {row.name: row for row in groups.cluster.status()}

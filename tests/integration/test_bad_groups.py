@@ -13,6 +13,7 @@ import pytest
 
 from helpers.bad_names import BAD_NAMES, ODD_NAMES
 from helpers.group_wire import PARTITIONS, GroupBed, Member, at, commit, goes_on, live_group
+from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, said
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import TopicPartition
@@ -35,6 +36,7 @@ def subscribed(streams: object, pattern: object = "static") -> dict[str, str]:
 # --- registration ---------------------------------------------------------------------------------------------------
 
 
+@requirement("A duplicate consumer id or too short a session gets an error code")
 @pytest.mark.parametrize(
     ("changes", "code", "words"),
     [
@@ -79,7 +81,7 @@ def subscribed(streams: object, pattern: object = "static") -> dict[str, str]:
     ],
     ids=lambda each: str(each)[:60],
 )
-async def test_l11_a_bad_registration_is_refused_by_name_and_limit(
+async def test_a_bad_registration_is_refused_by_name_and_limit(
     groups: GroupBed, changes: dict[str, Any], code: E, words: tuple[str, ...]
 ) -> None:
     async with groups.unharmed() as channel:
@@ -138,7 +140,8 @@ async def test_odd_but_valid_names_work(groups: GroupBed) -> None:
         groups.admin.delete_group(name)
 
 
-async def test_l11_an_id_of_a_live_member_is_refused_and_a_static_one_does_not_take_over_who_is_not(
+@requirement("A duplicate consumer id or too short a session gets an error code")
+async def test_an_id_of_a_live_member_is_refused_and_a_static_one_does_not_take_over_who_is_not(
     groups: GroupBed,
 ) -> None:
     async with groups.unharmed() as channel:
@@ -440,7 +443,8 @@ async def test_a_partition_of_another_member_cannot_be_committed(groups: GroupBe
         await groups.forget(channel)
 
 
-async def test_hole_45_an_incarnation_that_is_stolen_is_never_two(groups: GroupBed) -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+async def test_an_incarnation_that_is_stolen_is_never_two(groups: GroupBed) -> None:
     """Who knows a consumer's secret is that consumer: its older stream ends, and one generation is one owner's."""
 
     async with groups.unharmed() as channel:

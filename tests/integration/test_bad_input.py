@@ -13,6 +13,7 @@ import pytest
 from helpers.bad_names import BAD_NAMES, ODD_NAMES
 from helpers.batches import batch
 from helpers.cluster import unique_topic
+from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, Bed, creation, rows, said
 from tidelog.errors import ErrorCode
 from tidelog.names import INTERNAL_TOPICS
@@ -309,6 +310,8 @@ async def test_one_bad_partition_does_not_spoil_the_request_of_the_others(bed: B
         assert nothing.results == ()
 
 
+@requirement("Consumers read from the leader up to the high watermark")
+@requirement("A broker that does not lead refuses to append")
 async def test_a_follower_names_the_leader(bed: Bed) -> None:
     async with bed.unharmed(bed.follower) as channel:
         (sent,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, bed.produce(), TIMEOUT_S)).results

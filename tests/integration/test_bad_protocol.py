@@ -10,6 +10,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, INT64_MAX, INTERNAL, TIMEOUT_S, Bed
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.runtime.rpc_channel import GrpcChannel
@@ -169,6 +170,7 @@ async def test_a_replica_id_below_zero_ends_the_stream(bed: Bed) -> None:
             await stream.read()
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_a_request_over_the_size_limit_is_refused_before_it_is_read(bed: Bed) -> None:
     async with bed.unharmed() as channel:
         for size in ((4 << 20) + (64 << 10) + 1, 30 << 20):

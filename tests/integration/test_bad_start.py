@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import MakeCluster, unique_topic
+from helpers.requirements import requirement
 from helpers.zookeeper import zk_clients
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
@@ -305,11 +306,10 @@ async def every_isr_is_full(servers: str, topic: str) -> None:
             await asyncio.sleep(0.2)
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("harm", ["a flipped bit", "a hole"])
-async def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(
-    make_cluster: MakeCluster, harm: str
-) -> None:
+async def test_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cluster: MakeCluster, harm: str) -> None:
     """Killed, a bit flipped in the middle of a committed segment, started again: named, offline, never served."""
     quick = {"high_watermark_checkpoint_interval_ms": "200"}
     cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
@@ -356,8 +356,9 @@ async def test_row_32_a_damaged_segment_costs_its_partition_on_that_broker_only(
     assert file.read_bytes() == whole.read_bytes()
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.timeout(240)
-async def test_row_32_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
+async def test_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
     quick = {"high_watermark_checkpoint_interval_ms": "200"}
     cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
     servers, topic = bootstrap_servers(cluster), unique_topic()

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import POLL_S, WITHIN_S, Scene, log_bytes, under_load
 from tidelog.chaos.ledger import Outcome
 from tidelog.client.admin import AdminClient
@@ -90,7 +91,8 @@ async def end_offset(servers: str, topic: str) -> int:
         return (await consumer.end_offsets([tp]))[tp]
 
 
-async def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_written_down(
+@requirement("A restarted broker returns to its stored roles")
+async def test_a_broker_returns_to_its_role_with_the_high_watermark_that_it_had_written_down(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """min(checkpoint, log end) is all that the first broker may show; what it holds beyond is shown when others confirm it."""
@@ -115,8 +117,10 @@ async def test_l25_a_broker_returns_to_its_role_with_the_high_watermark_that_it_
         assert await end_offset(scene.servers, scene.topic) >= end
 
 
+@requirement("A fast bounce is detected by the broker epoch")
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 @pytest.mark.parametrize("wiped", [False, True], ids=["row_25", "row_26"])
-async def test_row_25_row_26_a_life_that_nobody_saw_end_is_told_by_its_epoch(
+async def test_a_life_that_nobody_saw_end_is_told_by_its_epoch(
     cluster: LocalCluster, tmp_path: Path, wiped: bool
 ) -> None:
     """While the controllers look elsewhere, broker-0 is killed and registers anew, with its data or with an empty directory.
@@ -145,7 +149,8 @@ async def test_row_25_row_26_a_life_that_nobody_saw_end_is_told_by_its_epoch(
         assert scene.state().leader_epoch == befores[0].leader_epoch + 1
 
 
-async def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp_path: Path) -> None:
+@requirement("A torn log tail is cut back to the last valid batch")
+async def test_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluster, tmp_path: Path) -> None:
     """What a SIGKILL in the middle of a write leaves: one batch whose end is missing."""
 
     async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as scene:
@@ -162,7 +167,9 @@ async def test_row_33_a_torn_write_is_cut_and_fetched_again(cluster: LocalCluste
         assert file.read_bytes().startswith(records[:last])
 
 
-async def test_row_33_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_may_return(
+@requirement("A torn log tail is cut back to the last valid batch")
+@requirement("A leader that loses power returns outside the ISR")
+async def test_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_may_return(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Much of what was acknowledged was never synced: the log ends below what its broker knows to be committed. It cuts the

@@ -9,6 +9,7 @@ from typing import Self
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.clusters import Say
 from tidelog.chaos.faults.base import On
@@ -90,10 +91,9 @@ def play(cluster: LocalCluster, directory: Path, text: str) -> Outcome:
     return outcome
 
 
+@requirement("A killed leader loses no acknowledged record")
 @pytest.mark.smoke
-def test_row_01_a_run_ends_with_its_verdict_and_can_be_judged_again(
-    shared_cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_a_run_ends_with_its_verdict_and_can_be_judged_again(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     outcome = play(shared_cluster, tmp_path, KILL)
     verdict = outcome.verdict
     assert verdict is not None, outcome.file.ended

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from helpers.cluster import running_cluster
+from helpers.requirements import requirement
 from helpers.scene import WITHIN_S, Scene, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
 from tidelog.chaos.faults.processes import Bounce
@@ -42,7 +43,8 @@ async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple
             await scene.full()
 
 
-async def test_row_25_a_broker_that_is_back_before_its_session_is_over_has_bounced(
+@requirement("A fast bounce is detected by the broker epoch")
+async def test_a_broker_that_is_back_before_its_session_is_over_has_bounced(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with playing(cluster, tmp_path) as (scene, bed):
@@ -57,7 +59,8 @@ async def test_row_25_a_broker_that_is_back_before_its_session_is_over_has_bounc
         assert [now.holders[broker_path(n)] for n in (0, 2)] == [former.holders[broker_path(n)] for n in (0, 2)]
 
 
-async def test_row_25_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
+@requirement("A fast bounce is detected by the broker epoch")
+async def test_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bounce_slowly(name: str) -> float:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from helpers.cluster import pid_of, running_cluster
+from helpers.requirements import requirement
 from helpers.scene import Scene, log_bytes, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, Injected, On
 from tidelog.chaos.faults.registry import fault_named, make
@@ -116,7 +117,8 @@ async def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tm
         await scene.full()
 
 
-async def test_row_24_a_rolling_restart_has_one_broker_down_at_a_time(cluster: LocalCluster, tmp_path: Path) -> None:
+@requirement("A rolling restart of all brokers causes no rebalance")
+async def test_a_rolling_restart_has_one_broker_down_at_a_time(cluster: LocalCluster, tmp_path: Path) -> None:
     async with playing(cluster, tmp_path) as play:
         before = {row.name: row.pid for row in cluster.status() if row.kind == BROKER}
         rolled, names = await play.begin("rolling-restart", "all brokers")
@@ -126,6 +128,7 @@ async def test_row_24_a_rolling_restart_has_one_broker_down_at_a_time(cluster: L
         await play.scene.full()
 
 
+@requirement("Clients cut from all brokers get unknown outcomes")
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalCluster, tmp_path: Path) -> None:
     async with playing(cluster, tmp_path) as play:
         scene, leader = play.scene, play.scene.leader
@@ -153,6 +156,8 @@ async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalClus
         await asyncio.wait_for(ack, 30.0)
 
 
+@requirement("Packet loss and slow links delay records and lose none")
+@requirement("Connection resets never duplicate a record of an idempotent producer")
 async def test_links_are_slow_and_connections_are_reset(cluster: LocalCluster, tmp_path: Path) -> None:
     async with playing(cluster, tmp_path) as play:
         clock = play.bed.clock
@@ -168,7 +173,9 @@ async def test_links_are_slow_and_connections_are_reset(cluster: LocalCluster, t
         await reset.heal()
 
 
-async def test_row_20_row_21_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_ends(
+@requirement("The death of one ZooKeeper server expires no session")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+async def test_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_ends(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with playing(cluster, tmp_path) as play:
@@ -222,7 +229,8 @@ async def test_data_are_wiped_torn_and_altered_and_come_back_from_the_others(
         await scene.full()
 
 
-async def test_row_29_a_full_disk_costs_its_broker_the_partition_until_it_is_healed(
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_full_disk_costs_its_broker_the_partition_until_it_is_healed(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with playing(cluster, tmp_path) as play:
@@ -236,7 +244,8 @@ async def test_row_29_a_full_disk_costs_its_broker_the_partition_until_it_is_hea
         await scene.full()
 
 
-async def test_row_29_a_full_disk_costs_zookeeper_one_server_until_it_is_healed_and_no_session_ends(
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_full_disk_costs_zookeeper_one_server_until_it_is_healed_and_no_session_ends(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with playing(cluster, tmp_path) as play:

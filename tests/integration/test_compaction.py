@@ -10,6 +10,7 @@ import pytest
 from helpers.cluster import unique_topic
 from helpers.command_line import tidelog
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import log_bytes, under_load
 from helpers.stored import Stored, stored_by
 from tidelog.client.admin import AdminClient
@@ -270,8 +271,9 @@ async def test_a_policy_is_accepted_or_refused_whole_and_a_compacted_topic_takes
     tidelog(servers, "topics", "delete", topic)
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-async def test_row_32_a_bit_that_flips_in_a_closed_segment_is_found_and_fetched_again(
+async def test_a_bit_that_flips_in_a_closed_segment_is_found_and_fetched_again(
     cluster: LocalCluster, tmp_path: Path, leads: bool
 ) -> None:
     """By the scrub: nobody reads there. `under_load` compares all replicas byte by byte in the end."""

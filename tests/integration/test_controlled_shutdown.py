@@ -11,6 +11,7 @@ import pytest
 
 from helpers.cluster import running_cluster, unique_topic
 from helpers.loads import Load
+from helpers.requirements import requirement
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
@@ -70,7 +71,9 @@ def has_left(topic: m.TopicDescription, broker_id: int) -> bool:
     return all(p.leader not in (-1, broker_id) and broker_id not in p.isr for p in topic.partitions)
 
 
-async def test_row_8_l32_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
+@requirement("A controlled shutdown moves leaders before the process exits")
+@requirement("A terminated leader hands over before it exits")
+async def test_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
     cluster: LocalCluster, servers: str, tmp_path: Path
 ) -> None:
     """No loss with acks=all and acks=1, leaders moved and ISRs shrunk before the exit, a clean end."""
@@ -108,7 +111,10 @@ async def full(servers: str, topics: list[str]) -> None:
             await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
 
 
-async def test_row_24_l30_a_rolling_restart_loses_nothing(cluster: LocalCluster, servers: str, tmp_path: Path) -> None:
+@requirement("A published message survives failures of servers")
+@requirement("A rolling restart batches ISR changes and drops no replica")
+@requirement("A rolling restart of all brokers causes no rebalance")
+async def test_a_rolling_restart_loses_nothing(cluster: LocalCluster, servers: str, tmp_path: Path) -> None:
     """SIGTERM, start, wait for the full ISR; the next. Without loss at any acks, and without a partition offline."""
 
     before = {reason: elections(cluster, reason) for reason in ("suspected", "broker_down")}

@@ -15,6 +15,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import WITHIN_S, Scene, state_of, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import BROKER, CONTROLLER, State, Traffic, bootstrap_servers, broker_name
@@ -94,7 +95,8 @@ def changed(before: list[int], after: list[int]) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
-async def test_l20_two_of_three_brokers_die_at_once_and_every_partition_is_led_again(
+@requirement("Each step of a failover of many partitions is measured")
+async def test_two_of_three_brokers_die_at_once_and_every_partition_is_led_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """One is a suspect at once, the other is missed when its session ends; each step of both failovers is measured (K03)."""
@@ -122,7 +124,8 @@ async def test_l20_two_of_three_brokers_die_at_once_and_every_partition_is_led_a
         await admin.delete_topic(topic)
 
 
-async def test_l21_a_controller_dies_and_its_successor_says_everything_again_to_brokers_that_know_it(
+@requirement("A new controller sends every decision again")
+async def test_a_controller_dies_and_its_successor_says_everything_again_to_brokers_that_know_it(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     brokers = cluster.names(BROKER)
@@ -148,9 +151,8 @@ async def test_l21_a_controller_dies_and_its_successor_says_everything_again_to_
     assert scene.load.longest_stall_s < SESSION_MS / 1000  # nobody who writes has to wait for a controller
 
 
-async def test_l23_a_controller_dies_between_the_write_and_the_publication(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A decision stored but not published is not lost")
+async def test_a_controller_dies_between_the_write_and_the_publication(cluster: LocalCluster, tmp_path: Path) -> None:
     """It is cut from the brokers, so that what it has decided is in ZooKeeper and nowhere else when it dies."""
 
     async with under_load(cluster, tmp_path) as scene:
@@ -174,7 +176,8 @@ async def test_l23_a_controller_dies_between_the_write_and_the_publication(
         await scene.mended()
 
 
-async def test_l28_an_isr_change_that_meets_a_controller_failover_is_granted_by_the_next_one(
+@requirement("An AlterIsr during a controller failover reaches the successor")
+async def test_an_isr_change_that_meets_a_controller_failover_is_granted_by_the_next_one(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """A follower lags for its own reasons; the controller has lost ZooKeeper, and with it the right to write or to answer."""
@@ -204,7 +207,8 @@ async def test_l28_an_isr_change_that_meets_a_controller_failover_is_granted_by_
         await scene.do(cluster.heal)
 
 
-async def test_l29_an_alter_isr_that_meets_a_change_of_the_controllers_waits_for_its_news(
+@requirement("An AlterIsr that meets a controller change waits for its result")
+async def test_an_alter_isr_that_meets_a_change_of_the_controllers_waits_for_its_news(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The leader does not hear the controller, which has taken a dead follower out of the ISR. The leader's own change, of
@@ -230,7 +234,8 @@ async def test_l29_an_alter_isr_that_meets_a_change_of_the_controllers_waits_for
         await scene.mended()
 
 
-async def test_row_18_a_controller_dies_in_the_middle_of_a_creation_and_a_deletion(
+@requirement("A controller killed in mid-change leaves it complete or absent")
+async def test_a_controller_dies_in_the_middle_of_a_creation_and_a_deletion(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The topic whose creation had begun is completed, the one whose deletion had begun is gone without a trace."""
@@ -266,7 +271,8 @@ async def test_row_18_a_controller_dies_in_the_middle_of_a_creation_and_a_deleti
         await scene.mended()
 
 
-async def test_row_18_a_controller_dies_in_the_middle_of_an_election_and_of_a_batch_of_isr_changes(
+@requirement("A controller killed in mid-change leaves it complete or absent")
+async def test_a_controller_dies_in_the_middle_of_an_election_and_of_a_batch_of_isr_changes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path) as scene, patient(cluster) as admin:

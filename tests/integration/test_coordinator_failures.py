@@ -29,6 +29,7 @@ from helpers.groups import (
 )
 from helpers.metrics import metric
 from helpers.raw_member import ALL, PING, START, RawMember
+from helpers.requirements import requirement
 from helpers.scene import state_of
 from helpers.stored import stored_by
 from helpers.zookeeper import end_session, password_of
@@ -108,8 +109,10 @@ def check_short(group: WorkingGroup, since: float) -> None:
     assert group.pause_s(since) < ZOOKEEPER_S + ELECTION_S
 
 
+@requirement("A member silent during a rebalance fails only the attempt")
+@requirement("A channel that closes during a rebalance fails the attempt at once")
 @pytest.mark.parametrize("closes", [False, True])
-async def test_l07_l08_a_member_that_does_not_answer_a_stop_fails_the_attempt_and_holds_nobody_up_for_long(
+async def test_a_member_that_does_not_answer_a_stop_fails_the_attempt_and_holds_nobody_up_for_long(
     cluster: LocalCluster, tmp_path: Path, closes: bool
 ) -> None:
     """It answers pings all the time. When its stream is closed instead, the attempt fails at once."""
@@ -152,9 +155,10 @@ async def test_l07_l08_a_member_that_does_not_answer_a_stop_fails_the_attempt_an
         await raw.close()
 
 
-async def test_l05_l10_row_22_a_coordinator_is_killed_and_nobody_is_rebalanced(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A killed coordinator broker costs no committed offset")
+@requirement("A client with a dead bootstrap broker asks the next one")
+@requirement("A coordinator failover rebalances no group and skips no record")
+async def test_a_coordinator_is_killed_and_nobody_is_rebalanced(cluster: LocalCluster, tmp_path: Path) -> None:
     """Members whose leases last do not even pause; those whose leases do not go on where they committed."""
 
     async with two_groups(cluster, tmp_path) as (broker, long, short):
@@ -194,7 +198,8 @@ async def check_bootstrap(cluster: LocalCluster, dead: str) -> None:
                 await consumer.poll(timeout_s=0.1)
 
 
-async def test_row_22_coord_10_a_coordinator_that_slept_beyond_its_session_is_fenced_when_it_wakes(
+@requirement("A coordinator failover rebalances no group and skips no record")
+async def test_coord_10_a_coordinator_that_slept_beyond_its_session_is_fenced_when_it_wakes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with two_groups(cluster, tmp_path) as (broker, long, short):
@@ -255,7 +260,8 @@ async def coordinator_of(admin: AdminClient, group_id: str) -> object:
         return None
 
 
-async def test_l06_a_coordinator_whose_session_expires_forgets_everything_and_stands_again(
+@requirement("A coordinator that loses its session starts from an empty state")
+async def test_a_coordinator_whose_session_expires_forgets_everything_and_stands_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Its process lives, and so does the session by which its broker is registered (A19.14)."""
@@ -287,9 +293,8 @@ async def test_l06_a_coordinator_whose_session_expires_forgets_everything_and_st
     check_short(short, ended_at)
 
 
-async def test_row_24_every_broker_is_restarted_and_no_group_is_rebalanced(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A rolling restart of all brokers causes no rebalance")
+async def test_every_broker_is_restarted_and_no_group_is_rebalanced(cluster: LocalCluster, tmp_path: Path) -> None:
     """One after the other, each when every ISR is full again; the group's session is longer than a restart."""
 
     async with working_group(cluster, tmp_path, "a", "b", session_s=LONG_S) as group:

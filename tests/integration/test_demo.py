@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from helpers.cluster import processes_of
+from helpers.requirements import requirement
 from tidelog.cluster.wait import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -40,6 +41,9 @@ def row(output: str, name: str) -> str:
     return found[1]
 
 
+@requirement("A published message survives failures of servers")
+@requirement("After a leader crash the next leader serves acknowledged messages")
+@requirement("A killed leader loses no acknowledged record")
 def test_a_leader_dies_and_nothing_is_lost() -> None:
     code, output = demo("--records", "20000")
     assert code == 0, output

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import WITHIN_S, Scene, is_acked, log_bytes, produce, under_load
 from helpers.stored import State
 from tidelog.client.producer import Producer
@@ -56,7 +57,8 @@ async def alter_isr(scene: Scene, broker_epoch: int, state: State, isr: dict[int
     return answer.topics[0].partitions[0].error_code
 
 
-async def test_l31_a_follower_that_is_dead_for_the_controller_and_still_fetches_stays_out(
+@requirement("A follower that the controller sees as dead stays out of the ISR")
+async def test_a_follower_that_is_dead_for_the_controller_and_still_fetches_stays_out(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Its link to ZooKeeper is cut, and no other."""
@@ -82,7 +84,8 @@ async def test_l31_a_follower_that_is_dead_for_the_controller_and_still_fetches_
         assert scene.stored.lives(topic)[2] == scene.stored.broker_epoch(2) > lives[2]
 
 
-async def test_l33_a_deposed_leader_that_wakes_up_commits_nothing_and_changes_no_isr(
+@requirement("A deposed leader that wakes up commits nothing")
+async def test_a_deposed_leader_that_wakes_up_commits_nothing_and_changes_no_isr(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """It sleeps until another one leads, and hears nothing from anybody but a client when it wakes up."""

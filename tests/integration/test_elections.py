@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helpers.cluster import running_cluster, unique_topic
+from helpers.requirements import requirement
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -103,9 +104,9 @@ def isr_of_one(cluster: LocalCluster, servers: str, prefix: str, configs: dict[s
     return topic
 
 
-def test_l27_leadership_returns_to_the_preferred_replica_once_it_is_in_sync(
-    cluster: LocalCluster, servers: str
-) -> None:
+@requirement("Leadership returns to a preferred replica that is in sync")
+@requirement("The ISR converges to all live replicas that have caught up")
+def test_leadership_returns_to_the_preferred_replica_once_it_is_in_sync(cluster: LocalCluster, servers: str) -> None:
     topic = create(servers, "l27", [1, 0, 2], {})
     cluster.stop("broker-1")
     wait_for(servers, topic, "another leader", lambda p: p.leader == 0)
@@ -113,9 +114,9 @@ def test_l27_leadership_returns_to_the_preferred_replica_once_it_is_in_sync(
     wait_for(servers, topic, "its preferred leader", lambda p: p.leader == 1 and set(p.isr) == {0, 1, 2})
 
 
-def test_l18_l19_offline_without_consent_back_without_loss_and_by_hand_with_it(
-    cluster: LocalCluster, servers: str
-) -> None:
+@requirement("A partition with a dead ISR stays offline unless its topic consents")
+@requirement("An offline partition returns without loss with an ISR member")
+def test_offline_without_consent_back_without_loss_and_by_hand_with_it(cluster: LocalCluster, servers: str) -> None:
     topic = isr_of_one(cluster, servers, "l18")
     cluster.kill("broker-0")
     cluster.start("broker-1")
@@ -154,9 +155,8 @@ def alive(servers: str, broker_id: int) -> bool:
     return asyncio.run(ask())
 
 
-def test_l18_with_the_topics_consent_an_out_of_sync_replica_leads_by_itself(
-    cluster: LocalCluster, servers: str
-) -> None:
+@requirement("A partition with a dead ISR stays offline unless its topic consents")
+def test_with_the_topics_consent_an_out_of_sync_replica_leads_by_itself(cluster: LocalCluster, servers: str) -> None:
     topic = isr_of_one(cluster, servers, "unclean", {"unclean.leader.election.enable": "true"})
     cluster.kill("broker-0")
     cluster.start("broker-1")
@@ -167,7 +167,9 @@ def test_l18_with_the_topics_consent_an_out_of_sync_replica_leads_by_itself(
     assert read(servers, topic) == [b"both have it", b"after it"]
 
 
-def test_row_7_a_last_member_that_lost_its_disk_is_held_back_until_somebody_lets_it_lead(
+@requirement("A power loss of the only ISR member leaves its partition offline")
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
+def test_a_last_member_that_lost_its_disk_is_held_back_until_somebody_lets_it_lead(
     cluster: LocalCluster, servers: str
 ) -> None:
     topic = isr_of_one(cluster, servers, "row-7")

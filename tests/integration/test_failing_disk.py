@@ -17,6 +17,7 @@ import pytest
 
 from helpers.cluster import running_cluster
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import Scene, left_as_found, log_bytes, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
@@ -108,8 +109,10 @@ async def handed_over(healthy: Scene, sick: Scene, *, leads: bool) -> None:
     await healthy.more_acks()
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
+@requirement("A full disk moves leadership and heals when space returns")
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
-async def test_row_29_l37_a_full_disk_costs_its_broker_the_partition_until_there_is_room(
+async def test_a_full_disk_costs_its_broker_the_partition_until_there_is_room(
     cluster: LocalCluster, tmp_path: Path, leads: bool
 ) -> None:
     async with (
@@ -126,8 +129,10 @@ async def test_row_29_l37_a_full_disk_costs_its_broker_the_partition_until_there
         assert healthy.stored.broker_epoch(0) == life
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
+@requirement("A disk error takes one partition of one broker offline")
 @pytest.mark.parametrize("call", ["writev", "fdatasync", "pread"], ids=["append", "fsync", "read"])
-async def test_row_31_l37_an_error_of_the_device_costs_its_broker_that_partition_alone(
+async def test_an_error_of_the_device_costs_its_broker_that_partition_alone(
     cluster: LocalCluster, tmp_path: Path, call: str
 ) -> None:
     """The copy of the leader, with flush=sync; it is fetched again, or opened again, when the device works."""
@@ -158,7 +163,8 @@ async def read_from_the_start(servers: str, topic: str) -> None:
             pass
 
 
-async def test_row_30_a_sync_that_takes_30_s_costs_its_broker_that_partition_alone(
+@requirement("A stalled log sync moves leadership to another replica")
+async def test_a_sync_that_takes_30_s_costs_its_broker_that_partition_alone(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """With flush=sync the leader waits for the device for log_flush_stall_limit_ms, then another one leads. The broker's session,
@@ -186,7 +192,8 @@ async def moved(scene: Scene, target: tuple[int, int], left: int) -> None:
     await scene.until(f"nothing left on broker {left}", lambda: not list(old.glob(f"{scene.topic}-*")))
 
 
-async def test_l37_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_away(
+@requirement("A full or failed disk fails over only the partitions on it")
+async def test_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_away(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The other replica leads, the copy goes on from there, and the move ends although the disk is still full."""
@@ -211,8 +218,9 @@ async def test_l37_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_aw
         assert healthy.stored.broker_epoch(0) == life
 
 
+@requirement("A full or failed disk fails over only the partitions on it")
 @pytest.mark.parametrize("full", [True, False], ids=["full", "device"])
-async def test_l37_a_disk_fails_under_the_copy_of_a_move_which_waits_until_it_works_again(
+async def test_a_disk_fails_under_the_copy_of_a_move_which_waits_until_it_works_again(
     cluster: LocalCluster, tmp_path: Path, full: bool
 ) -> None:
     """The partition is served as before meanwhile: nobody counts on the copy, and nobody who has one is sent away."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import is_acked, log_bytes, produce, state_of, under_load, unread_bytes
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -29,9 +30,8 @@ def is_standby(cluster: LocalCluster, name: str) -> bool:
     return metric(cluster, name, "tidelog_controller_active") == 0
 
 
-async def test_row_2_l12_a_follower_that_is_killed_holds_nobody_up_and_comes_back(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A killed follower stalls writes briefly and rejoins the ISR")
+async def test_a_follower_that_is_killed_holds_nobody_up_and_comes_back(cluster: LocalCluster, tmp_path: Path) -> None:
     async with under_load(cluster, tmp_path) as scene:
         before = scene.state()
         await scene.do(cluster.kill, "broker-1")
@@ -46,7 +46,8 @@ async def test_row_2_l12_a_follower_that_is_killed_holds_nobody_up_and_comes_bac
     assert scene.longest_stall_s(0) < SESSION_S, "nobody waited for its session to end"
 
 
-async def test_row_3_a_leader_and_a_follower_are_killed_together_and_nothing_is_acknowledged_by_one_copy(
+@requirement("A leader and a follower killed together lose no committed record")
+async def test_a_leader_and_a_follower_are_killed_together_and_nothing_is_acknowledged_by_one_copy(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Where min ISR is 2, acks=all is refused and what is committed can be read; where it is 1, the last replica goes on."""
@@ -76,7 +77,8 @@ async def test_row_3_a_leader_and_a_follower_are_killed_together_and_nothing_is_
             await two.do(cluster.start, name)
 
 
-async def test_l14_a_leader_that_is_killed_before_the_append_costs_a_retry_and_no_second_copy(
+@requirement("A leader killed before the append costs one retry")
+async def test_a_leader_that_is_killed_before_the_append_costs_a_retry_and_no_second_copy(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """What it had received and not read dies with it (D3, case 1)."""
@@ -102,7 +104,8 @@ async def test_l14_a_leader_that_is_killed_before_the_append_costs_a_retry_and_n
         assert [stored.count(value) for value in values[10:]] == [1] * 10  # "l14 1" is in "l14 10" as well
 
 
-async def test_l17_the_replicas_die_one_after_another_and_the_last_one_serves(
+@requirement("A partition stays available on its last live replica")
+async def test_the_replicas_die_one_after_another_and_the_last_one_serves(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path, assignment=[(0, 1, 2)], min_isr=1) as scene:
@@ -116,7 +119,9 @@ async def test_l17_the_replicas_die_one_after_another_and_the_last_one_serves(
             await scene.do(cluster.start, name)
 
 
-async def test_row_4_l34_everything_is_killed_at_once_and_what_was_acknowledged_is_there_again(
+@requirement("A crash of the whole cluster loses at most unflushed records")
+@requirement("Killing every broker at once loses no written record")
+async def test_everything_is_killed_at_once_and_what_was_acknowledged_is_there_again(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Brokers, controllers and ZooKeeper: the page cache outlives them, and the members of the ISR lead again."""
@@ -129,7 +134,9 @@ async def test_row_4_l34_everything_is_killed_at_once_and_what_was_acknowledged_
             await scene.do(cluster.start, name)
 
 
-async def test_row_10_l33_a_leader_that_slept_beyond_its_session_acknowledges_nothing_when_it_wakes(
+@requirement("A deposed leader that wakes up commits nothing")
+@requirement("A leader paused beyond its session commits nothing when it wakes")
+async def test_a_leader_that_slept_beyond_its_session_acknowledges_nothing_when_it_wakes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path) as scene:
@@ -154,7 +161,8 @@ async def test_row_10_l33_a_leader_that_slept_beyond_its_session_acknowledges_no
     assert scene.longest_stall_s(0) < SESSION_S + ELECTION_S
 
 
-async def test_row_16_an_isolated_leader_commits_nothing_and_its_tail_is_cut_when_it_is_back(
+@requirement("An isolated broker truncates its own tail when it rejoins")
+async def test_an_isolated_leader_commits_nothing_and_its_tail_is_cut_when_it_is_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Its clients reach it still: what it acknowledges alone, with acks=1, is what that promises."""
@@ -182,7 +190,8 @@ async def test_row_16_an_isolated_leader_commits_nothing_and_its_tail_is_cut_whe
     assert scene.longest_stall_s(0) < SESSION_S + ELECTION_S
 
 
-async def test_row_16_an_isolated_follower_holds_nobody_up_for_long(cluster: LocalCluster, tmp_path: Path) -> None:
+@requirement("An isolated broker truncates its own tail when it rejoins")
+async def test_an_isolated_follower_holds_nobody_up_for_long(cluster: LocalCluster, tmp_path: Path) -> None:
     async with under_load(cluster, tmp_path) as scene:
         await scene.do(cluster.isolate, "broker-1")
         without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
@@ -194,8 +203,9 @@ async def test_row_16_an_isolated_follower_holds_nobody_up_for_long(cluster: Loc
     assert scene.longest_stall_s(0) < SESSION_S + ELECTION_S
 
 
+@requirement("A controller isolated beyond its session changes nothing on return")
 @pytest.mark.parametrize("fault", ["pause", "isolate"])
-async def test_row_17_a_controller_that_was_away_beyond_its_session_changes_nothing_when_it_is_back(
+async def test_a_controller_that_was_away_beyond_its_session_changes_nothing_when_it_is_back(
     cluster: LocalCluster, tmp_path: Path, fault: str
 ) -> None:
     """A leader dies meanwhile: the new controller replaces it, and the old one finds that news when it wakes."""
@@ -220,9 +230,8 @@ async def test_row_17_a_controller_that_was_away_beyond_its_session_changes_noth
     assert scene.longest_stall_s(1) < SESSION_S + ELECTION_S, "who leads, serves without a controller"
 
 
-async def test_row_19_l22_the_controller_and_a_leader_are_killed_together(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A controller and a leader killed together are both replaced")
+async def test_the_controller_and_a_leader_are_killed_together(cluster: LocalCluster, tmp_path: Path) -> None:
     async with under_load(cluster, tmp_path) as scene:
         epoch, active = scene.stored.controller_epoch(), f"controller-{scene.stored.controller()}"
         await asyncio.gather(*(scene.do(cluster.kill, name) for name in (active, "broker-0")))
@@ -236,7 +245,9 @@ async def test_row_19_l22_the_controller_and_a_leader_are_killed_together(
     assert scene.longest_stall_s(1) < SESSION_S + ELECTION_S
 
 
-async def test_row_21_l35_zookeeper_is_paused_beyond_every_session_and_service_resumes(
+@requirement("A paused ZooKeeper causes no split brain")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+async def test_zookeeper_is_paused_beyond_every_session_and_service_resumes(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """It may end every session as it wakes: then all register again, and nothing is lost either way."""

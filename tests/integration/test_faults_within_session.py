@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.metrics import metric
+from helpers.requirements import requirement
 from helpers.scene import Scene, log_bytes, state_of, under_load
 from helpers.stored import State as Stored
 from tidelog.cluster.api import CONTROLLER, Direction, State, Traffic
@@ -67,7 +68,8 @@ async def falls_asleep(scene: Scene) -> tuple[Stored, float]:
         await scene.do(cluster.resume, "broker-0")
 
 
-async def test_row_9_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
+@requirement("A leader paused within its session drops no follower")
+async def test_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
     """It falls asleep while records are on their way to its followers, and wakes when they are older than the lag limit."""
 
     async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
@@ -80,7 +82,8 @@ async def test_row_9_a_leader_that_slept_blames_nobody_for_it(cluster: LocalClus
         assert scene.state() == before, "no election, and the same ISR"
 
 
-async def test_row_11_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
+async def test_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path) as scene:
@@ -94,7 +97,8 @@ async def test_row_11_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_com
     assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
-async def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
+@requirement("A slow follower leaves the ISR after the lag limit")
+async def test_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
@@ -109,7 +113,9 @@ async def test_l13_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on
     assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
-async def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
+@requirement("Fencing holds when any single link is cut")
+@requirement("A leader cut from the controllers keeps its ISR change pending")
+async def test_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """A follower falls behind meanwhile: what it lacks is not acknowledged until the controller has heard of it, which it is
@@ -145,7 +151,8 @@ async def test_row_14_l36_a_leader_cut_from_the_controllers_serves_on_and_its_is
         await scene.full()
 
 
-async def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
+@requirement("A follower that receives no answers is not counted as caught up")
+async def test_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     def check_committed(scene: Scene) -> None:
@@ -179,7 +186,8 @@ async def test_row_15_a_follower_that_hears_nothing_counts_for_nothing_although_
     assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
-async def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
+@requirement("Checkpoints and flushes come at configured intervals")
+async def test_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Broker 1 checkpoints often, broker 2 flushes often, broker 0 does neither; a checkpoint tells how far a log is flushed."""
@@ -203,7 +211,9 @@ async def test_e4_04_checkpoints_and_flushes_come_at_the_intervals_that_are_set(
         assert syncs("broker-0") == idle
 
 
-async def test_row_21_l35_leaders_serve_without_zookeeper_and_nobody_is_elected_when_it_is_back(
+@requirement("A paused ZooKeeper causes no split brain")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+async def test_leaders_serve_without_zookeeper_and_nobody_is_elected_when_it_is_back(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Killed for longer than a session: what it has stored of sessions outlives it, and their time counts from when it is up, so

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.groups import shards_settled
+from helpers.requirements import requirement
 from helpers.wire import TIMEOUT_S
 from tidelog.client.admin import AdminClient
 from tidelog.client.producer import Producer
@@ -186,7 +187,9 @@ async def found(consumer: RawConsumer, asked: int, unlike: int = -1) -> int:
             await asyncio.sleep(0.1)
 
 
-async def test_a12_01_a_raw_consumer_registers_starts_commits_and_leaves(cluster: LocalCluster) -> None:
+@requirement("A consumer tries its brokers in turn until one answers")
+@requirement("A consumer registers with its coordinator and awaits the answer")
+async def test_a_raw_consumer_registers_starts_commits_and_leaves(cluster: LocalCluster) -> None:
     async with consumer_of(cluster) as consumer:
         broker = await found(consumer, 0)
         assert [await consumer.coordinator(asked) for asked in (1, 2)] == [broker, broker]
@@ -210,7 +213,8 @@ async def test_a_broker_that_does_not_coordinate_says_so_and_ends_the_stream_in_
         assert await consumer.stream.read() is None
 
 
-async def test_a17_01_when_the_coordinators_broker_is_killed_another_goes_on_with_the_stored_group(
+@requirement("Another broker takes over when the coordinator dies")
+async def test_when_the_coordinators_broker_is_killed_another_goes_on_with_the_stored_group(
     cluster: LocalCluster,
 ) -> None:
     async with consumer_of(cluster) as consumer:

@@ -26,6 +26,7 @@ from helpers.groups import (
     working_group,
 )
 from helpers.raw_member import ALL, RawMember
+from helpers.requirements import requirement
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -93,8 +94,10 @@ def check_owners(group: WorkingGroup, since: float, lost: set[TopicPartition], n
         assert had in ([other], [other, name]), f"{tp}: {owners}"
 
 
+@requirement("The partitions of a killed consumer move within a time budget")
+@requirement("A crash loop of one consumer does not stop the other members")
 @pytest.mark.smoke
-async def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
+async def test_what_a_killed_consumer_had_moves_within_its_lease_and_nobody_else_is_touched(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with working_group(shared_cluster, tmp_path, "a", "b", "c", session_s=SESSION_S) as group:
@@ -113,7 +116,8 @@ async def test_l01_row_23_what_a_killed_consumer_had_moves_within_its_lease_and_
         assert owners in (["a"], ["b"]) or (tp in lost and owners in (["c", "a"], ["c", "b"]))
 
 
-async def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_it_has(
+@requirement("A paused consumer never works beside the next owner")
+async def test_a_consumer_that_stands_still_for_less_than_its_session_keeps_what_it_has(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S, **SLOW) as group:
@@ -130,7 +134,9 @@ async def test_l02_a_consumer_that_stands_still_for_less_than_its_session_keeps_
     assert not group.duplicates()
 
 
-async def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
+@requirement("A paused consumer never works beside the next owner")
+@requirement("A crash loop of one consumer does not stop the other members")
+async def test_coord_1_a_consumer_that_slept_beyond_its_session_never_works_beside_the_new_owner(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S, **SLOW) as group:
@@ -149,7 +155,9 @@ async def test_l02_row_23_coord_1_a_consumer_that_slept_beyond_its_session_never
     check_owners(group, began_at, lost, "a", "b")
 
 
-async def test_l03_hole_49_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_waits(
+@requirement("Leaving a group is bounded by the session timeout")
+@requirement("A consumer that leaves has stored its last offsets")
+async def test_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_waits(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with working_group(shared_cluster, tmp_path, "a", "b", session_s=LONG_S) as group:
@@ -207,8 +215,9 @@ async def read(consumer: Consumer, records: int) -> list[ConsumerRecord]:
     return found
 
 
+@requirement("A consumer that leaves has stored its last offsets")
 @pytest.mark.parametrize("auto_commit", [True, False])
-async def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and_nothing_otherwise(
+async def test_who_leaves_has_stored_what_it_processed_if_it_commits_by_itself_and_nothing_otherwise(
     shared_servers: str, auto_commit: bool
 ) -> None:
     tp = await filled_topic(shared_servers, 20)
@@ -223,7 +232,8 @@ async def test_l03_who_leaves_has_stored_what_it_processed_if_it_commits_by_itse
         assert [each.offset for each in await read(second, 20 - kept)] == [*range(kept, 20)]
 
 
-async def test_l04_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
+@requirement("A fetch out of range restarts at the reset policy")
+async def test_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
     """The coordinator's half."""
@@ -251,8 +261,10 @@ async def send_values(servers: str, tp: TopicPartition, values: range) -> None:
         await asyncio.gather(*[await producer.send(tp.topic, b"%d" % each, partition=tp.partition) for each in values])
 
 
+@requirement("An out of range offset makes a consumer force a rebalance")
+@requirement("A fetch out of range restarts at the reset policy")
 @pytest.mark.parametrize("reset, begins_at", [("earliest", 30), ("latest", 40)])
-async def test_l04_a18_02_a_member_whose_log_has_moved_away_is_given_all_of_it_anew_and_begins_where_its_policy_says(
+async def test_a_member_whose_log_has_moved_away_is_given_all_of_it_anew_and_begins_where_its_policy_says(
     shared_servers: str, reset: str, begins_at: int
 ) -> None:
     topic = unique_topic("moved")
@@ -298,7 +310,8 @@ async def test_l04_a18_02_a_member_whose_log_has_moved_away_is_given_all_of_it_a
     assert seen[other] == [*range(25)], "what was committed before does not come again"
 
 
-async def test_l09_a_topic_that_matches_and_new_partitions_cost_one_rebalance_each(
+@requirement("A matching new topic or new partitions cost one rebalance each")
+async def test_a_topic_that_matches_and_new_partitions_cost_one_rebalance_each(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     prefix = unique_topic("wild")
@@ -325,7 +338,8 @@ async def test_l09_a_topic_that_matches_and_new_partitions_cost_one_rebalance_ea
     assert not group.duplicates()
 
 
-async def test_l11_who_registers_with_a_taken_id_or_too_short_a_session_is_told_and_the_group_does_not_notice(
+@requirement("A duplicate consumer id or too short a session gets an error code")
+async def test_who_registers_with_a_taken_id_or_too_short_a_session_is_told_and_the_group_does_not_notice(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with working_group(shared_cluster, tmp_path, "a", "b", session_s=SESSION_S) as group:
@@ -351,7 +365,8 @@ async def test_l11_who_registers_with_a_taken_id_or_too_short_a_session_is_told_
     assert not group.handled("impatient") and not group.duplicates()
 
 
-async def test_l11_a_consumer_raises_what_it_was_refused_for(shared_servers: str) -> None:
+@requirement("A duplicate consumer id or too short a session gets an error code")
+async def test_a_consumer_raises_what_it_was_refused_for(shared_servers: str) -> None:
     tp = await filled_topic(shared_servers, 1)
     one, other = (member(shared_servers, tp, consumer_id="a") for _ in range(2))
     async with one as first:

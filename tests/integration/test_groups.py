@@ -16,6 +16,7 @@ from helpers import slow_member
 from helpers.aio import eventually
 from helpers.cluster import unique_topic
 from helpers.groups import given_for_pauses_s
+from helpers.requirements import requirement
 from helpers.scene import left_as_found
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
@@ -81,8 +82,11 @@ def numbered(count: int) -> Counter[tuple[int, bytes | None]]:
     return Counter((p, b"%d" % i) for p in range(PARTITIONS) for i in range(count))
 
 
+@requirement("A coordinator on the brokers rebalances consumer groups")
+@requirement("A member fetches what it owns and may commit its offsets")
+@requirement("A consumer that leaves has stored its last offsets")
 @pytest.mark.smoke
-async def test_l03_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(
+async def test_two_members_share_a_topic_and_who_stays_takes_over_when_the_other_leaves(
     shared_servers: str,
 ) -> None:
     topic = await make_topic(shared_servers)
@@ -116,8 +120,10 @@ def whole(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
     wait_ready(shared_cluster, 60.0)
 
 
+@requirement("A killed coordinator broker costs no committed offset")
+@requirement("A coordinator failover rebalances no group and skips no record")
 @pytest.mark.smoke
-async def test_l05_row_22_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
+async def test_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
     whole: LocalCluster, shared_servers: str
 ) -> None:
     topic = await make_topic(shared_servers)
@@ -200,7 +206,9 @@ def of(slow: SlowMember) -> list[tuple[int, bytes]]:
     return [(int(partition), value.encode()) for partition, value in (line.split() for line in slow.records)]
 
 
-async def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
+@requirement("The death of a member starts a rebalance of its group")
+@requirement("The partitions of a killed consumer move within a time budget")
+async def test_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
     async with slow_and_fast(shared_servers) as (slow, fast):
@@ -213,7 +221,9 @@ async def test_l01_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
         assert loop.time() - began < SESSION_MS / 1000 + given_for_pauses_s(shared_cluster, began) + 1.5
 
 
-async def test_l02_row_24_a_member_that_is_paused_beyond_its_session_never_works_beside_the_next_owner(
+@requirement("A paused consumer never works beside the next owner")
+@requirement("A rolling restart of all brokers causes no rebalance")
+async def test_a_member_that_is_paused_beyond_its_session_never_works_beside_the_next_owner(
     shared_servers: str,
 ) -> None:
     async with slow_and_fast(shared_servers) as (slow, fast):

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.cluster import MakeCluster, unique_topic
+from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, INT64_MAX, TIMEOUT_S, Bed
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
@@ -51,8 +52,10 @@ async def identity(bed: Bed, broker: int, producer_id: int = -1, epoch: int = -1
         await channel.close()
 
 
+@requirement("A leader crash after the append keeps all copies or none")
+@requirement("A leader killed between append and ack stores all or nothing")
 @pytest.mark.timeout(240)
-async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(
+async def test_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no_duplicate(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = await asyncio.to_thread(make_cluster)
@@ -89,8 +92,9 @@ async def test_l15_a_leader_killed_after_the_append_leaves_all_or_nothing_and_no
     assert await everything(servers, bed.topic) == expected
 
 
+@requirement("Retries across leader changes keep records unique and in order")
 @pytest.mark.timeout(180)
-async def test_l38_a_storm_of_retries_is_stored_once_and_in_order(
+async def test_a_storm_of_retries_is_stored_once_and_in_order(
     shared_cluster: LocalCluster, shared_servers: str
 ) -> None:
     topic = unique_topic("storm")
@@ -122,7 +126,8 @@ async def test_l38_a_storm_of_retries_is_stored_once_and_in_order(
                 shared_cluster.resume(row.name)
 
 
-async def test_hole_28_brokers_give_different_ids_and_the_next_epoch_of_any(bed: Bed) -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_brokers_give_different_ids_and_the_next_epoch_of_any(bed: Bed) -> None:
     given = [await identity(bed, broker) for broker in (0, 1, 2, 0, 1, 2)]
     assert {each.error_code for each in given} == {ErrorCode.NONE}
     assert len({each.producer_id for each in given}) == 6
@@ -132,11 +137,12 @@ async def test_hole_28_brokers_give_different_ids_and_the_next_epoch_of_any(bed:
     assert renewed.producer_id not in {each.producer_id for each in given} and renewed.producer_epoch == 0
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(
     ("producer_id", "epoch"),
     [(-2, -1), (-1, 0), (0, -1), (5, 2**15), (5, INT32_MAX), (5, -(2**31)), (-(2**63), 0), (INT64_MAX, -1)],
 )
-async def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, epoch: int) -> None:
+async def test_half_an_identity_is_refused(bed: Bed, producer_id: int, epoch: int) -> None:
     async with bed.unharmed() as channel:
         request = m.InitProducerIdRequest(producer_id=producer_id, producer_epoch=epoch)
         answer = await channel.call(s.REPLICA_SERVICE_INIT_PRODUCER_ID, request, TIMEOUT_S)
@@ -144,6 +150,7 @@ async def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, e
         assert str(producer_id if producer_id < 0 else epoch) in answer.error_message
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(
     ("epoch", "sequence", "code"),
     [
@@ -155,7 +162,7 @@ async def test_hole_28_half_an_identity_is_refused(bed: Bed, producer_id: int, e
         (4, -1, ErrorCode.INVALID_RECORD),
     ],
 )
-async def test_hole_28_bad_sequences_are_refused(bed: Bed, epoch: int, sequence: int, code: ErrorCode) -> None:
+async def test_bad_sequences_are_refused(bed: Bed, epoch: int, sequence: int, code: ErrorCode) -> None:
     producer_id = (await identity(bed, bed.leader)).producer_id
     assert (await sent(bed, bed.leader, numbered(batch(b"v"), producer_id, 4, 0))).error_code is ErrorCode.NONE
     async with bed.unharmed() as channel:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import MakeCluster, processes_of, unique_topic
+from helpers.requirements import requirement
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -84,7 +85,8 @@ def test_a_stopped_cluster_starts_again_with_its_data_in_its_directory_only(make
     assert len(cluster.names()) == 3
 
 
-def test_hl3_01_a_cluster_that_runs_gets_a_broker_and_keeps_it(make_cluster: MakeCluster) -> None:
+@requirement("Brokers are added to a running cluster by a command")
+def test_a_cluster_that_runs_gets_a_broker_and_keeps_it(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(brokers=[1], controllers=1)
     before = {row.name: (row.pid, row.addresses) for row in cluster.status()}
     other = LocalCluster(cluster.base)

@@ -28,6 +28,7 @@ from helpers.groups import (
     owned_by,
     working_group,
 )
+from helpers.requirements import requirement
 from helpers.stored import Stored, stored_by
 from tidelog.chaos.ledger import Outcome
 from tidelog.cluster.api import BROKER, CONTROLLER, ZOOKEEPER, broker_id_of
@@ -89,7 +90,8 @@ def check_moved(group: WorkingGroup, loss: Loss, *heirs: str) -> None:
         assert all(each.at > loss.at - COMMIT_INTERVAL_S - COMMIT_S for each in repeated), "it was committed long ago"
 
 
-async def test_row_23_a_member_that_dies_again_and_again_takes_no_more_from_the_others_than_what_it_owned(
+@requirement("A crash loop of one consumer does not stop the other members")
+async def test_a_member_that_dies_again_and_again_takes_no_more_from_the_others_than_what_it_owned(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Again when it works and its predecessor is gone, nine or ten seconds later; under another name each time."""
@@ -203,7 +205,8 @@ async def serve(group: WorkingGroup, *servers: str) -> None:
     await group.until(f"{', '.join(servers)} serve", served)
 
 
-async def test_row_20_a_group_does_not_notice_that_zookeeper_loses_its_leader_or_another_server(
+@requirement("The death of one ZooKeeper server expires no session")
+async def test_a_group_does_not_notice_that_zookeeper_loses_its_leader_or_another_server(
     ensemble: LocalCluster, tmp_path: Path
 ) -> None:
     try:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from helpers.cluster import MakeCluster, unique_topic
+from helpers.requirements import requirement
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -15,7 +16,9 @@ from tidelog.ids import NO_LEADER, TopicPartition
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-async def test_row_13_a_leader_cut_from_its_followers_acknowledges_nothing_until_it_is_healed(
+@requirement("A leader cut from its followers commits nothing below min ISR")
+@requirement("Fencing holds when any single link is cut")
+async def test_a_leader_cut_from_its_followers_acknowledges_nothing_until_it_is_healed(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = await asyncio.to_thread(make_cluster, controllers=1, links_through_proxy=True)
@@ -62,7 +65,9 @@ async def another_leads(admin: AdminClient, topic: str, former: int) -> None:
             led = await admin.describe_topic(topic)
 
 
-async def test_row_12_a_leader_cut_from_zookeeper_alone_loses_nothing(make_cluster: MakeCluster) -> None:
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+@requirement("Fencing holds when any single link is cut")
+async def test_a_leader_cut_from_zookeeper_alone_loses_nothing(make_cluster: MakeCluster) -> None:
     cluster: LocalCluster = await asyncio.to_thread(make_cluster, controllers=1, links_through_proxy=True)
     servers = bootstrap_servers(cluster)
     topic = unique_topic()

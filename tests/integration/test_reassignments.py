@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.cluster import MakeCluster, unique_topic
+from helpers.requirements import requirement
 from helpers.scene import SPREAD, WITHIN_S, Scene, under_load
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import broker_name
@@ -44,7 +45,8 @@ def cluster(make_cluster: MakeCluster) -> LocalCluster:
     return make_cluster(brokers=(0, 1, 2, NEW))
 
 
-async def test_l26_partitions_move_while_the_controller_the_target_and_the_leader_die(
+@requirement("A reassignment survives a failure at each of its steps")
+async def test_partitions_move_while_the_controller_the_target_and_the_leader_die(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     async with under_load(cluster, tmp_path) as scene, AdminClient(scene.servers) as admin:
@@ -64,9 +66,8 @@ async def test_l26_partitions_move_while_the_controller_the_target_and_the_leade
         await scene.do(cluster.start, first)
 
 
-async def test_l26_a_move_is_cancelled_under_load_and_leaves_nothing_behind(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("A reassignment survives a failure at each of its steps")
+async def test_a_move_is_cancelled_under_load_and_leaves_nothing_behind(cluster: LocalCluster, tmp_path: Path) -> None:
     async with under_load(cluster, tmp_path) as scene, AdminClient(scene.servers) as admin:
         await scene.do(cluster.pause, broker_name(NEW))
         await admin.reassignments.alter(plan(scene))
@@ -82,9 +83,9 @@ async def test_l26_a_move_is_cancelled_under_load_and_leaves_nothing_behind(
         await moved(scene, admin)
 
 
-async def test_hl3_02_a_broker_gets_its_share_and_is_drained_again_under_load(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+@requirement("Added brokers get an even share by the fewest moves")
+@requirement("The controller plans the moves after a cluster has grown")
+async def test_a_broker_gets_its_share_and_is_drained_again_under_load(cluster: LocalCluster, tmp_path: Path) -> None:
     """A controller dies in between, and knows of the drain when it is back."""
 
     async with under_load(cluster, tmp_path) as scene, AdminClient(scene.servers) as admin:

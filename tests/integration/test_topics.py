@@ -9,6 +9,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.command_line import tidelog
+from helpers.requirements import requirement
 from helpers.wire import TIMEOUT_S, creation, rows
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
@@ -93,10 +94,9 @@ async def deleted_and_made_again(cluster: LocalCluster, topic: str) -> bytes:
     return created.topic_id
 
 
+@requirement("A broker away while its topic is recreated serves no old record")
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-async def test_l24_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(
-    whole: LocalCluster, fault: str
-) -> None:
+async def test_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(whole: LocalCluster, fault: str) -> None:
     topic, servers = unique_topic("l24"), bootstrap_servers(whole)
 
     async with AdminClient(servers) as admin:
@@ -131,7 +131,8 @@ async def test_l24_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again
     tidelog(servers, "topics", "delete", topic)
 
 
-async def test_row_18_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole: LocalCluster) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+async def test_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole: LocalCluster) -> None:
     gone, kept, servers = unique_topic("gone"), unique_topic("kept"), bootstrap_servers(whole)
     for topic in (gone, kept):
         tidelog(servers, "topics", "create", topic, "--partitions", "1", "--replication-factor", "3")

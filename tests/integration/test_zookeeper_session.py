@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from helpers.requirements import requirement
 from helpers.zookeeper import drop_connection, eventually, expire, free_port, owned_tasks, zk_clients, zookeeper_server
 from tidelog.cluster.zookeeper import EmbeddedZooKeeper, ServerFiles
 from tidelog.ids import Address
@@ -60,7 +61,8 @@ async def test_start_waits_for_a_server_that_comes_later_and_says_so(
     assert len(lines) >= 3 and all("waiting for the metadata store at" in line for line in lines), lines
 
 
-async def test_row_21_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session() -> None:
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+async def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session() -> None:
     """So does one that is still starting: whoever waits for its answer all the time comes back too late."""
     session_s = 6.0
     accepted: list[float] = []
@@ -127,6 +129,8 @@ async def test_nothing_blocks_the_loop_while_kazoo_is_stuck_in_a_write(server: E
         thread.join()
 
 
+@requirement("A paused ZooKeeper causes no split brain")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
 async def test_a_silent_server_suspends_but_never_expires(server: EmbeddedZooKeeper) -> None:
     try:
         async with zk_clients(server, timeout_s=2.0) as (meta,):
@@ -182,6 +186,7 @@ async def test_a_request_has_a_deadline(server: EmbeddedZooKeeper) -> None:
         server.resume()
 
 
+@requirement("A paused ZooKeeper causes no split brain")
 @pytest.mark.smoke
 async def test_a_session_outlives_a_killed_server_that_comes_back(server: EmbeddedZooKeeper) -> None:
     async with zk_clients(server, timeout_s=10.0) as (meta,):
@@ -227,6 +232,7 @@ async def test_find_8_what_was_queued_for_an_expired_session_is_not_sent_in_the_
         assert one.session_id != old
 
 
+@requirement("An ephemeral znode counts only for the session that made it")
 async def test_mut_24_a_bounce_while_disconnected_is_seen(server: EmbeddedZooKeeper) -> None:
     async with zk_clients(server, 3, timeout_s=6.0) as (controller, broker, again), owned_tasks() as tasks:
         before = await register(broker, "/brokers/ids/1", b"x")
@@ -256,7 +262,8 @@ async def test_mut_24_a_bounce_while_disconnected_is_seen(server: EmbeddedZooKee
         assert after.czxid != before.czxid
 
 
-async def test_hole_40_a_restart_within_the_session_timeout_waits_and_registers(server: EmbeddedZooKeeper) -> None:
+@requirement("An ephemeral znode counts only for the session that made it")
+async def test_a_restart_within_the_session_timeout_waits_and_registers(server: EmbeddedZooKeeper) -> None:
     async with zk_clients(server, 2, timeout_s=1.5) as (old, new):
         before = await register(old, "/brokers/ids/1", b"x")
         # As a killed process: its session is never closed and never pinged again.
@@ -304,6 +311,8 @@ async def test_close_does_not_wait_for_a_server_that_is_silent(server: EmbeddedZ
         server.resume()
 
 
+@requirement("The process that creates the controller znode is the controller")
+@requirement("The controller znode is ephemeral and names the controller")
 async def test_one_wins_an_election_and_keeps_its_lease(server: EmbeddedZooKeeper) -> None:
     async with zk_clients(server, 2, timeout_s=6.0) as (one, two), owned_tasks() as tasks:
         outcomes = await asyncio.gather(

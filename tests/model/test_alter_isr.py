@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.reachable import reachable
+from helpers.requirements import requirement
 from tidelog.model.alter_isr import AlterIsrModel, Bounds, Rules, State
 from tidelog.model.catalogue import ALTER_ISR, NUMBERED, REPEATED
 from tidelog.model.search import search
@@ -17,7 +18,12 @@ class Unreduced(AlterIsrModel):
         return state
 
 
-def test_hole_16_17_52_all_rules_hold_whatever_arrives_again() -> None:
+@requirement("A shrink of the ISR counts only once it is confirmed")
+@requirement("A repeated AlterIsr succeeds once its ISR is in force")
+@requirement("An ISR change of unknown outcome stays pending")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("Repeated or reordered control messages break no invariant")
+def test_all_rules_hold_whatever_arrives_again() -> None:
     outcome = search(AlterIsrModel(Rules(), SMALL))
     assert outcome.violation is None and outcome.exhausted
     assert outcome.states > 20_000
@@ -30,10 +36,11 @@ def test_mut_6_7_8_9_each_is_found_at_the_documented_depth(key: str, rules: Rule
     assert outcome.depth == len(outcome.story) == depth
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize(
     ("key", "rules", "bounds", "depth"), [(*each[:3], depth) for each, depth in zip(REPEATED, (10, 11), strict=True)]
 )
-def test_hole_52_a_refusal_is_not_final_while_its_reason_may_pass_and_the_request_may_come_again(
+def test_a_refusal_is_not_final_while_its_reason_may_pass_and_the_request_may_come_again(
     key: str, rules: Rules, bounds: Bounds, depth: int
 ) -> None:
     """A suspicion passes; so whoever was refused under it must not be granted by another copy of the request."""
@@ -44,7 +51,8 @@ def test_hole_52_a_refusal_is_not_final_while_its_reason_may_pass_and_the_reques
     assert ("Another controller takes over" in story) == (key == "REPEATED-TERM")
 
 
-def test_hole_52_numbered_requests_that_name_a_term_make_a_refusal_final() -> None:
+@requirement("An ISR change of unknown outcome stays pending")
+def test_numbered_requests_that_name_a_term_make_a_refusal_final() -> None:
     outcome = search(AlterIsrModel(NUMBERED, replace(SMALL, numbers=2, terms=2)))
     assert outcome.violation is None and outcome.exhausted
     assert outcome.states > 60_000

@@ -1,5 +1,6 @@
 """Two controllers, one of them past its term (HOLE-11, I12)."""
 
+from helpers.requirements import requirement
 from tidelog.model.controllers import Bounds, ControllerModel, Rules, State
 from tidelog.model.search import search
 
@@ -11,7 +12,9 @@ class Unreduced(ControllerModel):
         return state
 
 
-def test_i12_hole_11_the_controller_in_office_is_the_only_writer() -> None:
+@requirement("The controller is the only writer of leader and ISR")
+@requirement("Every controller write checks the controller epoch")
+def test_i12_the_controller_in_office_is_the_only_writer() -> None:
     outcome = search(ControllerModel(Rules(), SMALL))
     assert outcome.violation is None and outcome.exhausted
 

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.reachable import reachable
+from helpers.requirements import requirement
 from tidelog.model.catalogue import FIVE, HISTORY, TIDELOG
 from tidelog.model.epochs import Bounds, EpochModel, Rules, end_of_epoch, kip_101_end, shared_end
 from tidelog.model.search import search
@@ -22,8 +23,16 @@ class Unreduced(EpochModel):
         return state
 
 
+@requirement("A follower never truncates to its high watermark")
+@requirement("Diverging logs are cut where their leader epochs part")
+@requirement("Truncation repeats until leader and follower share an epoch")
+@requirement("Every replica fetch carries the current leader epoch")
+@requirement("A replica joins the ISR only past the start of the leader epoch")
+@requirement("ISR members agree below the HW of a presumed leader")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
+@requirement("Literal early designs break exactly the expected invariants")
 @pytest.mark.parametrize("rules", [Rules(), TIDELOG], ids=["kip-320", "tidelog"])
-def test_hole_01_to_05_all_five_rules_hold_at_small_bounds(rules: Rules) -> None:
+def test_all_five_rules_hold_at_small_bounds(rules: Rules) -> None:
     outcome = search(EpochModel(rules, SMALL))
     assert outcome.violation is None and outcome.exhausted
     assert outcome.states > 50_000
@@ -38,10 +47,12 @@ def test_mut_1_2_5_each_rule_left_out_is_found_at_the_documented_depth(key: str)
     assert outcome.depth == len(outcome.story) == depth
 
 
+@requirement("A follower never truncates to its high watermark")
+@requirement("Diverging logs are cut where their leader epochs part")
+@requirement("Truncation repeats until leader and follower share an epoch")
+@requirement("Literal early designs break exactly the expected invariants")
 @pytest.mark.parametrize(("key", "rules", "depth"), [(key, rules, depth) for key, rules, _, depth, _ in HISTORY])
-def test_hole_01_02_03_the_older_truncation_rules_lose_at_the_documented_depths(
-    key: str, rules: Rules, depth: int
-) -> None:
+def test_the_older_truncation_rules_lose_at_the_documented_depths(key: str, rules: Rules, depth: int) -> None:
     assert search(EpochModel(rules, Bounds(1, 1, 4))).depth == depth, key
 
 
@@ -96,7 +107,8 @@ def test_forgetting_dead_requests_leaves_out_no_state_and_adds_none(rules: Rules
     assert len(known) < len(remembered)
 
 
-def test_hole_03_a_question_without_the_epoch_in_the_answer_cuts_too_little() -> None:
+@requirement("Truncation repeats until leader and follower share an epoch")
+def test_a_question_without_the_epoch_in_the_answer_cuts_too_little() -> None:
     """KIP-279's trace: A has offsets of e1 up to 2 and leads e3; B has one of e1 and two of e2."""
     leader, follower = log(1, 1), log(1, 2)
     assert kip_101_end(follower, leader, 0) == 0

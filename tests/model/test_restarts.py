@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.reachable import reachable
+from helpers.requirements import requirement
 from tidelog.model.catalogue import NO_RESTART_RULES, ONE_LOSS
 from tidelog.model.restarts import Bounds, RestartModel, Rules, State
 from tidelog.model.search import Outcome, search
@@ -24,8 +25,12 @@ def found(rules: Rules, bounds: Bounds = ONE_LOSS) -> Outcome:
     return outcome
 
 
+@requirement("AlterIsr names the broker epoch of every ISR member")
+@requirement("The high watermark stands still below min.insync.replicas")
+@requirement("A last ISR member that lost power is not elected automatically")
+@requirement("A leader that loses power returns outside the ISR")
 @pytest.mark.parametrize("bounds", [FEW, replace(FEW, lossy=0, kills=1)], ids=["one lossy crash", "one kill"])
-def test_hole_21_24_27_bounces_lives_and_the_veto_hold(bounds: Bounds) -> None:
+def test_bounces_lives_and_the_veto_hold(bounds: Bounds) -> None:
     outcome = search(RestartModel(Rules(), bounds))
     assert outcome.violation is None and outcome.exhausted
 
@@ -37,18 +42,22 @@ def test_mut_11_without_bounce_detection_a_leader_comes_back_empty_and_nobody_no
     assert "before its session expired" in outcome.story[-2] and "A leads epoch 1" in outcome.story[-1]
 
 
-def test_mut_12_hole_21_without_broker_epochs_in_alter_isr_an_empty_replica_is_taken_for_its_earlier_life() -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
+def test_mut_12_without_broker_epochs_in_alter_isr_an_empty_replica_is_taken_for_its_earlier_life() -> None:
     outcome = found(Rules(life_checked=False), replace(ONE_LOSS, departures=1))
     assert "B/2" in "".join(outcome.story) and "loses power" in "".join(outcome.story)
 
 
-def test_mut_13_hole_27_without_the_veto_the_last_replica_leads_with_an_empty_log() -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_mut_13_without_the_veto_the_last_replica_leads_with_an_empty_log() -> None:
     outcome = found(Rules(veto=False), replace(ONE_LOSS, departures=1))
     assert "loses power" in "".join(outcome.story)
     assert outcome.story[-1].endswith("log [].")
 
 
-def test_mut_14_hole_24_below_min_isr_a_record_is_shown_that_one_broker_alone_holds() -> None:
+@requirement("The high watermark stands still below min.insync.replicas")
+def test_mut_14_below_min_isr_a_record_is_shown_that_one_broker_alone_holds() -> None:
     outcome = found(Rules(frozen_under_min_isr=False))
     assert outcome.violation is not None and "nobody holds it any more" in outcome.violation
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.outbox import Outbox
 from tidelog.storage.compaction import _Pass
 from tidelog.testing import goals, sim
@@ -23,6 +24,20 @@ from tidelog.testing.stories import story_of
 pytestmark = pytest.mark.sim
 
 
+@requirement("The leader is in the ISR and the ISR is among the replicas")
+@requirement("ISR members agree below the HW of a presumed leader")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("A committed record never disappears or changes")
+@requirement("Epochs never decrease and one epoch has one leader")
+@requirement("The exposed high watermark never moves back")
+@requirement("Repeated or reordered control messages break no invariant")
+@requirement("A partition has one pending ISR change, and it is resolved")
+@requirement("The ISR converges to all live replicas that have caught up")
+@requirement("A leader that loses power returns outside the ISR")
+@requirement("Packet loss and slow links delay records and lose none")
+@requirement("A jump of the wall clock changes nothing but timestamps")
+@requirement("A random mix of faults loses no record acknowledged by all")
 @pytest.mark.gate
 @pytest.mark.timeout(3600)
 def test_200_seeds_hold_every_invariant_heal_and_reach_every_goal() -> None:
@@ -67,16 +82,18 @@ def test_i16_groups_hold_every_invariant_and_process_every_record() -> None:
     assert run_story(GroupRun, 0) == first
 
 
+@requirement("A reassignment survives a failure at each of its steps")
 @pytest.mark.filterwarnings("ignore")
-def test_l26_partitions_move_between_four_brokers_while_everything_breaks() -> None:
+def test_partitions_move_between_four_brokers_while_everything_breaks() -> None:
     """Every invariant is checked, and each move has come to its end; again, and nothing of it differs."""
     first = run_story(MoveRun, 14)
     assert first.acked > 100 and first.reached[goals.MOVED] > 10
     assert run_story(MoveRun, 14) == first
 
 
+@requirement("A reassignment survives a failure at each of its steps")
 @pytest.mark.filterwarnings("ignore")
-def test_l26_who_keeps_a_copy_of_what_has_moved_away_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_keeps_a_copy_of_what_has_moved_away_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Outbox, "stop", lambda outbox, partition, brokers: None)
     with pytest.RaisesGroup(pytest.RaisesExc(Violation, match="LIVE-1 to 4"), flatten_subgroups=True):
         run_story(MoveRun, 14)

@@ -13,6 +13,7 @@ from helpers.aio import run
 from helpers.batches import batch, placed
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.replication import EVENTS, FakeFollower, FakeLeader, broker_world, until
+from helpers.requirements import requirement
 from tidelog.controller.effects import Outcome, Resign
 from tidelog.controller.events import BrokerAnswered, ControlledShutdownRequested, Token, WritesDone
 from tidelog.errors import ErrorCode
@@ -365,8 +366,20 @@ NAME_NO_EPOCH: dict[Any, str] = {
 }
 
 
+@requirement("Every replica fetch carries the current leader epoch")
+@requirement("A replica joins the ISR only past the start of the leader epoch")
+@requirement("Every new leader epoch runs the truncation check again")
+@requirement("A bounced broker is treated as a failure plus a startup")
+@requirement("A checkpoint keeps the entries that an update does not name")
+@requirement("StopReplica is fenced by the leader epoch")
+@requirement("A topic id separates topics that share a name")
+@requirement("Every controller write checks the controller epoch")
+@requirement("Control requests are repeated in order until answered")
+@requirement("Leader, ISR and epoch live in one znode")
+@requirement("An ephemeral znode counts only for the session that made it")
+@requirement("A watch only triggers a read, and a timer repeats that read")
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_holes_04_to_11_37_39_to_41_a_wrong_epoch_is_answered_with_its_code_and_changes_nothing(case: Case) -> None:
+def test_a_wrong_epoch_is_answered_with_its_code_and_changes_nothing(case: Case) -> None:
     assert case.send() is case.code
 
 
@@ -378,10 +391,12 @@ def test_every_method_is_in_the_table() -> None:
 # -- what comes back: answers are fenced like requests -------------------------------------------------------------------
 
 
+@requirement("A pending ISR change is retried and its age is measured")
+@requirement("An AlterIsr answer settles only its own proposal")
 @pytest.mark.parametrize(
     ("leader_epoch", "version"), [(2, 8), (4, 8), (3, 6), (3, -1)], ids=["older", "newer", "older version", "none"]
 )
-def test_hole_14_hole_19_an_answer_to_alter_isr_of_another_epoch_is_ignored(leader_epoch: int, version: int) -> None:
+def test_an_answer_to_alter_isr_of_another_epoch_is_ignored(leader_epoch: int, version: int) -> None:
     bench = BrokerBench()
     bench.told(isr=(1,), replicas=(1, 2))
     bench.host.step(ev.FollowerPosition(2, member(2).broker_epoch, 3, 0, -1, -1, 0, bench.clock.now()))
@@ -394,7 +409,8 @@ def test_hole_14_hole_19_an_answer_to_alter_isr_of_another_epoch_is_ignored(lead
     assert {x for x in before.maximal_isr} == {Member(1, 101), Member(2, 201)}
 
 
-def test_hole_11_mut_10_a_controller_whose_epoch_was_raised_writes_nothing_and_resigns() -> None:
+@requirement("Every controller write checks the controller epoch")
+def test_mut_10_a_controller_whose_epoch_was_raised_writes_nothing_and_resigns() -> None:
     c = controller()
     token, _ = c.proposed(1, want(1, 4, isr(b1=11, b2=12, b3=13), 7))
     before = dict(c.store.znodes)

@@ -17,6 +17,7 @@ from helpers.batches import batch
 from helpers.broker import BrokerBench
 from helpers.replica import leader, members
 from helpers.replication import FakeLeader, broker_world, until
+from helpers.requirements import requirement
 from tidelog.client.member_events import Broke, Close, Fail, Lose
 from tidelog.controller.effects import Resign
 from tidelog.controller.events import BrokerAnswered
@@ -404,11 +405,13 @@ def named(value: object) -> str:
     return value.name if isinstance(value, ErrorCode) else str(value)
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 @pytest.mark.parametrize(("code", "who"), ANSWERED, ids=named)
 def test_r_the_code_is_answered(code: ErrorCode, who: str) -> None:
     assert ROWS[code].answered[who]() is code
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 @pytest.mark.parametrize(("code", "who"), RECEIVED, ids=named)
 def test_r_its_receiver_does_what_the_register_says(
     code: ErrorCode, who: str, caplog: pytest.LogCaptureFixture
@@ -426,6 +429,7 @@ def test_r_every_row_of_this_generation_is_here() -> None:
     assert here - register == {E.DUPLICATE_CONSUMER_ID}
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("code", [E.REQUEST_TIMED_OUT, E.UNKNOWN_SERVER_ERROR, E.NOT_CONTROLLER], ids=named)
-def test_hole_52_what_the_register_does_not_name_is_an_unknown_outcome(code: ErrorCode) -> None:
+def test_what_the_register_does_not_name_is_an_unknown_outcome(code: ErrorCode) -> None:
     assert as_leader(code) == "asks again"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.replication import until
+from helpers.requirements import requirement
 from tidelog.broker.control_plane.alter_isr import NO_ANSWER, REQUEST_BYTES, AlterIsrControlPlane, AlterIsrSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -144,6 +145,7 @@ async def bench() -> AsyncIterator[PlaneBench]:
         yield running
 
 
+@requirement("The controller is the only writer of leader and ISR")
 async def test_a_proposal_reaches_the_controller_as_it_is_and_its_answer_comes_back(bench: PlaneBench) -> None:
     bench.propose(P0, proposal(7, 2, 1))
     await bench.settled()
@@ -200,8 +202,9 @@ FAILURES = {
 }
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
-async def test_hole_52_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(
+async def test_mut_8_what_has_no_answer_is_sent_again_after_a_pause_and_never_rolled_back(
     bench: PlaneBench, failure: Any
 ) -> None:
     bench.controller.answers = [failure] * 8
@@ -236,6 +239,7 @@ async def test_r_31_without_permission_an_operator_is_called_and_not_flooded(
     assert [code for _, _, code, _ in bench.replicas.answered] == [ErrorCode.NONE]
 
 
+@requirement("An AlterIsr during a controller failover reaches the successor")
 async def test_r_41_who_is_no_controller_makes_us_look_for_the_one(bench: PlaneBench) -> None:
     bench.controller.answers = [m.AlterIsrResponse(error_code=ErrorCode.NOT_CONTROLLER), FAILURES["no answer"]]
     bench.propose(P0, proposal(7))
@@ -244,6 +248,7 @@ async def test_r_41_who_is_no_controller_makes_us_look_for_the_one(bench: PlaneB
     assert bench.counted == ["NOT_CONTROLLER", NO_ANSWER, "NONE"]
 
 
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
 async def test_r_42_a_change_without_sense_is_a_bug_and_said_so(
     bench: PlaneBench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,6 +283,8 @@ async def catch_up(linger_s: float) -> int:
         return len(bench.controller.requests)
 
 
+@requirement("One AlterIsr carries the changes of many partitions")
+@requirement("ISR expansions wait briefly to share one request")
 async def test_open_19_a_rolling_catch_up_takes_few_requests() -> None:
     with_linger, without = await catch_up(0.1), await catch_up(0.0)
     assert with_linger <= CATCH_UP * 0.002 / 0.1 + 2
@@ -303,7 +310,8 @@ async def test_open_19_what_has_failed_does_not_wait_once_more() -> None:
         assert second - first <= ALTER_ISR.first_pause_s + ROUND_TRIP_S
 
 
-async def test_c4_05_what_is_too_much_for_one_request_goes_with_the_next_one(bench: PlaneBench) -> None:
+@requirement("One AlterIsr carries the changes of many partitions")
+async def test_what_is_too_much_for_one_request_goes_with_the_next_one(bench: PlaneBench) -> None:
     name = "n" * 249
     for number in range(20_000):
         bench.propose(TopicPartition(f"{name[5:]}{number:05}", 2**30), ProposeIsr(2**30, 2**30, WIDE))
@@ -352,7 +360,8 @@ async def test_a_refusal_of_one_partition_is_told_to_that_partition_alone(bench:
     assert len(bench.controller.requests) == 1
 
 
-async def test_hole_19_a_proposal_made_while_the_answer_is_heard_goes_out_at_once(bench: PlaneBench) -> None:
+@requirement("An AlterIsr answer settles only its own proposal")
+async def test_a_proposal_made_while_the_answer_is_heard_goes_out_at_once(bench: PlaneBench) -> None:
     def next_one(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:
         if asked.partition_epoch < 12:
             bench.propose(tp, proposal(asked.partition_epoch + 1))
@@ -364,7 +373,8 @@ async def test_hole_19_a_proposal_made_while_the_answer_is_heard_goes_out_at_onc
     assert bench.controller.sent_at[-1] <= 6 * ROUND_TRIP_S
 
 
-async def test_row_14_the_same_proposal_again_is_no_busy_loop(bench: PlaneBench) -> None:
+@requirement("A leader cut from the controllers keeps its ISR change pending")
+async def test_the_same_proposal_again_is_no_busy_loop(bench: PlaneBench) -> None:
     """A controller that is behind answers NOT_CONTROLLER for the partition, whose machine asks the same again."""
 
     def again(tp: TopicPartition, asked: ProposeIsr, code: ErrorCode) -> None:

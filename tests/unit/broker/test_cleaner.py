@@ -12,6 +12,7 @@ from helpers.batches import batch
 from helpers.broker import BrokerBench, member
 from helpers.compacted import keyed, read_all
 from helpers.logs import follow
+from helpers.requirements import requirement
 from tidelog.broker.cleaner import CleanerSettings, LogCleaner
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.rot import RottenLogs
@@ -164,7 +165,8 @@ async def test_a_leader_of_a_compacted_topic_takes_no_record_without_a_key(bed: 
     assert (await bed.bench.send(keyed((b"a", None), (b"", b"2"), codec=codec))).error_code is ErrorCode.NONE
 
 
-async def test_row_32_a_rotten_segment_of_a_follower_takes_its_copy_out(bed: Bed) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_a_rotten_segment_of_a_follower_takes_its_copy_out(bed: Bed) -> None:
     bed.bench.told(config=KEPT)
     await bed.fill(12)
     bed.bench.told(config=KEPT, leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
@@ -193,7 +195,8 @@ def tell_offline(bench: BrokerBench) -> None:
     bench.manager.become([Decision(state, KEPT)], {i: member(i).broker_epoch for i in (1, 2)})
 
 
-async def test_row_32_a_leader_with_a_rotten_segment_goes_when_another_has_its_tail(bed: Bed) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_a_leader_with_a_rotten_segment_goes_when_another_has_its_tail(bed: Bed) -> None:
     bed.bench.told(config=KEPT)
     await bed.fill(12)
     bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
@@ -212,7 +215,8 @@ async def test_row_32_a_leader_with_a_rotten_segment_goes_when_another_has_its_t
     assert bed.bench.manager.failed()
 
 
-async def test_row_32_a_leader_with_a_rotten_segment_waits_for_its_tail_only_so_long(bed: Bed) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_a_leader_with_a_rotten_segment_waits_for_its_tail_only_so_long(bed: Bed) -> None:
     bed.bench.told(config=KEPT)
     await bed.fill(12)
     bed.bench.told(config=KEPT, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
@@ -228,7 +232,8 @@ async def test_row_32_a_leader_with_a_rotten_segment_waits_for_its_tail_only_so_
     assert damage is not None and damage.offset == lower, "all from the first bad batch on is fetched again"
 
 
-async def test_row_32_the_only_copy_stays_readable_but_for_the_rotten_batch(bed: Bed) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_the_only_copy_stays_readable_but_for_the_rotten_batch(bed: Bed) -> None:
     bed.bench.told(config=KEPT)
     await bed.fill(12)
     bed.rot()
@@ -246,7 +251,8 @@ async def test_row_32_the_only_copy_stays_readable_but_for_the_rotten_batch(bed:
     assert bed.value("tidelog_log_corrupt_batches_found_total") == 1, "found again, and told once"
 
 
-async def test_row_32_compaction_gives_no_rotten_batch_a_new_checksum(bed: Bed) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_compaction_gives_no_rotten_batch_a_new_checksum(bed: Bed) -> None:
     bed.bench.told(config=replace(COMPACTED, min_cleanable_dirty_ratio=1.0))
     await bed.fill(12)
     bed.rot()

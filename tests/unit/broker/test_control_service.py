@@ -8,6 +8,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.requirements import requirement
 from tidelog.broker.app import parse_known
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
@@ -219,7 +220,8 @@ def test_before_its_registration_a_broker_obeys_nobody(build: Any) -> None:
     assert len(control.bench.manager) == 0
 
 
-def test_hole_08_the_first_request_of_a_life_must_be_full() -> None:
+@requirement("A checkpoint keeps the entries that an update does not name")
+def test_the_first_request_of_a_life_must_be_full() -> None:
     control = ControlBench()
     assert control.code(roles(state(), full=False)) is STALE_BROKER
     assert len(control.bench.manager) == 0 and not control.service.ready
@@ -256,7 +258,8 @@ def test_live_1_the_full_request_that_comes_before_we_know_our_new_epoch_is_not_
     assert control.code(roles(state(leader_epoch=5), full=False, broker_epoch=202)) is NONE
 
 
-def test_hole_10_strays_go_with_a_full_request_only() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_strays_go_with_a_full_request_only() -> None:
     control = ControlBench()
     control.code(roles(state(), state(topic="other")))
     control.code(roles(state(leader_epoch=4), full=False))
@@ -267,14 +270,16 @@ def test_hole_10_strays_go_with_a_full_request_only() -> None:
     assert control.has_log
 
 
-def test_hole_10_a_log_from_an_earlier_life_that_is_not_listed_goes_too() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_log_from_an_earlier_life_that_is_not_listed_goes_too() -> None:
     control = ControlBench()
     control.bench.logs.create(TopicPartition("old", 0), OTHER_ID)
     control.code(roles(state()))
     assert control.bench.logs.get(TopicPartition("old", 0)) is None
 
 
-def test_hole_10_a_topic_made_again_does_not_inherit_the_old_records() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_topic_made_again_does_not_inherit_the_old_records() -> None:
     control = ControlBench()
     control.code(roles(state(leader_epoch=8)))
     control.append()
@@ -286,6 +291,7 @@ def test_hole_10_a_topic_made_again_does_not_inherit_the_old_records() -> None:
     assert control.has_log
 
 
+@requirement("StopReplica is fenced by the leader epoch")
 @pytest.mark.parametrize(
     ("leader_epoch", "code", "role_ends"),
     [
@@ -296,7 +302,7 @@ def test_hole_10_a_topic_made_again_does_not_inherit_the_old_records() -> None:
         (-2, NONE, True),
     ],
 )
-def test_hole_09_stop_replica_is_fenced_by_leader_epoch(leader_epoch: int, code: ErrorCode, role_ends: bool) -> None:
+def test_stop_replica_is_fenced_by_leader_epoch(leader_epoch: int, code: ErrorCode, role_ends: bool) -> None:
     control = ControlBench()
     control.code(roles(state()))
     control.append()
@@ -305,6 +311,7 @@ def test_hole_09_stop_replica_is_fenced_by_leader_epoch(leader_epoch: int, code:
     assert control.bench.host.log.log_end_offset == 1  # its records stay until a deletion
 
 
+@requirement("The replica of a deleted topic is stopped and deleted")
 @pytest.mark.parametrize(("leader_epoch", "gone"), [(3, False), (4, True), (-2, True)])
 def test_f14_3_a_deletion_removes_the_log_and_minus_2_overrides_every_epoch(leader_epoch: int, gone: bool) -> None:
     control = ControlBench()
@@ -314,7 +321,9 @@ def test_f14_3_a_deletion_removes_the_log_and_minus_2_overrides_every_epoch(lead
     assert control.has_log is not gone
 
 
-def test_n08_repeated_requests_are_harmless() -> None:
+@requirement("Decisions are delivered in order and may be applied twice")
+@requirement("Repeated or reordered control messages break no invariant")
+def test_repeated_requests_are_harmless() -> None:
     control = ControlBench()
     first = control.results(roles(state()))
     control.append()
@@ -369,7 +378,8 @@ def test_leaders_hear_when_the_set_of_live_brokers_changes_and_only_then() -> No
     assert control.live_told[1:] == [{1: 101, 2: 299}, {1: 101}]
 
 
-def test_l33_a_follower_finds_its_leader_by_leader_and_isr_alone() -> None:
+@requirement("A deposed leader that wakes up commits nothing")
+def test_a_follower_finds_its_leader_by_leader_and_isr_alone() -> None:
     control = ControlBench()
     doors = (m.Listener(name="INTERNAL", host="two", port=9092),)
     live = (m.LiveBroker(broker_id=2, broker_epoch=201, listeners=doors),)
@@ -414,7 +424,8 @@ def listed(bench: ControlBench) -> list[str]:
     return sorted(host.tp.topic for host in bench.bench.manager)
 
 
-def test_n08_a_request_that_was_overtaken_changes_nothing() -> None:
+@requirement("Repeated or reordered control messages break no invariant")
+def test_a_request_that_was_overtaken_changes_nothing() -> None:
     bench = ControlBench()
     assert bench.code(roles(state(), sequence=4)) is NONE
     assert bench.code(roles(state(topic="new"), full=False, sequence=5)) is NONE
@@ -432,7 +443,8 @@ def test_n08_a_request_that_was_overtaken_changes_nothing() -> None:
     assert bench.code(roles(state(topic="new"), full=False, sequence=6)) is NONE
 
 
-def test_n08_the_same_request_twice_is_applied_twice_and_harmless() -> None:
+@requirement("Repeated or reordered control messages break no invariant")
+def test_the_same_request_twice_is_applied_twice_and_harmless() -> None:
     bench = ControlBench()
     bench.send(roles(state(), sequence=4))
     bench.append()
@@ -449,7 +461,8 @@ def test_i7_a_new_controller_counts_from_where_it_likes_and_the_old_one_never_ag
     assert listed(bench) == ["events"]
 
 
-def test_hole_10_of_a_list_in_parts_strays_go_with_the_last_part_only() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_of_a_list_in_parts_strays_go_with_the_last_part_only() -> None:
     bench = ControlBench()
     bench.send(roles(*(state(topic=name) for name in ("a", "b", "c", "gone")), sequence=1))
     bench.became(201)
@@ -468,8 +481,9 @@ def test_hole_10_of_a_list_in_parts_strays_go_with_the_last_part_only() -> None:
     assert listed(bench) == ["a", "b", "c"]
 
 
+@requirement("A checkpoint keeps the entries that an update does not name")
 @pytest.mark.parametrize("before", ["nothing", "another life", "another controller"])
-def test_hole_08_a_part_that_continues_nothing_is_refused(before: str) -> None:
+def test_a_part_that_continues_nothing_is_refused(before: str) -> None:
     bench = ControlBench()
     bench.send(roles(state(topic="a"), sequence=1, more=before != "nothing"))
     where: dict[str, Any] = {}

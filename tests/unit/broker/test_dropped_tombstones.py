@@ -16,6 +16,7 @@ from helpers.compacted import NOW_MS, RULES, compact, keyed, read_all
 from helpers.logs import follow
 from helpers.replica import leader, life, members
 from helpers.replication import EVENTS, FakeLeader, Node, broker_world, until
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import effects as fx
@@ -179,7 +180,8 @@ def test_a_mark_that_cannot_be_written_changes_nothing() -> None:
     assert log.dropped_to == 7
 
 
-def test_hole_10_a_topic_of_the_same_name_begins_without_a_mark() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_topic_of_the_same_name_begins_without_a_mark() -> None:
     disk = SimDisk()
     logs, log = opened(disk)
     log.record_dropped_to(7)

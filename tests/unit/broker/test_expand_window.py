@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.broker.control_plane.expand_window import QUIET_SHARE, ExpandWindow
 
 LONGEST_S = 0.1
 QUIET_S = LONGEST_S * QUIET_SHARE
 
 
+@requirement("ISR expansions wait briefly to share one request")
 def test_one_alone_waits_for_the_quiet_time() -> None:
     window = ExpandWindow(LONGEST_S)
     assert window.left_s(5.0) == 0.0
@@ -20,6 +22,7 @@ def test_one_alone_waits_for_the_quiet_time() -> None:
     assert window.left_s(5.0 + QUIET_S) == 0.0
 
 
+@requirement("ISR expansions wait briefly to share one request")
 def test_a_wave_is_waited_for_until_it_ends_or_the_longest_wait_is_over() -> None:
     window = ExpandWindow(LONGEST_S)
     for step in range(5):
@@ -42,6 +45,7 @@ def test_what_may_not_wait_takes_the_others_with_it() -> None:
     assert window.left_s(5.003) > 0.0
 
 
+@requirement("ISR expansions wait briefly to share one request")
 def test_0_switches_it_off() -> None:
     window = ExpandWindow(0.0)
     window.add(5.0, may_wait=True)

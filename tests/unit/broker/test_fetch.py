@@ -7,6 +7,7 @@ import pytest
 
 from helpers.batches import batch, offsets, patched
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
@@ -27,7 +28,8 @@ async def led(*sizes: int) -> BrokerBench:
     return bench
 
 
-async def test_hl6_08_only_what_is_committed_is_shown() -> None:
+@requirement("Consumers read from the leader up to the high watermark")
+async def test_only_what_is_committed_is_shown() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
     await bench.send(ONE, acks=1)
@@ -210,7 +212,8 @@ async def test_what_a_replica_holds_itself_is_told_by_leader_and_follower_and_by
     assert (await ask(bench, -1, own=True)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_hole_30_kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start() -> None:
+@requirement("A new leader reports no end offset below its epoch start")
+async def test_kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start() -> None:
     """The leader before may have shown offsets that this one holds and cannot yet call committed."""
 
     bench = BrokerBench()
@@ -236,9 +239,10 @@ async def test_hole_30_kip_207_offsets_are_not_available_until_the_high_watermar
 OTHER_ID = b"\x07" * 16
 
 
+@requirement("A topic id separates topics that share a name")
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("again", [True, False])
-async def test_hole_10_a_long_poll_does_not_see_the_next_topic_of_the_name(named: bool, again: bool) -> None:
+async def test_a_long_poll_does_not_see_the_next_topic_of_the_name(named: bool, again: bool) -> None:
     """Deleted and created again in one wait, with more records than the reader has read: none of them are shown."""
 
     bench = await led(2)
@@ -255,7 +259,8 @@ async def test_hole_10_a_long_poll_does_not_see_the_next_topic_of_the_name(named
     assert result.error_code is (ErrorCode.UNKNOWN_TOPIC_ID if again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-async def test_hole_10_whoever_still_holds_the_old_id_is_told_so() -> None:
+@requirement("A topic id separates topics that share a name")
+async def test_whoever_still_holds_the_old_id_is_told_so() -> None:
     bench = await led(2)
     bench.told(leader_epoch=0, partition_epoch=0, topic_id=OTHER_ID)
     await bench.send(ONE)
@@ -310,7 +315,8 @@ async def test_f15_2_offset_for_leader_epoch(epoch: int, answer: tuple[int, int]
     assert (result.error_code, (result.leader_epoch, result.end_offset)) == (ErrorCode.NONE, answer)
 
 
-async def test_hole_04_offset_for_leader_epoch_is_fenced() -> None:
+@requirement("Every replica fetch carries the current leader epoch")
+async def test_offset_for_leader_epoch_is_fenced() -> None:
     bench = await led(2)
     for current, code in ((2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         refused = await epoch_end(bench, 3, current)

@@ -12,6 +12,7 @@ from helpers.batches import batch
 from helpers.broker import STALL_LIMIT_S, BrokerBench
 from helpers.logs import contents
 from helpers.replication import EVENTS, broker_world, until
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.replica.partition import Role
@@ -36,8 +37,9 @@ async def bench() -> AsyncIterator[BrokerBench]:
     yield bench
 
 
+@requirement("A last ISR member that lost power is not elected automatically")
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_hole_27_a_leader_counts_itself_when_the_sync_has_ended(bench: BrokerBench, acks: int) -> None:
+async def test_a_leader_counts_itself_when_the_sync_has_ended(bench: BrokerBench, acks: int) -> None:
     bench.disk.slow("sync", 2.0, path="events-0/")
     began = now()
     sending = asyncio.create_task(bench.send(batch(b"x"), acks=acks, timeout_ms=5_000))
@@ -51,7 +53,8 @@ async def test_hole_27_a_leader_counts_itself_when_the_sync_has_ended(bench: Bro
     assert bench.disk.stalled_s == 0.0
 
 
-async def test_hole_27_acks_0_waits_for_nothing(bench: BrokerBench) -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+async def test_acks_0_waits_for_nothing(bench: BrokerBench) -> None:
     bench.disk.slow("sync", 2.0, path="events-0/")
     began = now()
     assert (await bench.send(batch(b"x"), acks=0)).error_code is ErrorCode.NONE
@@ -84,7 +87,8 @@ async def _send_some(bench: BrokerBench, count: int) -> None:
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-async def test_row_31_a_failed_sync_is_never_tried_again(bench: BrokerBench) -> None:
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_failed_sync_is_never_tried_again(bench: BrokerBench) -> None:
     told: list[str] = []
     bench.manager.on_failed = lambda: told.append("failed")
     bench.logs.registered(7)
@@ -102,7 +106,8 @@ async def test_row_31_a_failed_sync_is_never_tried_again(bench: BrokerBench) -> 
     assert bench.logs.intact_since is None, "this directory has lost something"
 
 
-async def test_row_30_a_stuck_sync_holds_up_nobody_else_and_ends_in_another_leader(bench: BrokerBench) -> None:
+@requirement("A stalled log sync moves leadership to another replica")
+async def test_a_stuck_sync_holds_up_nobody_else_and_ends_in_another_leader(bench: BrokerBench) -> None:
     failed = asyncio.Event()
     bench.manager.on_failed = failed.set
     bench.told(topic="other", config=SYNC)
@@ -125,7 +130,8 @@ async def test_row_30_a_stuck_sync_holds_up_nobody_else_and_ends_in_another_lead
     assert bench.disk.stalled_s == 0.0
 
 
-async def test_row_9_a_pause_of_our_own_is_no_stall_of_the_device(bench: BrokerBench) -> None:
+@requirement("A leader paused within its session drops no follower")
+async def test_a_pause_of_our_own_is_no_stall_of_the_device(bench: BrokerBench) -> None:
     bench.disk.slow("sync", 8.0, path="events-0/")
     sending = asyncio.create_task(bench.send(batch(b"x"), acks=1, timeout_ms=60_000))
     await asyncio.sleep(1.0)
@@ -160,7 +166,8 @@ async def test_a_sync_that_is_given_up_leaves_no_clean_stop_behind(bench: Broker
 # --- followers ------------------------------------------------------------------------------------------------------
 
 
-async def test_hole_27_a_follower_is_counted_when_its_own_sync_has_ended() -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+async def test_a_follower_is_counted_when_its_own_sync_has_ended() -> None:
     async with broker_world() as (world, leader, follower):
         world.told(1, 3, config=SYNC)
         follower.disk.slow("sync", 3.0, path="events-0/")
@@ -179,7 +186,8 @@ async def test_hole_27_a_follower_is_counted_when_its_own_sync_has_ended() -> No
         assert contents(follower.host.log) == contents(leader.host.log)
 
 
-async def test_row_30_a_follower_with_a_slow_disk_keeps_no_other_partition_waiting() -> None:
+@requirement("A stalled log sync moves leadership to another replica")
+async def test_a_follower_with_a_slow_disk_keeps_no_other_partition_waiting() -> None:
     async with broker_world() as (world, leader, follower):
         world.told(1, 3, config=SYNC, topics=("events", "other"))
         follower.disk.slow("sync", 30.0, path="events-0/")
@@ -235,6 +243,7 @@ async def test_a_replica_states_no_position_that_a_killed_process_left_unsynced(
 # --- recovery points ------------------------------------------------------------------------------------------------
 
 
+@requirement("Logs are synced to disk at intervals")
 async def test_kafka_10101_background_syncs_move_the_recovery_points_of_all_logs(bench: BrokerBench) -> None:
     bench.told(topic="plain", config=PLAIN)
     bench.told(topic="idle", config=PLAIN)

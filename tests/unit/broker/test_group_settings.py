@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.broker.groups import coordinators, limits
 from tidelog.config import BrokerSettings
 from tidelog.ids import Address
@@ -22,6 +23,11 @@ def settings(**changes: Any) -> BrokerSettings:
     return BrokerSettings(**(known | changes))
 
 
+@requirement("The number of rebalance handlers is a setting")
+@requirement("The minimum session timeout is a setting")
+@requirement("The number of failed pings that are allowed is a setting")
+@requirement("The interval of offset commits is a setting")
+@requirement("The pause after a failed rebalance attempt is a setting")
 @pytest.mark.parametrize(
     ("key", "value", "limit", "expected"),
     [
@@ -43,9 +49,7 @@ def settings(**changes: Any) -> BrokerSettings:
         ("offsets_retention_minutes", 3, "retention_s", 180),
     ],
 )
-def test_a5_01_to_06_each_setting_is_a_limit_of_the_coordinator(
-    key: str, value: Any, limit: str, expected: Any
-) -> None:
+def test_each_setting_is_a_limit_of_the_coordinator(key: str, value: Any, limit: str, expected: Any) -> None:
     before, after = asdict(limits(settings())), asdict(limits(settings(**{key: value})))
     assert after[limit] == expected
     assert {name for name in before if before[name] != after[name]} == {limit}, "and nothing else"

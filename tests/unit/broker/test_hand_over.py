@@ -8,6 +8,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import BrokerBench, member
+from helpers.requirements import requirement
 from tidelog.broker.hand_over import TAIL_LIMIT_S, HandOver
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.replica import events as ev
@@ -51,7 +52,8 @@ def fetched(bench: BrokerBench, offset: int, replica: int = 2) -> None:
     bench.host.step(ev.FollowerPosition(replica, life, 3, offset, 3 if offset else -1, *found, bench.clock.now()))
 
 
-async def test_row_8_nothing_is_appended_from_then_on_and_the_tail_reaches_the_isr_before_the_question() -> None:
+@requirement("A terminated leader hands over before it exits")
+async def test_nothing_is_appended_from_then_on_and_the_tail_reaches_the_isr_before_the_question() -> None:
     bench, link = BrokerBench(clock=SimClock()), Link(DONE)
     bench.told(isr=(1, 2), replicas=(1, 2))
     assert (await bench.send(batch(b"a"), acks=1)).error_code is ErrorCode.NONE
@@ -74,7 +76,8 @@ async def test_row_8_nothing_is_appended_from_then_on_and_the_tail_reaches_the_i
     assert ends == [1] and bench.host.log.log_end_offset == 1
 
 
-async def test_row_8_an_acks_all_that_waits_for_the_tail_is_answered_and_not_left_in_doubt() -> None:
+@requirement("A terminated leader hands over before it exits")
+async def test_an_acks_all_that_waits_for_the_tail_is_answered_and_not_left_in_doubt() -> None:
     bench, link = BrokerBench(clock=SimClock()), Link(DONE)
     bench.told(isr=(1, 2), replicas=(1, 2))
     sent = asyncio.ensure_future(bench.send(batch(b"a"), timeout_ms=5000))
@@ -95,7 +98,8 @@ async def test_a_follower_that_does_not_fetch_does_not_keep_the_broker() -> None
     assert TAIL_LIMIT_S <= bench.clock.now() - began_at < TAIL_LIMIT_S + 0.1
 
 
-async def test_row_8_who_joins_a_leader_that_leaves_must_have_all_of_its_log() -> None:
+@requirement("A terminated leader hands over before it exits")
+async def test_who_joins_a_leader_that_leaves_must_have_all_of_its_log() -> None:
     """The controller elects it at once: below min ISR the high watermark says nothing about what acks=1 promised."""
 
     bench, link = BrokerBench(clock=SimClock()), Link(DONE)

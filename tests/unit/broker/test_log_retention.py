@@ -7,6 +7,7 @@ import pytest
 from helpers.batches import batch, placed
 from helpers.compacted import compact, keyed
 from helpers.replication import FakeLeader, Node, World, broker_world, until
+from helpers.requirements import requirement
 from tidelog.broker.delete_records import DeleteRecordsHandler
 from tidelog.broker.retention import Retention
 from tidelog.errors import ErrorCode
@@ -73,7 +74,8 @@ async def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() 
         assert start(two) == 5 and two.everything() == one.everything()
 
 
-async def test_row_34_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
+@requirement("A jump of the wall clock changes nothing but timestamps")
+async def test_a_jump_of_the_clock_deletes_nothing_that_is_young() -> None:
     async with broker_world(1) as (world, one):
         await led(world, TopicConfig(segment_bytes=TWO_A_SEGMENT, retention_ms=60_000), 4)
         keeper = retention(one)
@@ -242,7 +244,8 @@ async def test_a_new_leader_that_had_not_heard_of_the_start_serves_an_empty_foll
         assert (start(one), start(two)) == (5, 0)
 
 
-async def test_hole_25_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it() -> None:
+@requirement("An unclean election needs the consent of the topic")
+async def test_a_follower_that_starts_beyond_an_unclean_leader_begins_with_it() -> None:
     async with broker_world() as (world, one, two):
         one.lay((1, 8))
         two.lay((1, 3), by=1)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from helpers.requirements import requirement
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.errors import ErrorCode
 from tidelog.ids import Address, TopicPartition
@@ -87,7 +88,8 @@ def test_an_unknown_topic_is_answered_and_does_not_spoil_the_others() -> None:
     assert ask(MetadataCache()).topics == ()
 
 
-def test_hole_50_a_partition_without_a_leader_says_so() -> None:
+@requirement("A partition without a live replica publishes no leader")
+def test_a_partition_without_a_leader_says_so() -> None:
     cache = MetadataCache()
     told(cache, partition("a", 0, leader=-1), partition("a", 1))
     without, led = ask(cache, "a").topics[0].partitions
@@ -107,7 +109,8 @@ def test_later_news_replace_what_they_name_and_keep_the_rest() -> None:
     assert cache.leader_of(TopicPartition("b", 0)) is None
 
 
-def test_hole_10_a_topic_deleted_and_made_again_in_one_request_is_the_new_one() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_topic_deleted_and_made_again_in_one_request_is_the_new_one() -> None:
     cache = MetadataCache()
     told(cache, partition("a", 0), partition("a", 1))
     told(cache, partition("a", 0, leader_epoch=0), deleted_topics=("a",))
@@ -115,7 +118,8 @@ def test_hole_10_a_topic_deleted_and_made_again_in_one_request_is_the_new_one() 
     assert [(p.partition, p.leader_epoch) for p in topic.partitions] == [(0, 0)]
 
 
-def test_hole_10_partitions_of_two_topics_of_one_name_are_not_mixed() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_partitions_of_two_topics_of_one_name_are_not_mixed() -> None:
     cache = MetadataCache()
     told(cache, partition("a", 0), partition("a", 1))
     told(cache, replace(partition("a", 0, leader_epoch=0), topic_id=b"new!" * 4))

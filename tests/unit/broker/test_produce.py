@@ -13,6 +13,7 @@ from helpers.bad_batches import bomb, made
 from helpers.batches import batch, headers, patched, placed, sized_batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.logs import contents
+from helpers.requirements import requirement
 from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
@@ -30,7 +31,11 @@ def follower_at(offset: int, replica: int = 2) -> ev.FollowerPosition:
     return ev.FollowerPosition(replica, member(replica).broker_epoch, 3, offset, 3, 3, 1 << 40, 1.0)
 
 
-async def test_hl6_04_acks_all_is_answered_when_every_member_has_it() -> None:
+@requirement("Durability can be traded for write latency")
+@requirement("A producer chooses synchronous or asynchronous replication")
+@requirement("A message is committed when every ISR member has it")
+@requirement("Produce requests wait at the leader until they are committed")
+async def test_acks_all_is_answered_when_every_member_has_it() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
     sending = asyncio.ensure_future(bench.send(GOOD))
@@ -42,6 +47,9 @@ async def test_hl6_04_acks_all_is_answered_when_every_member_has_it() -> None:
     assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
 
 
+@requirement("Durability can be traded for write latency")
+@requirement("A producer chooses synchronous or asynchronous replication")
+@requirement("An asynchronous write is acknowledged after the local append")
 async def test_acks_1_and_0_are_answered_after_the_append() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
@@ -59,7 +67,10 @@ async def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome()
     assert bench.host.log.log_end_offset == 2  # it is there, and may be committed later
 
 
-async def test_l33_hole_51_a_deposed_leader_answers_parked_produces_with_not_leader() -> None:
+@requirement("Produce requests wait at the leader until they are committed")
+@requirement("A deposed leader fails the produce requests that wait on it")
+@requirement("A deposed leader that wakes up commits nothing")
+async def test_a_deposed_leader_answers_parked_produces_with_not_leader() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
     sending = asyncio.ensure_future(bench.send(GOOD))
@@ -160,7 +171,9 @@ async def test_one_bad_partition_does_not_stop_the_others_of_a_request() -> None
     assert [r.error_code for r in results] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
 
 
-async def test_row_12_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on() -> None:
+@requirement("A pending ISR change is retried and its age is measured")
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
+async def test_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on() -> None:
     bench = BrokerBench()
     bench.told()
     bench.may_ack_alone = False
@@ -168,7 +181,8 @@ async def test_row_12_acks_1_without_a_lease_is_a_setting_and_acks_all_goes_on()
     assert (await bench.send(GOOD, acks=-1)).error_code is ErrorCode.NONE
 
 
-async def test_hole_23_below_min_isr_acks_all_is_refused_before_the_append() -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+async def test_below_min_isr_acks_all_is_refused_before_the_append() -> None:
     bench = BrokerBench()
     bench.told(isr=(1,), replicas=(1, 2, 3))
     result = await bench.send(GOOD)
@@ -186,6 +200,7 @@ async def test_kafka_10778_a_failed_write_takes_the_partition_offline_and_not_th
     assert (await bench.send(GOOD, topic="other")).error_code is ErrorCode.NONE
 
 
+@requirement("Durability can be traded for write latency")
 @pytest.mark.parametrize(("flush", "kept"), [("sync", 2), ("none", 0)])
 async def test_flush_sync_is_on_the_device_before_it_is_acknowledged(flush: str, kept: int) -> None:
     bench = BrokerBench()

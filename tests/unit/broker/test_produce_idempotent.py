@@ -8,6 +8,7 @@ import pytest
 from helpers.batches import batch, headers
 from helpers.broker import BrokerBench, member
 from helpers.logs import contents
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.replica import events as ev
 from tidelog.testing.disk import Crash
@@ -25,7 +26,8 @@ def follower_at(offset: int, leader_epoch: int = 3) -> ev.FollowerPosition:
     return ev.FollowerPosition(2, member(2).broker_epoch, leader_epoch, offset, 3, 3, 1 << 40, 1.0)
 
 
-async def test_hole_28_a_repeated_batch_is_stored_once() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_repeated_batch_is_stored_once() -> None:
     bench = BrokerBench()
     bench.told()
     assert (await bench.send(sent(0))).base_offset == 0
@@ -35,7 +37,8 @@ async def test_hole_28_a_repeated_batch_is_stored_once() -> None:
     assert bench.host.log.log_end_offset == 4
 
 
-async def test_hole_28_a_repetition_is_acknowledged_when_the_original_is_committed() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_repetition_is_acknowledged_when_the_original_is_committed() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
     first = asyncio.ensure_future(bench.send(sent(0), timeout_ms=1))
@@ -52,7 +55,9 @@ async def test_hole_28_a_repetition_is_acknowledged_when_the_original_is_committ
     assert (await later).base_offset == 2
 
 
-async def test_l15_the_next_leader_knows_what_the_last_one_had_appended() -> None:
+@requirement("A leader crash after the append keeps all copies or none")
+@requirement("A leader killed between append and ack stores all or nothing")
+async def test_the_next_leader_knows_what_the_last_one_had_appended() -> None:
     bench = BrokerBench()
     bench.told(leader=2, isr=(1, 2), replicas=(1, 2))
     leader = BrokerBench(broker_id=2)
@@ -68,7 +73,8 @@ async def test_l15_the_next_leader_knows_what_the_last_one_had_appended() -> Non
     assert bench.host.log.log_end_offset == 4
 
 
-async def test_hole_28_what_was_cut_off_is_appended_again() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_what_was_cut_off_is_appended_again() -> None:
     bench = BrokerBench()
     bench.told()
     await bench.send(sent(0))
@@ -79,8 +85,9 @@ async def test_hole_28_what_was_cut_off_is_appended_again() -> None:
     assert bench.host.log.log_end_offset == 4
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("loss", [Crash.PROCESS, Crash.KEEP_SOME])
-async def test_hole_28_a_restart_forgets_nothing_that_is_in_the_log(loss: Crash) -> None:
+async def test_a_restart_forgets_nothing_that_is_in_the_log(loss: Crash) -> None:
     bench = BrokerBench()
     bench.told()
     await bench.send(sent(0))
@@ -93,6 +100,7 @@ async def test_hole_28_a_restart_forgets_nothing_that_is_in_the_log(loss: Crash)
     assert revived.host.log.log_end_offset == max(end, 2)
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(
     ("records", "code"),
     [
@@ -107,7 +115,7 @@ async def test_hole_28_a_restart_forgets_nothing_that_is_in_the_log(loss: Crash)
     ],
     ids=["gap", "old-epoch", "new-epoch-not-0", "two", "mixed", "no-epoch", "no-sequence", "no-id"],
 )
-async def test_hole_28_a_refused_batch_changes_nothing(records: bytes, code: ErrorCode) -> None:
+async def test_a_refused_batch_changes_nothing(records: bytes, code: ErrorCode) -> None:
     bench = BrokerBench()
     bench.told()
     await bench.send(sent(0, epoch=2))
@@ -118,7 +126,8 @@ async def test_hole_28_a_refused_batch_changes_nothing(records: bytes, code: Err
     assert (await bench.send(sent(2, epoch=2))).base_offset == 2
 
 
-async def test_hole_28_a_refusal_by_min_isr_takes_no_sequence() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_refusal_by_min_isr_takes_no_sequence() -> None:
     bench = BrokerBench()
     bench.told(isr=(1,), replicas=(1, 2), config=TopicConfig(min_insync_replicas=2))
     assert (await bench.send(sent(0))).error_code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -126,7 +135,8 @@ async def test_hole_28_a_refusal_by_min_isr_takes_no_sequence() -> None:
     assert (await bench.send(sent(0))).base_offset == 0
 
 
-async def test_hole_28_a_repeated_batch_is_stored_once_however_its_topic_is_compressed_by_then() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_repeated_batch_is_stored_once_however_its_topic_is_compressed_by_then() -> None:
     bench = BrokerBench()
     large = numbered(batch(bytes(3_000), codec=Codec.GZIP), 7, 0, 0)
     for partition_epoch, compression_type in enumerate(("zstd", "lz4", "producer", "uncompressed")):

@@ -8,6 +8,7 @@ import pytest
 from helpers.aio import eventually
 from helpers.batches import batch
 from helpers.broker import BrokerBench
+from helpers.requirements import requirement
 from tidelog.broker.produce import Answer, Examined
 from tidelog.broker.produce_session import UNANSWERED_MAX, ProduceStreams
 from tidelog.client.produce_link import ProduceLink
@@ -75,6 +76,7 @@ def replicated_bench() -> BrokerBench:
     return bench
 
 
+@requirement("A produce request is appended in order and queued until commit")
 async def test_requests_are_appended_in_order_and_answered_as_they_are_decided() -> None:
     bench, counted = replicated_bench(), list[ErrorCode]()
     wire = Wire(request(b"a"), request(b"b", b"c", acks=1), request(b"d"), request(b"e", acks=7))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.broker.producer_ids import PRODUCER_EPOCH_MAX, ProducerIds
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.net import KnownCaller
@@ -64,7 +65,8 @@ async def answering(*answers: Any) -> AsyncIterator[tuple[Controller, Ask]]:
         task.cancel()
 
 
-async def test_hole_28_ids_are_never_given_twice() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_ids_are_never_given_twice() -> None:
     async with answering() as (controller, ask):
         answers = await asyncio.gather(*(ask() for _ in range(95)))
         assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
@@ -73,7 +75,8 @@ async def test_hole_28_ids_are_never_given_twice() -> None:
         assert controller.requests[0] == m.AllocateProducerIdsRequest(broker_id=1, broker_epoch=11)
 
 
-async def test_hole_28_the_next_block_is_there_before_the_last_id_is_given() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_the_next_block_is_there_before_the_last_id_is_given() -> None:
     async with answering() as (controller, ask):
         assert controller.requests == [], "nobody has asked"
         for _ in range(17):
@@ -85,7 +88,8 @@ async def test_hole_28_the_next_block_is_there_before_the_last_id_is_given() -> 
         assert len(controller.requests) == 2
 
 
-async def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_who_holds_an_id_gets_its_next_epoch() -> None:
     async with answering() as (controller, ask):
         for _ in range(2):
             answer = await ask(7, 3)
@@ -97,6 +101,7 @@ async def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
         assert (answer.producer_id, answer.producer_epoch) == (0, 0), "after the last epoch comes a new id"
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(
     ("producer_id", "epoch", "field"),
     [
@@ -108,7 +113,7 @@ async def test_hole_28_who_holds_an_id_gets_its_next_epoch() -> None:
         (5, -(2**31), "producer_epoch"),
     ],
 )
-async def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int, field: str) -> None:
+async def test_half_an_identity_is_refused(producer_id: int, epoch: int, field: str) -> None:
     async with answering() as (_controller, ask):
         answer = await ask(producer_id, epoch)
         assert answer.error_code is ErrorCode.INVALID_REQUEST
@@ -116,6 +121,7 @@ async def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int,
         assert (await ask()).error_code is ErrorCode.NONE
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(
     "failure",
     [
@@ -127,7 +133,7 @@ async def test_hole_28_half_an_identity_is_refused(producer_id: int, epoch: int,
         m.AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=0),
     ],
 )
-async def test_hole_28_an_allocation_is_asked_for_until_it_is_granted(failure: Any) -> None:
+async def test_an_allocation_is_asked_for_until_it_is_granted(failure: Any) -> None:
     async with answering(failure, failure) as (controller, ask):
         assert (await ask()).producer_id == 0
         assert len(controller.requests) == 3

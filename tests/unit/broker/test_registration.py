@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.replication import until
+from helpers.requirements import requirement
 from tidelog.broker.registration import Registration
 from tidelog.ids import BrokerId
 from tidelog.ports.meta import Delete, SetData
@@ -81,6 +82,7 @@ def store() -> SimZooKeeper:
     return SimZooKeeper(seeded(1, "zookeeper"))
 
 
+@requirement("A broker registers its address in an ephemeral znode")
 async def test_the_first_registration_says_who_and_where_and_its_czxid_is_the_epoch(store: SimZooKeeper) -> None:
     life = Life(store)
     assert life.registration.broker_epoch == -1 and not life.registration.holds_lease()
@@ -133,7 +135,8 @@ async def test_a_short_cut_costs_nothing(store: SimZooKeeper) -> None:
     assert len(life.epochs) == 1 and life.registration.holds_lease()
 
 
-async def test_hole_40_a_former_self_is_taken_over_at_once(store: SimZooKeeper) -> None:
+@requirement("An ephemeral znode counts only for the session that made it")
+async def test_a_former_self_is_taken_over_at_once(store: SimZooKeeper) -> None:
     first = await Life(store).start()
     await first.registered()
     first.kill()
@@ -145,9 +148,8 @@ async def test_hole_40_a_former_self_is_taken_over_at_once(store: SimZooKeeper) 
     assert len(second.epochs) == 1 and second.registration.holds_lease()
 
 
-async def test_hole_40_a_stranger_with_this_id_is_waited_for(
-    store: SimZooKeeper, caplog: pytest.LogCaptureFixture
-) -> None:
+@requirement("An ephemeral znode counts only for the session that made it")
+async def test_a_stranger_with_this_id_is_waited_for(store: SimZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
     stranger = await Life(store, "stranger", directory="d2").start()
     await stranger.registered()
     mine = await Life(store, "mine").start()

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
@@ -49,8 +50,9 @@ def killed(bench: BrokerBench) -> BrokerBench:
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
+@requirement("A disk error takes one partition of one broker offline")
 @pytest.mark.parametrize("operation", ["append", "pread"])
-async def test_row_31_a_disk_error_takes_one_partition_offline(operation: str) -> None:
+async def test_a_disk_error_takes_one_partition_offline(operation: str) -> None:
     bench = BrokerBench()
     for topic in ("good", "bad"):
         bench.told(topic=topic, isr=(1, 2), replicas=(1, 2))
@@ -84,7 +86,8 @@ def test_a_failed_partition_leaves_the_decisions_beside_it_alone() -> None:
     ]
 
 
-async def test_row_32_a_damaged_log_opens_offline_and_is_not_served() -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_a_damaged_log_opens_offline_and_is_not_served() -> None:
     bench = BrokerBench()
     for topic in ("good", "bad"):
         bench.told(topic=topic)
@@ -111,7 +114,8 @@ def test_a_deletion_that_the_disk_refuses_is_answered_and_stops_no_other() -> No
     assert bench.disk.kind("/data/bad-0") is None
 
 
-def test_hole_10_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_open_yet() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_open_yet() -> None:
     bench = BrokerBench()
     bench.told()
     bench = killed(bench)
@@ -121,8 +125,9 @@ def test_hole_10_a_late_deletion_of_an_earlier_topic_spares_the_log_that_is_not_
     assert bench.logs.get(tp("events")) is None
 
 
+@requirement("A broker away while its topic is recreated serves no old record")
 @pytest.mark.parametrize("how", ["healthy", "damaged", "unreadable"])
-async def test_l24_a_broker_that_was_down_during_delete_and_recreate(how: str) -> None:
+async def test_a_broker_that_was_down_during_delete_and_recreate(how: str) -> None:
     """Its old replica is neither served nor mixed with the new topic's, whatever state it is in."""
 
     bench = BrokerBench()
@@ -159,7 +164,8 @@ async def test_l24_a_broker_that_was_down_during_delete_and_recreate(how: str) -
     assert bench.host.log.log_end_offset == 1
 
 
-def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_stray_that_could_not_be_opened_goes_too() -> None:
     bench = BrokerBench()
     for topic in ("gone", "here"):
         bench.told(topic=topic)
@@ -178,8 +184,9 @@ def test_hole_10_a_stray_that_could_not_be_opened_goes_too() -> None:
 # -- decisions -------------------------------------------------------------------------------------------------------
 
 
+@requirement("A stalled log sync moves leadership to another replica")
 @pytest.mark.parametrize("crash", [Crash.PROCESS, Crash.DROP_UNSYNCED])
-async def test_kafka_7415_row_30_new_epochs_are_written_before_the_answer_and_durable_soon_after(crash: Crash) -> None:
+async def test_kafka_7415_new_epochs_are_written_before_the_answer_and_durable_soon_after(crash: Crash) -> None:
     bench = BrokerBench(clock=SimClock())
 
     for topic in ("a", "b"):
@@ -223,7 +230,8 @@ def test_a_proposal_and_its_answer_find_their_partition() -> None:
     assert bench.metrics.isr_update_failures._value.get() == 1
 
 
-def test_hole_10_an_answer_for_an_earlier_topic_of_the_name_is_dropped() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_an_answer_for_an_earlier_topic_of_the_name_is_dropped() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE)
     position = ev.FollowerPosition(3, member(3).broker_epoch, 3, 0, -1, -1, 0, bench.clock.now())
@@ -239,7 +247,8 @@ def test_hole_10_an_answer_for_an_earlier_topic_of_the_name_is_dropped() -> None
     assert bench.host.replica.partition_epoch == 8
 
 
-def test_hole_14_how_long_a_change_has_waited_for_its_answer_is_measured() -> None:
+@requirement("A pending ISR change is retried and its age is measured")
+def test_how_long_a_change_has_waited_for_its_answer_is_measured() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2, 3), config=ALONE)
     leading = bench.host.replica.leading
@@ -278,7 +287,10 @@ class Timed:
         return [proposal for _, proposal in self.bench.plane.proposals]
 
 
-async def test_hole_31_a_follower_that_lags_is_proposed_out_of_the_isr() -> None:
+@requirement("A follower that lags too long is dropped and writes go on")
+@requirement("Follower lag is measured in time and is zero on an idle log")
+@requirement("A slow follower leaves the ISR after the lag limit")
+async def test_a_follower_that_lags_is_proposed_out_of_the_isr() -> None:
     timed = Timed()
     timed.bench.told(isr=(1, 2), replicas=(1, 2))
     await asyncio.sleep(3 * LAG_S)
@@ -290,7 +302,9 @@ async def test_hole_31_a_follower_that_lags_is_proposed_out_of_the_isr() -> None
     assert [{x.broker_id for x in p.isr} for p in timed.shrinks] == [{1}]
 
 
-async def test_row_9_a_pause_of_our_own_is_nobody_elses_lag() -> None:
+@requirement("A leader paused within its session drops no follower")
+@requirement("A broker at its limits refuses requests and loses nothing")
+async def test_a_pause_of_our_own_is_nobody_elses_lag() -> None:
     timed = Timed()
     timed.bench.told(isr=(1, 2), replicas=(1, 2))
     append(timed.bench)
@@ -322,7 +336,10 @@ async def test_ticks_are_for_leaders() -> None:
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-async def test_hole_08_a_checkpoint_carries_over_what_this_life_has_not_opened() -> None:
+@requirement("Every replica saves its high watermark from time to time")
+@requirement("A checkpoint file holds the high watermark of every replica")
+@requirement("A checkpoint keeps the entries that an update does not name")
+async def test_a_checkpoint_carries_over_what_this_life_has_not_opened() -> None:
     bench = BrokerBench(clock=SimClock())
     for topic, count in (("a", 3), ("b", 2)):
         bench.told(topic=topic)
@@ -342,7 +359,12 @@ async def test_hole_08_a_checkpoint_carries_over_what_this_life_has_not_opened()
     assert marks == {"a": 5, "b": 2}
 
 
-def test_hole_35_a_follower_starts_with_the_checkpointed_high_watermark() -> None:
+@requirement("Every replica saves its high watermark from time to time")
+@requirement("A checkpoint file holds the high watermark of every replica")
+@requirement("A started replica recovers and takes the lower high watermark")
+@requirement("A log opens with its checkpointed high watermark")
+@requirement("A restarted broker returns to its stored roles")
+def test_a_follower_starts_with_the_checkpointed_high_watermark() -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
     append(bench, count=4)

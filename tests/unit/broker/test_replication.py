@@ -7,6 +7,7 @@ import pytest
 from helpers.batches import batch, headers, offsets, sized_batch
 from helpers.broker import TOPIC_ID, member
 from helpers.replication import CHUNK_BYTES, FLUSH_S, FakeFollower, Node, World, broker_world, until
+from helpers.requirements import requirement
 from tidelog.broker.leader_fetcher import RETRY_S
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.replica import events as ev
@@ -26,6 +27,8 @@ def epochs(node: Node) -> list[tuple[int, int]]:
 # -- the stream ------------------------------------------------------------------------------------------------------
 
 
+@requirement("A broker ends its old fetch before it changes its role")
+@requirement("Followers copy the log of the leader over one stream in order")
 async def test_what_the_leader_appends_is_what_the_follower_has_byte_for_byte() -> None:
     async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3)
@@ -38,6 +41,7 @@ async def test_what_the_leader_appends_is_what_the_follower_has_byte_for_byte() 
         await until(lambda: two.high_watermark == three.high_watermark == 13)
 
 
+@requirement("The next fetch position of a follower is its acknowledgement")
 async def test_one_chunk_is_unacknowledged_and_what_comes_meanwhile_is_the_next_one() -> None:
     async with broker_world() as (world, one, two):
         world.told(1, 3)
@@ -107,7 +111,8 @@ async def test_a_batch_larger_than_a_chunk_goes_alone() -> None:
 # -- the high watermark ----------------------------------------------------------------------------------------------
 
 
-async def test_hl6_06_an_idle_follower_learns_the_last_high_watermark() -> None:
+@requirement("The high watermark rides on what followers fetch")
+async def test_an_idle_follower_learns_the_last_high_watermark() -> None:
     async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
@@ -143,7 +148,8 @@ async def test_live_4_a_high_watermark_that_was_lost_with_a_stream_is_told_on_th
 # -- divergence ------------------------------------------------------------------------------------------------------
 
 
-async def test_hole_02_diverging_logs_are_cut_where_the_histories_part_and_fetched_again() -> None:
+@requirement("Diverging logs are cut where their leader epochs part")
+async def test_diverging_logs_are_cut_where_the_histories_part_and_fetched_again() -> None:
     async with broker_world() as (world, one, two):
         one.lay((2, 3), by=1)
         one.lay((4, 2), by=1)
@@ -158,7 +164,8 @@ async def test_hole_02_diverging_logs_are_cut_where_the_histories_part_and_fetch
         assert epochs(two) == [(2, 0), (4, 3), (5, 5)]
 
 
-async def test_hole_03_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> None:
+@requirement("Truncation repeats until leader and follower share an epoch")
+async def test_a_history_that_shares_no_late_epoch_is_found_in_rounds() -> None:
     """KIP-279: the leader's answer names an epoch that this follower has never seen, so it asks again from below."""
 
     async with broker_world() as (world, one, two):
@@ -197,7 +204,8 @@ async def test_kafka_10706_an_epoch_begun_in_vain_leaves_the_history() -> None:
         assert len(diverging) == 1
 
 
-async def test_hole_04_a_diverging_position_commits_nothing() -> None:
+@requirement("Every replica fetch carries the current leader epoch")
+async def test_a_diverging_position_commits_nothing() -> None:
     async def story(world: World, one: Node, two: Node) -> None:
         one.lay((2, 2), by=1)
         one.lay((4, 2), by=1)
@@ -236,7 +244,8 @@ async def test_a_broken_stream_is_opened_again_and_lists_everything() -> None:
         assert {(p.topic, p.offset) for p in first.partitions} == {(t, 1) for t in topics}
 
 
-async def test_hole_21_a_new_broker_epoch_opens_the_streams_again() -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+async def test_a_new_broker_epoch_opens_the_streams_again() -> None:
     async with broker_world() as (world, one, two):
         world.told(1, 3)
         one.append()
@@ -254,6 +263,7 @@ async def test_hole_21_a_new_broker_epoch_opens_the_streams_again() -> None:
         assert one.high_watermark == 1  # the ISR still names the former life, which holds who knows what
 
 
+@requirement("Followers copy the log of the leader over one stream in order")
 async def test_the_newest_stream_of_a_follower_is_the_one_that_counts() -> None:
     """What an older one still says is late: it took the partitions away from the new one, and with itself to the grave."""
 
@@ -311,7 +321,8 @@ async def test_a_stream_that_ends_is_not_waited_for() -> None:
 # -- epochs on the wire ----------------------------------------------------------------------------------------------
 
 
-async def test_l33_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> None:
+@requirement("A deposed leader that wakes up commits nothing")
+async def test_a_follower_that_leaves_for_a_newer_epoch_deposes_its_leader() -> None:
     async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3)
         await until(lambda: len(one.host.sinks) == 2)
@@ -341,7 +352,8 @@ async def test_leaving_for_nothing_newer_deposes_nobody() -> None:
         assert one.host.is_leader
 
 
-async def test_hole_10_the_epochs_of_a_deleted_topic_depose_no_leader_of_its_successor() -> None:
+@requirement("A topic id separates topics that share a name")
+async def test_the_epochs_of_a_deleted_topic_depose_no_leader_of_its_successor() -> None:
     async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 0, only=[1])
@@ -459,7 +471,8 @@ async def test_kafka_13837_who_is_no_replica_is_refused() -> None:
             assert part.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_hole_21_a_former_life_of_a_follower_is_refused() -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+async def test_a_former_life_of_a_follower_is_refused() -> None:
     async with broker_world() as (world, one, two):
         two.process.kill()
         world.told(1, 3, only=[1])
@@ -497,7 +510,8 @@ def step_count(node: Node, step: str) -> float:
     return node.registry.get_sample_value("tidelog_replica_failover_step_seconds_count", {"step": step}) or 0.0
 
 
-async def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_connected() -> None:
+@requirement("Every step of a failover has a histogram")
+async def test_a_leader_measures_until_every_follower_of_its_isr_has_connected() -> None:
     async with broker_world(1, 2, 3) as (world, one, two, three):
         world.told(1, 3, only=(1, 2))
         await until(lambda: 2 in one.host.sinks)
@@ -513,7 +527,8 @@ async def test_b1_05_a_leader_measures_until_every_follower_of_its_isr_has_conne
         await until(lambda: step_count(one, "connect") == 2, "a new epoch begins anew")
 
 
-async def test_b1_05_a_follower_measures_what_it_cuts_off_before_it_fetches() -> None:
+@requirement("Every step of a failover has a histogram")
+async def test_a_follower_measures_what_it_cuts_off_before_it_fetches() -> None:
     async with broker_world() as (world, one, two):
         one.lay((0, 2), (1, 1), by=1)
         two.lay((0, 5), by=1)

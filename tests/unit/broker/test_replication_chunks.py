@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from helpers.batches import batch, placed
 from helpers.replication import FakeLeader, Node, World, broker_world, until
+from helpers.requirements import requirement
 from tidelog.broker.leader_fetcher import RETRY_S
 from tidelog.errors import ErrorCode
 
@@ -77,6 +78,7 @@ async def test_i15_who_leads_or_follows_another_applies_no_chunk() -> None:
         assert (ack.partitions, two.end) == ((), 0)
 
 
+@requirement("A follower high watermark never exceeds the end of its log")
 async def test_mut_15_the_high_watermark_of_a_diverging_chunk_is_not_taken() -> None:
     async with follower_of_a_fake() as (leader, _world, two):
         await leader.send(records=GOOD + MORE, high_watermark=0)
@@ -92,7 +94,8 @@ async def test_a_truncation_inside_a_batch_takes_the_whole_batch() -> None:
         assert two.host.replica.log_end_offset == 0
 
 
-async def test_row_31_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition_with_it() -> None:
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_follower_whose_disk_fails_says_so_and_takes_no_other_partition_with_it() -> None:
     async with broker_world() as (world, one, two):
         world.told(1, 3, topics=("good", "bad"))
         await until(lambda: one.taps)

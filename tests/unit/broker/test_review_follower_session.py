@@ -4,10 +4,12 @@ import asyncio
 
 from helpers.batches import batch, placed
 from helpers.replication import FakeFollower, FakeLeader, broker_world, until
+from helpers.requirements import requirement
 from tidelog.topic_config import TopicConfig
 
 
-async def test_hole_04_a_position_of_an_earlier_epoch_is_sent_nothing_in_a_later_one() -> None:
+@requirement("Every replica fetch carries the current leader epoch")
+async def test_a_position_of_an_earlier_epoch_is_sent_nothing_in_a_later_one() -> None:
     """The same broker leads epochs 3 and 5. What this follower held in epoch 3 it may have cut and replaced in epoch 4;
     records or a high watermark of epoch 5 at that offset would be taken for a continuation."""
 
@@ -51,7 +53,8 @@ async def test_a_position_that_was_stated_twice_keeps_no_other_partition_waiting
         assert [part.topic for part in parts if part.records] == ["orders"]
 
 
-async def test_hole_10_a_late_chunk_of_a_deleted_topic_is_none_of_its_successor() -> None:
+@requirement("A topic id separates topics that share a name")
+async def test_a_late_chunk_of_a_deleted_topic_is_none_of_its_successor() -> None:
     """Deleted, created again and followed again on the same stream, before what the leader sent for the old topic was read:
     name, leader epoch and offset all fit."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench
+from helpers.requirements import requirement
 from tidelog.broker.control_service import ControlService
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -65,8 +66,9 @@ def break_the_disk(bench: BrokerBench) -> None:
         bench.host.append(validate_produce(batch(b"x"), batch_bytes_max=1 << 20), -1, acks=1)
 
 
+@requirement("A disk error takes one partition of one broker offline")
 @pytest.mark.parametrize("write_fails", [False, True])
-async def test_row_31_a_leader_whose_disk_fails_says_so_unasked_and_on_every_later_stream(write_fails: bool) -> None:
+async def test_a_leader_whose_disk_fails_says_so_unasked_and_on_every_later_stream(write_fails: bool) -> None:
     bench, control = built()
     stream = HeldStream(write_fails)
     async with asyncio.TaskGroup() as group:

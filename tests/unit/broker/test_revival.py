@@ -11,6 +11,7 @@ import pytest
 from helpers.batches import batch, placed
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.logs import contents
+from helpers.requirements import requirement
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.revival import NO_PAUSE, PAUSE_MAX_S, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
@@ -44,6 +45,8 @@ def told(leader: int = 2, isr: tuple[int, ...] = (2, 3), offline: tuple[int, ...
     )
 
 
+@requirement("A last ISR member that lost power is not elected automatically")
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize(
     ("trouble", "state", "room", "step"),
     [
@@ -61,7 +64,7 @@ def told(leader: int = 2, isr: tuple[int, ...] = (2, 3), offline: tuple[int, ...
         (Trouble.DAMAGE, told(2, (1, 2)), 0, Step.WAIT),
     ],
 )
-def test_row_32_hole_27_only_a_copy_that_nobody_counts_is_thrown_away(
+def test_only_a_copy_that_nobody_counts_is_thrown_away(
     trouble: Trouble, state: m.PartitionState | None, room: int, step: Step
 ) -> None:
     assert next_step(trouble, 1, state, room, WANTED_BYTES) is step
@@ -99,7 +102,8 @@ def tell(bench: BrokerBench, state: m.PartitionState) -> ErrorCode:
     return result.error_code
 
 
-async def test_row_29_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself(bench: BrokerBench) -> None:
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_full_disk_refuses_retriably_appends_nothing_and_recovers_by_itself(bench: BrokerBench) -> None:
     for _ in range(3):
         assert (await bench.send(batch(b"kept"))).error_code is ErrorCode.NONE
     held = contents(bench.host.log)
@@ -126,7 +130,8 @@ async def test_row_29_a_full_disk_refuses_retriably_appends_nothing_and_recovers
     assert bench.host.replica.high_watermark == 4
 
 
-async def test_row_31_an_error_of_one_append_is_tried_again_after_a_pause(bench: BrokerBench) -> None:
+@requirement("A disk error takes one partition of one broker offline")
+async def test_an_error_of_one_append_is_tried_again_after_a_pause(bench: BrokerBench) -> None:
     await bench.send(batch(b"a"))
     bench.disk.fail("append", errno.EIO, path="events-0", kept_bytes=7)
     assert (await bench.send(batch(b"b"))).error_code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -138,7 +143,8 @@ async def test_row_31_an_error_of_one_append_is_tried_again_after_a_pause(bench:
     assert (await bench.send(batch(b"e"))).base_offset == 1
 
 
-async def test_row_31_a_disk_that_goes_on_failing_is_asked_less_and_less(bench: BrokerBench) -> None:
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_disk_that_goes_on_failing_is_asked_less_and_less(bench: BrokerBench) -> None:
     opened: list[float] = []
     loop = asyncio.get_running_loop()
     bench.disk.fail("append", errno.EIO, path="events-0")
@@ -175,8 +181,9 @@ async def test_a_log_that_comes_back_shorter_than_it_was_is_damaged(bench: Broke
     assert bench.logs.intact_since is None
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize("harm", ["rot", "failed sync"])
-async def test_row_32_what_is_lost_is_fetched_again_when_the_controller_knows(bench: BrokerBench, harm: str) -> None:
+async def test_what_is_lost_is_fetched_again_when_the_controller_knows(bench: BrokerBench, harm: str) -> None:
     bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=replace(ALONE, flush="sync"), leader_epoch=3)
     for value in (b"a", b"b", b"c"):
         await bench.send(batch(value), acks=1)
@@ -231,7 +238,8 @@ def names(failed: tuple[m.PartitionResult, ...]) -> list[str]:
     return [each.topic for each in failed]
 
 
-async def test_row_32_what_was_cut_counts_as_failed_until_it_holds_what_its_leader_has_committed(
+@requirement("A flipped bit is never served or replicated")
+async def test_what_was_cut_counts_as_failed_until_it_holds_what_its_leader_has_committed(
     bench: BrokerBench,
 ) -> None:
     """An expansion asked for before the cut may be judged after it, by a controller that has just been elected: no
@@ -254,7 +262,8 @@ async def test_row_32_what_was_cut_counts_as_failed_until_it_holds_what_its_lead
     assert bench.manager.failed() == () and changed[-1] == []
 
 
-async def test_row_32_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(bench: BrokerBench) -> None:
+@requirement("A flipped bit is never served or replicated")
+async def test_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(bench: BrokerBench) -> None:
     await cut(bench)
     assert tell(bench, replace(told(3, (2, 3)), leader_epoch=5)) is ErrorCode.NONE
     bench.disk.fail("append", errno.EIO, path="events-0")
@@ -269,12 +278,14 @@ async def test_row_32_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_
     assert bench.manager.failed() == ()
 
 
+@requirement("A flipped bit is never served or replicated")
 async def test_an_unclean_leader_has_nothing_to_rebuild(bench: BrokerBench) -> None:
     await cut(bench)
     assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5)) is ErrorCode.NONE
     assert bench.manager.failed() == () and bench.host.is_leader
 
 
+@requirement("A flipped bit is never served or replicated")
 async def test_a_topic_that_was_made_again_is_not_rebuilt(bench: BrokerBench) -> None:
     await cut(bench)
     assert bench.manager.stop(EVENTS, TOPIC_ID, -2, delete=True) is ErrorCode.NONE
@@ -291,7 +302,8 @@ async def test_a_partition_that_could_not_be_made_is_listed_and_made_later(bench
     assert bench.told(topic="late", config=ALONE) is ErrorCode.NONE
 
 
-async def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> None:
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve() -> None:
     async with lone_leader(reserve_bytes=4096) as bench:
         reserve = f"/data/{RESERVE_FILE}"
         assert len(bench.disk.read(reserve)) == 4096
@@ -307,7 +319,8 @@ async def test_row_29_the_epoch_journal_of_a_full_disk_is_written_on_the_reserve
     assert BrokerBench(bench.disk).logs.logs[EVENTS].latest_epoch == 9
 
 
-async def test_row_31_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_and_nobody_else() -> None:
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_journal_that_cannot_be_written_takes_the_new_leaders_offline_and_nobody_else() -> None:
     async with lone_leader() as bench:
         bench.disk.fail("append", errno.EIO, path="leader-epoch-journal", times=1_000_000)
         assert bench.told(leader_epoch=9, config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -8,6 +8,7 @@ import pytest
 from helpers.aio import run
 from helpers.chaos_bed import fake_bed
 from helpers.fake_cluster import FakeCluster, session_id
+from helpers.requirements import requirement
 from tidelog.chaos.faults import disks, links, transactions
 from tidelog.chaos.faults.base import Bed, FaultMissed, Injected, On
 from tidelog.chaos.faults.registry import FAULTS, fault_named, make
@@ -114,6 +115,7 @@ def look(alive: Collection[int], registered: int) -> Sessions:
 BEFORE = look([FORMER], FORMER)
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 @pytest.mark.parametrize(
     "looks",
     [
@@ -129,7 +131,7 @@ BEFORE = look([FORMER], FORMER)
         ),
     ],
 )
-def test_row_25_a_broker_that_is_registered_again_while_its_session_of_before_lives_has_bounced(
+def test_a_broker_that_is_registered_again_while_its_session_of_before_lives_has_bounced(
     cluster: FakeCluster, looks: list[Sessions]
 ) -> None:
     cluster.down_s = 9.9  # ZooKeeper says how long was too long
@@ -139,6 +141,7 @@ def test_row_25_a_broker_that_is_registered_again_while_its_session_of_before_li
     assert next(iter(cluster.looks)) == look([NEW], NEW), "the end of the session came when all had been seen"
 
 
+@requirement("A fast bounce is detected by the broker epoch")
 @pytest.mark.parametrize(
     "looks, when",
     [
@@ -151,7 +154,7 @@ def test_row_25_a_broker_that_is_registered_again_while_its_session_of_before_li
         ),
     ],
 )
-def test_row_25_a_bounce_that_a_session_has_not_outlived_is_a_miss_however_short(
+def test_a_bounce_that_a_session_has_not_outlived_is_a_miss_however_short(
     cluster: FakeCluster, looks: list[Sessions], when: str
 ) -> None:
     bed = fake_bed(cluster)
@@ -162,7 +165,8 @@ def test_row_25_a_bounce_that_a_session_has_not_outlived_is_a_miss_however_short
     assert bed.in_force.left == [] and set(cluster.states.values()) == {State.RUNNING}
 
 
-def test_row_25_who_is_not_registered_has_no_session_to_outlive(cluster: FakeCluster) -> None:
+@requirement("A fast bounce is detected by the broker epoch")
+def test_who_is_not_registered_has_no_session_to_outlive(cluster: FakeCluster) -> None:
     cluster.looks = [look([FORMER], 0)]
     with pytest.raises(FaultMissed, match="broker-1 is not registered"):
         run(inject(fake_bed(cluster), "bounce", "broker-1"))
@@ -176,7 +180,8 @@ def test_a_bounce_of_who_registers_nowhere_has_a_limit(cluster: FakeCluster) -> 
     run(inject(fake_bed(cluster), "bounce", "controller-1", within="4s"))
 
 
-async def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
+@requirement("A rolling restart of all brokers causes no rebalance")
+async def test_a_rolling_restart_waits_for_every_isr_before_the_next(cluster: FakeCluster) -> None:
     bed = fake_bed(cluster)
     told: list[object] = []
 
@@ -188,9 +193,8 @@ async def test_row_24_a_rolling_restart_waits_for_every_isr_before_the_next(clus
     assert told == [("t", True, 9.0, 2), ("t", True, 9.0, 4)]
 
 
-def test_row_21_the_quorum_is_lost_only_when_no_server_serves(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
+def test_the_quorum_is_lost_only_when_no_server_serves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from tidelog.chaos.faults import processes
 
     monkeypatch.setattr(processes, "NO_QUORUM_WITHIN_S", 0.05)
@@ -247,7 +251,8 @@ def test_a_cut_between_processes_of_which_none_runs_is_a_miss(cluster: FakeClust
     assert not cluster.cut
 
 
-async def test_row_28_resets_go_on_until_healed(cluster: FakeCluster) -> None:
+@requirement("Connection resets never duplicate a record of an idempotent producer")
+async def test_resets_go_on_until_healed(cluster: FakeCluster) -> None:
     bed = fake_bed(cluster)
     injected = await inject(bed, "reset", "broker-1", every="10ms")
     while cluster.done.count(("reset", "broker-1")) < 3:
@@ -280,24 +285,27 @@ def test_what_cannot_be_played_somewhere_says_why() -> None:
     assert not any(allowed)
 
 
-def test_row_26_a_wiped_directory_is_empty(cluster: FakeCluster) -> None:
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
+def test_a_wiped_directory_is_empty(cluster: FakeCluster) -> None:
     run(inject(fake_bed(cluster), "wipe", "broker-1"))
     assert not cluster.files("broker-1").sizes()
     assert cluster.files("broker-2").sizes() == DATA
 
 
-def test_row_33_a_torn_tail_is_that_of_the_newest_segment_and_the_marker_is_gone(cluster: FakeCluster) -> None:
+@requirement("A torn log tail is cut back to the last valid batch")
+def test_a_torn_tail_is_that_of_the_newest_segment_and_the_marker_is_gone(cluster: FakeCluster) -> None:
     injected = run(inject(fake_bed(cluster), "torn-tail", "broker-1", bytes="123"))
     after = cluster.files("broker-1").sizes()
     assert after == {path: size for path, size in DATA.items() if path != ".clean-shutdown"} | {NEXT_LOG: 377}
     assert f"{NEXT_LOG} has 377 of 500 bytes" in injected.effect
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize(
     "file, path", [("segment", LOG), ("index", INDEX), ("checkpoint", MARKS)], ids=["segment", "index", "checkpoint"]
 )
 @pytest.mark.parametrize("state", ["stopped", "running"])
-def test_row_32_one_bit_of_a_closed_file_is_flipped_and_nothing_else(
+def test_one_bit_of_a_closed_file_is_flipped_and_nothing_else(
     cluster: FakeCluster, file: str, path: str, state: str
 ) -> None:
     run(inject(fake_bed(cluster), "bit-flip", "broker-1", file=file, state=state))
@@ -324,7 +332,8 @@ def test_what_is_not_there_cannot_be_damaged(
     assert cluster.states["broker-1"] is State.RUNNING
 
 
-async def test_row_29_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_disk_is_full_until_healed(cluster: FakeCluster) -> None:
     injected = await inject(fake_bed(cluster), "full-disk", "broker-1")
     assert cluster.full == {"broker-1"} and injected.effect == "broker-1 is full"
     await injected.heal()
@@ -362,7 +371,8 @@ def ensemble(cluster: FakeCluster, find_it: Collection[str], monkeypatch: pytest
     return made
 
 
-async def test_row_29_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_zookeeper_server_is_full_when_it_serves_nobody_and_begins_anew_with_room(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = ensemble(cluster, ["zookeeper-2"], monkeypatch)
@@ -378,7 +388,8 @@ async def test_row_29_a_zookeeper_server_is_full_when_it_serves_nobody_and_begin
     assert meta.closed and all(isinstance(op, Delete) or op.ephemeral for op in meta.ops)  # type: ignore[attr-defined]
 
 
-def test_row_29_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_have_room_again(
+@requirement("A full disk moves leadership and heals when space returns")
+def test_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_have_room_again(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disks, "ZOOKEEPER_FAILS_WITHIN_S", 0.05)
@@ -390,7 +401,8 @@ def test_row_29_one_of_two_zookeeper_servers_that_goes_on_is_a_miss_and_both_hav
     assert set(cluster.states.values()) == {State.RUNNING}
 
 
-async def test_row_29_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
+@requirement("A full disk moves leadership and heals when space returns")
+async def test_a_zookeeper_server_that_has_ended_for_want_of_room_is_started(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ensemble(cluster, ["zookeeper-1"], monkeypatch)

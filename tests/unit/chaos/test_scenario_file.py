@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.chaos import scenario_file
 from tidelog.chaos.faults.base import On
 from tidelog.chaos.faults.processes import Kill
@@ -205,7 +206,8 @@ random:
 """
 
 
-def test_row_37_faults_to_draw_from_have_no_times() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_faults_to_draw_from_have_no_times() -> None:
     drawn = load(DRAWN).random
     assert drawn is not None
     assert (drawn.every_s, drawn.quiet, [fault.target.text for fault in drawn.faults]) == (8.0, 0.25, ["any broker"])

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.chaos import scenario_file
 from tidelog.chaos.faults.base import FaultMissed, On
 from tidelog.chaos.scenario import RandomPlan, Scenario
@@ -26,13 +27,15 @@ def test_faults_keep_their_share_of_another_duration() -> None:
     assert (halved.planned.at_s * 2, halved.planned.for_s * 2) == (asked.planned.at_s, asked.planned.for_s)
 
 
-def test_row_37_a_seed_is_one_time_line() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_a_seed_is_one_time_line() -> None:
     scenario = library(RANDOM)
     drawn = [time_line(scenario, On.LOCAL, 300.0, Random(seed)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_row_37_faults_are_re_drawn_a_quarter_of_the_time_is_quiet_and_the_end_always_is() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_faults_are_re_drawn_a_quarter_of_the_time_is_quiet_and_the_end_always_is() -> None:
     scenario, periods = library(RANDOM), 2_000
     plan = scenario.random
     assert isinstance(plan, RandomPlan) and plan.quiet == 0.25
@@ -52,20 +55,23 @@ def test_row_37_faults_are_re_drawn_a_quarter_of_the_time_is_quiet_and_the_end_a
     assert max(m.planned.at_s + (m.planned.for_s or 0.0) for m in moments) < duration_s
 
 
-def test_row_37_a_run_in_which_every_period_is_quiet_is_none() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_a_run_in_which_every_period_is_quiet_is_none() -> None:
     scenario = library(RANDOM)
     with pytest.raises(FaultMissed, match="in 10 s no fault is drawn with this seed"):
         time_line(scenario, On.LOCAL, 10.0, Random(1))
 
 
-def test_row_37_without_quiet_every_period_has_a_fault() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_without_quiet_every_period_has_a_fault() -> None:
     scenario = library(RANDOM)
     assert scenario.random is not None
     busy = replace(scenario, random=replace(scenario.random, quiet=0.0))
     assert len({moment.planned.at_s for moment in time_line(busy, On.LOCAL, 105.0, Random(3))}) == 10
 
 
-def test_row_37_what_cannot_be_played_on_containers_is_not_drawn_there() -> None:
+@requirement("A random mix of faults loses no record acknowledged by all")
+def test_what_cannot_be_played_on_containers_is_not_drawn_there() -> None:
     scenario = library(RANDOM)
     drawn = {on: {moment.planned.fault.name for moment in time_line(scenario, on, 2_000.0, Random(5))} for on in On}
     assert drawn[On.LOCAL] - drawn[On.COMPOSE] == {"slow-link"} and drawn[On.COMPOSE] < drawn[On.LOCAL]

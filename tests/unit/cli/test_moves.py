@@ -6,6 +6,7 @@ import pytest
 
 from helpers.fake_broker import FakeCluster
 from helpers.fake_moves import DEAD
+from helpers.requirements import requirement
 from tidelog.ids import TopicPartition
 from unit.cli.conftest import Tidelog
 
@@ -18,7 +19,8 @@ def events(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_hl3_01_brokers_are_added_by_a_command(tidelog: Tidelog, events: FakeCluster) -> None:
+@requirement("Brokers are added to a running cluster by a command")
+def test_brokers_are_added_by_a_command(tidelog: Tidelog, events: FakeCluster) -> None:
     assert tidelog("cluster", "add-brokers", "2", "3").text == "2 partitions begin to move: events (2)\n"
     (call,) = events.of("AddBrokers")
     assert (call.request.broker_ids, call.request.replace, call.request.validate_only) == ((2, 3), False, False)

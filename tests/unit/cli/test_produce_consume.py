@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from helpers.requirements import requirement
 from tidelog.cli.lines import LineSplitter, TooLong
 from tidelog.errors import ErrorCode
 from tidelog.wire.batch import read_header
@@ -47,7 +48,8 @@ def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: Fak
     assert text.text == "Offset:0 | k1 | v1\n"
 
 
-def test_hole_28_idempotence_is_a_client_setting(tidelog: Tidelog, cluster: FakeCluster) -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_idempotence_is_a_client_setting(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t")
     for option in ((), ("--command-property", "enable.idempotence=false"), ("--acks", "1")):
         assert tidelog("produce", "t", *option, stdin=b"v\n").exit_code == 0

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from helpers.requirements import requirement
 from tidelog.client.records import Record, encode_batch
 from unit.cli.conftest import Tidelog
 
 
+@requirement("A topic is created with a number of partitions")
 def test_create_list_describe_delete(tidelog: Tidelog, cluster: FakeCluster) -> None:
     assert tidelog("topics", "create", "events", "--partitions", "2", "--config", "flush=sync").text == (
         "Created topic events.\n"

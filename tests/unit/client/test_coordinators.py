@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.requirements import requirement
 from tidelog.client.connections import Connections, parse_bootstrap
 from tidelog.client.coordinators import Coordinators
 from tidelog.client.metadata import ClusterMetadata
@@ -37,6 +38,8 @@ def answering(code: ErrorCode) -> Callable[[FakeCall], Awaitable[Any]]:
     return answer
 
 
+@requirement("Any broker names the coordinator of a group")
+@requirement("A consumer learns brokers and coordinator from metadata")
 async def test_the_coordinator_is_asked_for_once_and_then_known() -> None:
     cluster = FakeCluster()
     cluster.groups.create("g", coordinator=2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import no_tasks_left
+from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -16,7 +17,8 @@ from unit.client.group_bed import SESSION_S, Bed, T, every, offsets_of
 # -- start, stop, leave --------------------------------------------------------------------------------------------------------
 
 
-async def test_a18_05_06_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
+@requirement("A member that is stopped states how far it has processed")
+async def test_two_members_share_the_partitions_and_nothing_is_read_twice() -> None:
     bed = Bed()
     bed.fill()
     async with no_tasks_left(), bed.consumer("a") as a, bed.consumer("b") as b:
@@ -27,7 +29,8 @@ async def test_a18_05_06_two_members_share_the_partitions_and_nothing_is_read_tw
         assert sorted([*a.assignment, *b.assignment]) == T
 
 
-async def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed() -> None:
+@requirement("A member that is stopped states how far it has processed")
+async def test_a_stop_takes_only_what_moves_and_states_what_was_processed() -> None:
     bed = Bed()
     bed.fill()
     async with bed.consumer("a", on_revoked=bed.listener("revoked")) as a:
@@ -40,7 +43,8 @@ async def test_a18_05_a_stop_takes_only_what_moves_and_states_what_was_processed
             assert sorted([*a.assignment, *b.assignment]) == T
 
 
-async def test_a18_08_what_waits_for_the_application_is_dropped_with_its_partition() -> None:
+@requirement("Records that wait for a lost partition are dropped")
+async def test_what_waits_for_the_application_is_dropped_with_its_partition() -> None:
     bed = Bed()
     bed.fill()
     async with bed.consumer("a") as a:
@@ -91,7 +95,8 @@ async def test_what_a_callback_raises_is_raised_by_the_next_poll_and_the_group_g
         await bed.until(lambda: a.stats.handed_out == 40, a)
 
 
-async def test_a18_01_hole_49_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+async def test_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
     bed = Bed(commit_interval_s=1000.0)
     bed.fill()
     async with bed.consumer("a") as a:
@@ -116,7 +121,8 @@ async def test_coord_03_what_the_application_still_has_in_its_hands_is_not_repor
     assert bed.coordinator.offsets().get(T[0], 0) == 0
 
 
-async def test_hole_49_leaving_ends_within_the_session_when_the_coordinator_is_gone() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+async def test_leaving_ends_within_the_session_when_the_coordinator_is_gone() -> None:
     bed = Bed()
     bed.fill()
     a = bed.consumer("a")
@@ -131,6 +137,7 @@ async def test_hole_49_leaving_ends_within_the_session_when_the_coordinator_is_g
 # -- offsets -------------------------------------------------------------------------------------------------------------------
 
 
+@requirement("A member fetches what it owns and may commit its offsets")
 async def test_coord_03_pings_report_what_the_poll_before_gave_and_never_the_current_one() -> None:
     bed = Bed()
     bed.fill(0)
@@ -180,6 +187,7 @@ async def test_coord_18_an_offset_of_a_log_that_was_cut_since_goes_back_to_where
         assert offsets_of(records) == [(0, o) for o in range(10, 40)]
 
 
+@requirement("A member fetches what it owns and may commit its offsets")
 async def test_open_01_commit_stores_what_was_handed_out_or_what_it_is_told() -> None:
     bed = Bed(commit_interval_s=1000.0)
     bed.fill(0)
@@ -264,7 +272,11 @@ async def test_iteration_hands_out_one_record_at_a_time() -> None:
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 
-async def test_open_07_l05_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
+@requirement("Any broker names the coordinator of a group")
+@requirement("Coordinator requests arrive on the stream of the consumer")
+@requirement("A consumer that lost its coordinator looks for the next one")
+@requirement("A killed coordinator broker costs no committed offset")
+async def test_open_07_a_new_coordinator_costs_neither_a_rebalance_nor_a_gap() -> None:
     bed = Bed()
     async with bed.consumer("a") as a, bed.consumer("b") as b:
         await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
@@ -311,7 +323,9 @@ async def test_open_06_a_position_that_no_leader_can_tell_is_waited_for() -> Non
         assert len(await bed.until(lambda: a.stats.handed_out == 30, a)) == 20
 
 
-async def test_a13_16_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
+@requirement("A consumer learns brokers and coordinator from metadata")
+@requirement("A start request refreshes the broker list of a consumer")
+async def test_the_brokers_that_a_start_names_are_asked_when_those_of_the_bootstrap_are_gone() -> None:
     async def only_itself(call: Any) -> Any:
         if (call.method, call.broker_id) != ("ClusterMetadata", 1):
             return NotImplemented
@@ -331,7 +345,10 @@ async def test_a13_16_the_brokers_that_a_start_names_are_asked_when_those_of_the
         await bed.until(lambda: a.stats.coordinator_epoch == 2 and a.stats.handed_out == 10, a)
 
 
-async def test_a12_01_l10_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
+@requirement("Any broker names the coordinator of a group")
+@requirement("A consumer tries its brokers in turn until one answers")
+@requirement("A client with a dead bootstrap broker asks the next one")
+async def test_the_next_bootstrap_broker_is_asked_when_one_is_down() -> None:
     bed = Bed()
     bed.cluster.down = {2, 3}
     bed.lead(1)
@@ -343,6 +360,7 @@ async def test_a12_01_l10_the_next_bootstrap_broker_is_asked_when_one_is_down() 
 # -- the lease -----------------------------------------------------------------------------------------------------------------
 
 
+@requirement("A broken stream alone moves no partition")
 @pytest.mark.parametrize("way", ["up", "down"])
 async def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: str) -> None:
     bed = Bed()
@@ -425,7 +443,9 @@ async def test_an_application_that_does_not_poll_leaves_and_joins_again_when_it_
 # -- refusals ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_hole_45_l11_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+@requirement("A duplicate consumer id or too short a session gets an error code")
+async def test_a_second_consumer_with_the_same_id_is_told_so_by_each_poll() -> None:
     bed = Bed()
     async with bed.consumer("a") as first:
         await bed.until(lambda: len(first.assignment) == 4, first)
@@ -452,7 +472,9 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
             assert sorted(new.assignment) == sorted(before)
 
 
-async def test_l04_a18_02_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
+@requirement("An out of range offset makes a consumer force a rebalance")
+@requirement("A fetch out of range restarts at the reset policy")
+async def test_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
     bed = Bed()
     bed.fill(0)
     async with bed.consumer("a", partition_bytes=1) as a:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import no_tasks_left
+from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.member_events import Lose, Revoke
 from tidelog.client.records import ConsumerRecord
@@ -29,7 +30,9 @@ print(sorted(name for name in sys.modules if name.startswith(("kazoo", "tidelog.
 """
 
 
-def test_a1_01_05_consumers_hold_no_zookeeper_client() -> None:
+@requirement("A coordinator on the brokers rebalances consumer groups")
+@requirement("Consumers hold no ZooKeeper client")
+def test_consumers_hold_no_zookeeper_client() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
@@ -38,7 +41,10 @@ def test_a1_01_05_consumers_hold_no_zookeeper_client() -> None:
 # -- the beginning -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a12_02_to_04_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
+@requirement("A consumer learns brokers and coordinator from metadata")
+@requirement("A consumer registers with its coordinator and awaits the answer")
+@requirement("Coordinator requests arrive on the stream of the consumer")
+async def test_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
     bed = Bed()
     bed.coordinator.elect(2)
     async with bed.consumer("a") as a:
@@ -54,7 +60,10 @@ async def test_a12_02_to_04_it_asks_who_coordinates_registers_there_and_reads_wh
         assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
 
 
-async def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registration() -> None:
+@requirement("The session timeout is a setting of each consumer")
+@requirement("A registration carries all settings of its consumer")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+async def test_everything_that_it_was_given_is_in_its_registration() -> None:
     options: dict[str, Any] = {
         "session_timeout_ms": 4321,
         "auto_commit": False,
@@ -86,7 +95,8 @@ async def test_a5_08_09_a13_05_everything_that_it_was_given_is_in_its_registrati
         )
 
 
-async def test_a5_07_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
+@requirement("A consumer is given a list of bootstrap brokers")
+async def test_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
     bed = Bed()
     servers = [Address("nobody", 1), bed.cluster.addresses[2], bed.cluster.addresses[3]]
     async with Consumer(servers, ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
@@ -137,9 +147,8 @@ async def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit
     assert offsets_of(again) == repeated
 
 
-async def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> (
-    None
-):
+@requirement("A topic id separates topics that share a name")
+async def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> None:
     bed = Bed()
     bed.fill(count=20)
     async with bed.consumer("a") as a:
@@ -156,7 +165,8 @@ async def test_hole_10_a_topic_that_is_made_anew_while_it_is_read_is_read_from_i
         assert a.stats.membership.losses == 0, "no position of a topic that is gone has left the log of the next one"
 
 
-async def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+async def test_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
     """It may be this member's again already, from one that got further: the application cannot know before the callback."""
 
     bed = Bed()
@@ -178,7 +188,8 @@ async def test_n12_what_was_lost_is_committed_no_more_although_on_lost_is_still_
         assert bed.coordinator.offsets()[T[3]] == 9
 
 
-async def test_n12_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+async def test_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
     """The coordinator waited no longer and gave it back at the stored offset: what is handed out from there follows that."""
 
     bed = Bed()

@@ -8,6 +8,7 @@ import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
 from helpers.fake_log import FakePartition
+from helpers.requirements import requirement
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
@@ -30,7 +31,8 @@ async def settle(p: Producer) -> None:
     await (await p.send("t", b"first", partition=0))
 
 
-async def test_hole_28_a_lost_answer_stores_nothing_twice() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_lost_answer_stores_nothing_twice() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with no_tasks_left(), producer(cluster, batch_bytes=200) as p:
@@ -42,7 +44,8 @@ async def test_hole_28_a_lost_answer_stores_nothing_twice() -> None:
     assert {h.producer_id for h in stored(cluster.partition("t"))} == {1000}
 
 
-async def test_hole_28_sequences_count_the_records_of_each_partition() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_sequences_count_the_records_of_each_partition() -> None:
     cluster = FakeCluster()
     cluster.create("t", partitions=2)
     async with producer(cluster) as p:
@@ -54,8 +57,9 @@ async def test_hole_28_sequences_count_the_records_of_each_partition() -> None:
     assert [h.base_sequence for h in stored(cluster.partition("t", 1))] == [0, 2, 4]
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(("idempotent", "most"), [(True, 5), (False, 1)])
-async def test_hole_28_five_batches_of_a_partition_are_in_flight(idempotent: bool, most: int) -> None:
+async def test_five_batches_of_a_partition_are_in_flight(idempotent: bool, most: int) -> None:
     cluster = FakeCluster(brokers=1)
     cluster.create("t")
     async with producer(cluster, batch_bytes=200, enable_idempotence=idempotent) as p:
@@ -67,7 +71,8 @@ async def test_hole_28_five_batches_of_a_partition_are_in_flight(idempotent: boo
     assert cluster.in_flight_most == most
 
 
-async def test_hole_28_one_batch_is_in_flight_until_the_producer_is_known() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_one_batch_is_in_flight_until_the_producer_is_known() -> None:
     # A leader that has never heard of it takes any sequence: of two, the second could be stored without the first.
     cluster = FakeCluster()
     cluster.create("t")
@@ -82,8 +87,9 @@ async def test_hole_28_one_batch_is_in_flight_until_the_producer_is_known() -> N
     assert cluster.partition("t").values() == values(100)
 
 
+@requirement("Retries across leader changes keep records unique and in order")
 @pytest.mark.parametrize("seed", range(40))
-async def test_l38_a_retry_storm_with_changing_leaders_stores_every_record_once_and_in_order(seed: int) -> None:
+async def test_a_retry_storm_with_changing_leaders_stores_every_record_once_and_in_order(seed: int) -> None:
     rand = random.Random(seed)
     cluster = FakeCluster(seed=seed)
     cluster.create("t", partitions=2)
@@ -119,7 +125,8 @@ async def test_l38_a_retry_storm_with_changing_leaders_stores_every_record_once_
         assert epochs(cluster.partition("t", partition)) == [0], "nothing was lost, so nothing is numbered anew"
 
 
-async def test_hole_28_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> None:
     cluster = FakeCluster()
     cluster.create("t", partitions=2)
     async with producer(cluster, batch_bytes=200) as p:
@@ -136,7 +143,8 @@ async def test_hole_28_after_a_loss_in_the_log_the_rest_is_numbered_anew() -> No
     assert epochs(cluster.partition("t", 1)) == [0], "the other partition has nothing to do with it"
 
 
-async def test_hole_28_after_a_loss_what_may_come_late_is_not_sent_under_another_number() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_after_a_loss_what_may_come_late_is_not_sent_under_another_number() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     sent = asyncio.Event()
@@ -160,7 +168,8 @@ async def test_hole_28_after_a_loss_what_may_come_late_is_not_sent_under_another
     assert cluster.partition("t").values() == [b"first", *values(3)]
 
 
-async def test_hole_28_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_batch_that_was_refused_for_good_leaves_no_gap() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with producer(cluster) as p:
@@ -174,8 +183,9 @@ async def test_hole_28_a_batch_that_was_refused_for_good_leaves_no_gap() -> None
     assert epochs(cluster.partition("t")) == [0, 1]
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("appended", [True, False])
-async def test_hole_28_what_follows_a_batch_of_unknown_outcome_is_stored_once(appended: bool) -> None:
+async def test_what_follows_a_batch_of_unknown_outcome_is_stored_once(appended: bool) -> None:
     cluster = FakeCluster(brokers=1)
     cluster.create("t")
     dark = True
@@ -199,7 +209,8 @@ async def test_hole_28_what_follows_a_batch_of_unknown_outcome_is_stored_once(ap
     assert cluster.partition("t").values() == [b"first", *([b"doubtful"] if appended else []), *values(3)]
 
 
-async def test_hole_28_a_batch_that_never_left_takes_no_sequence() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_batch_that_never_left_takes_no_sequence() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with producer(cluster, delivery_timeout_ms=200) as p:
@@ -214,7 +225,8 @@ async def test_hole_28_a_batch_that_never_left_takes_no_sequence() -> None:
     assert cluster.partition("t").values() == [b"first", b"good"]
 
 
-async def test_hole_28_split_batches_are_numbered_anew_and_keep_their_order() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_split_batches_are_numbered_anew_and_keep_their_order() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with producer(cluster, batch_bytes=2000) as p:
@@ -226,7 +238,8 @@ async def test_hole_28_split_batches_are_numbered_anew_and_keep_their_order() ->
     assert cluster.partition("t").values() == [b"first", *values(2000)]
 
 
-async def test_hole_28_another_producer_with_the_id_ends_this_one() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_another_producer_with_the_id_ends_this_one() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with producer(cluster) as p:
@@ -241,8 +254,9 @@ async def test_hole_28_another_producer_with_the_id_ends_this_one() -> None:
     assert cluster.partition("t").values() == [b"first", b"thief"]
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("code", [ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
-async def test_hole_28_a_leader_that_cannot_tell_leaves_the_outcome_open(code: ErrorCode) -> None:
+async def test_a_leader_that_cannot_tell_leaves_the_outcome_open(code: ErrorCode) -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with producer(cluster) as p:
@@ -255,7 +269,8 @@ async def test_hole_28_a_leader_that_cannot_tell_leaves_the_outcome_open(code: E
     assert cluster.partition("t").values() == [b"first", b"doubtful", b"good"]
 
 
-async def test_hole_28_after_the_last_epoch_comes_a_new_id() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_after_the_last_epoch_comes_a_new_id() -> None:
     cluster = FakeCluster()
     cluster.create("t")
 
@@ -275,7 +290,8 @@ async def test_hole_28_after_the_last_epoch_comes_a_new_id() -> None:
     ]
 
 
-async def test_hole_28_records_wait_for_a_producer_id() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_records_wait_for_a_producer_id() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     for _ in range(7):
@@ -291,7 +307,8 @@ async def test_hole_28_records_wait_for_a_producer_id() -> None:
     assert len(cluster.of("InitProducerId")) == 8
 
 
-async def test_hole_28_a_cluster_without_producer_ids_is_named() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_cluster_without_producer_ids_is_named() -> None:
     cluster = FakeCluster()
     cluster.create("t")
 
@@ -307,8 +324,9 @@ async def test_hole_28_a_cluster_without_producer_ids_is_named() -> None:
             await p.send("t", b"v")
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_hole_28_idempotence_needs_acks_all(acks: int) -> None:
+async def test_idempotence_needs_acks_all(acks: int) -> None:
     cluster = FakeCluster()
     cluster.create("t")
     with pytest.raises(ValueError, match="enable_idempotence needs acks all"):
@@ -319,7 +337,8 @@ async def test_hole_28_idempotence_needs_acks_all(acks: int) -> None:
     assert stored(cluster.partition("t"))[0].producer_id == -1
 
 
-async def test_hole_28_a_batch_of_another_producer_is_not_renumbered() -> None:
+@requirement("A producer batch that is sent again is stored once")
+async def test_a_batch_of_another_producer_is_not_renumbered() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     batch = numbered(encode_batch([Record(None, b"v", (), 5)]), 77, 0, 0)

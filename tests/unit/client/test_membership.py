@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.client.member_events import (
     Assign,
     Broke,
@@ -211,7 +212,9 @@ def test_what_was_lost_is_started_again_with_the_same_generation() -> None:
     assert isinstance(assign, Assign) and [p.offset for p in assign.anew] == [12]
 
 
-def test_a4_08_a_coordinator_that_is_silent_for_a_session_is_left() -> None:
+@requirement("A consumer leaves a coordinator that is silent for a session")
+@requirement("A consumer that lost its coordinator looks for the next one")
+def test_a_coordinator_that_is_silent_for_a_session_is_left() -> None:
     scene = Scene()
     scene.register()
     assert scene.membership.next_at(scene.now) == scene.now + S
@@ -303,7 +306,8 @@ def test_what_a_start_gave_back_is_not_released_by_the_stop_before_it() -> None:
 # -- reports -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a18_03_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
+@requirement("A ping answer reports offsets until they have arrived")
+def test_a_ping_reports_what_is_new_until_it_is_known_to_have_arrived() -> None:
     scene = joined()
     scene.process(0, 10)
     before = scene.sent[-1].number
@@ -350,7 +354,8 @@ def test_the_next_coordinator_hears_again_what_the_one_before_may_not_have_store
     assert offsets_in(answers(scene.ping(1, epoch=2))[0]) == {}
 
 
-def test_hole_49_who_leaves_between_two_coordinators_names_what_only_the_first_has_heard() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+def test_who_leaves_between_two_coordinators_names_what_only_the_first_has_heard() -> None:
     scene = joined()
     scene.process(0, 10)
     scene.ping(1)
@@ -362,7 +367,8 @@ def test_hole_49_who_leaves_between_two_coordinators_names_what_only_the_first_h
     assert offsets_in(leave) == {0: 11}
 
 
-def test_a18_03_without_auto_commit_nothing_is_reported() -> None:
+@requirement("A ping answer reports offsets until they have arrived")
+def test_without_auto_commit_nothing_is_reported() -> None:
     scene = joined(auto_commit=False)
     scene.process(0, 10)
     assert answers(scene.ping(1))[0].offset_info == ()
@@ -394,7 +400,7 @@ def test_numbers_grow_over_streams_and_commits() -> None:
 # -- the end -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a18_01_leaving_names_the_last_offsets_and_ends_when_they_are_stored() -> None:
+def test_leaving_names_the_last_offsets_and_ends_when_they_are_stored() -> None:
     scene = joined()
     scene.process(0, 10)
     scene.hand_out(1, 20)
@@ -407,7 +413,8 @@ def test_a18_01_leaving_names_the_last_offsets_and_ends_when_they_are_stored() -
     assert scene.membership.standing is Standing.LEFT
 
 
-def test_hole_49_leaving_is_bounded_by_the_lease() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+def test_leaving_is_bounded_by_the_lease() -> None:
     scene = joined()
     scene.give(Leave("bye"), 1.0)
     at = scene.membership.next_at(scene.now)
@@ -415,7 +422,8 @@ def test_hole_49_leaving_is_bounded_by_the_lease() -> None:
     assert Left(stored=False) in scene.give(Tick(), at - scene.now)
 
 
-def test_hole_49_leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+def test_leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing() -> None:
     scene = Scene()
     scene.register()
     scene.ping(0, after_s=1.0)
@@ -458,7 +466,10 @@ def test_a_member_that_has_failed_waits_for_no_time_that_has_passed() -> None:
 # -- errors --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a12_05_every_refusal_closes_the_stream_and_is_fatal_fencing_or_only_the_wrong_broker() -> None:
+@requirement("Coordinator requests arrive on the stream of the consumer")
+@requirement("A consumer closes its stream when it gets an error code")
+@requirement("Every coordinator error has a code and a consumer reaction")
+def test_every_refusal_closes_the_stream_and_is_fatal_fencing_or_only_the_wrong_broker() -> None:
     fencing = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
     for code in set(ErrorCode) - {ErrorCode.NONE}:
         scene = joined()
@@ -489,7 +500,8 @@ def test_coord_13_a_commit_that_was_refused_for_an_older_generation_says_nothing
     assert kinds(scene.give(CommitFenced((1, 2)))) == [Close, Lose]
 
 
-def test_a18_02_out_of_range_closes_stops_and_asks_for_a_rebalance() -> None:
+@requirement("An out of range offset makes a consumer force a rebalance")
+def test_out_of_range_closes_stops_and_asks_for_a_rebalance() -> None:
     scene = joined()
     assert scene.give(OutOfRange(P[3])) == []
     assert kinds(scene.give(OutOfRange(P[0]))) == [Close, Lose]

@@ -4,6 +4,7 @@ import pytest
 
 from helpers.batches import patched
 from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import MAX_TIMESTAMP
 from tidelog.client.records import Record, encode_batch
@@ -65,7 +66,8 @@ async def test_a_damaged_batch_is_named_by_its_first_offset() -> None:
         assert (await c.offsets_for_times({T0: 350}))[T0] == (2, 400, 0)
 
 
-async def test_hole_30_offsets_that_are_not_available_yet_are_waited_for() -> None:
+@requirement("A new leader reports no end offset below its epoch start")
+async def test_offsets_that_are_not_available_yet_are_waited_for() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     fill(cluster, (100, 200))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, forgotten_meanwhile, no_tasks_left, produce_result
+from helpers.requirements import requirement
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
@@ -16,6 +17,7 @@ from tidelog.wire.batch import read_header
 from unit.client.clients import producer, values
 
 
+@requirement("A produce request is appended in order and queued until commit")
 async def test_records_of_a_partition_are_stored_in_the_order_of_their_sends() -> None:
     cluster = FakeCluster()
     cluster.create("t", partitions=2)
@@ -88,6 +90,7 @@ async def test_the_outcome_is_known_after_a_refusal_before_the_append() -> None:
     assert cluster.partition("t").values() == []
 
 
+@requirement("Clients cut from all brokers get unknown outcomes")
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 async def test_the_outcome_is_unknown_once_one_attempt_may_have_appended(code: ErrorCode) -> None:
     cluster = FakeCluster()
@@ -115,6 +118,8 @@ async def test_what_cannot_succeed_is_not_retried(code: ErrorCode) -> None:
     assert cluster.partition("t").values() == [b"w"]
 
 
+@requirement("A leader crash before the append makes the client resend")
+@requirement("A leader killed before the append costs one retry")
 async def test_a_killed_leader_costs_no_more_than_its_election() -> None:
     cluster = FakeCluster()
     cluster.create("t")

@@ -3,12 +3,14 @@
 from typing import Any
 
 from helpers.fake_broker import FakeCall, FakeCluster, produce_result
+from helpers.requirements import requirement
 from tidelog.client.producer import Producer
 from tidelog.errors import ErrorCode
 from tidelog.wire import messages as m
 
 
-async def test_row_16_a_leader_whose_answers_are_that_time_is_up_is_looked_for_elsewhere() -> None:
+@requirement("An isolated broker truncates its own tail when it rejoins")
+async def test_a_leader_whose_answers_are_that_time_is_up_is_looked_for_elsewhere() -> None:
     """It may be cut off from everybody but its clients, and will not learn who leads now."""
 
     cluster = FakeCluster()

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.fake_broker import FakeCluster, fetch_result
 from helpers.fake_log import FakePartition
+from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.fetch_state import Ask, FetchState
@@ -70,8 +71,9 @@ def test_kip_320_epoch_of_the_last_record_goes_with_each_ask() -> None:
     assert (ask.offset, ask.last_fetched_epoch) == (5, 4)
 
 
+@requirement("Truncation repeats until leader and follower share an epoch")
 @pytest.mark.parametrize("reset", ["error", "earliest", "latest"])
-def test_hole_03_a_reader_goes_back_to_where_its_own_epoch_began(reset: str) -> None:
+def test_a_reader_goes_back_to_where_its_own_epoch_began(reset: str) -> None:
     """It read 5..9 in epoch 2. The new leader never saw epoch 2 and holds other records there, of epoch 1."""
     reader = Reader(reset)
     reader.state.seek(T0, 0)
@@ -211,9 +213,10 @@ def fill(cluster: FakeCluster, count: int, word: bytes) -> None:
     cluster.notify()
 
 
+@requirement("A topic id separates topics that share a name")
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
 @pytest.mark.parametrize(("epoch", "count"), [(0, 8), (5, 8), (0, 3)])
-async def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
+async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
     reset: str, epoch: int, count: int
 ) -> None:
     """Whether the new topic has more records than were read of the old one, so that only its id differs, or fewer; and its
@@ -244,8 +247,9 @@ async def test_hole_10_a_position_in_a_topic_that_is_gone_means_nothing_in_the_n
         assert got == ([b"newest"] if reset == "latest" else [b"new"] * count)
 
 
+@requirement("A topic id separates topics that share a name")
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
-async def test_hole_10_a_position_is_not_thrown_away_because_its_reader_knew_an_older_topic_of_the_name(
+async def test_a_position_is_not_thrown_away_because_its_reader_knew_an_older_topic_of_the_name(
     reset: str,
 ) -> None:
     """Nothing has made it ask for metadata since: its first fetch names the topic that is gone."""
@@ -263,8 +267,9 @@ async def test_hole_10_a_position_is_not_thrown_away_because_its_reader_knew_an_
         assert [r.offset for _ in range(20) for r in await c.poll(timeout_s=0.1)] == [7, 8]
 
 
+@requirement("A topic id separates topics that share a name")
 @pytest.mark.parametrize("reset", ["earliest", "latest", "error"])
-def test_hole_10_metadata_of_a_broker_that_still_knows_the_topic_before_resets_no_reader(reset: str) -> None:
+def test_metadata_of_a_broker_that_still_knows_the_topic_before_resets_no_reader(reset: str) -> None:
     reader = Reader(reset)
     reader.state.seek(T0, 0)
     log = written((0, 5))
@@ -280,7 +285,8 @@ def test_hole_10_metadata_of_a_broker_that_still_knows_the_topic_before_resets_n
     assert reader.read(10) == [b"0/5"]
 
 
-async def test_hole_10_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
+@requirement("A topic id separates topics that share a name")
+async def test_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer:
@@ -292,7 +298,8 @@ async def test_hole_10_a_producer_refreshes_and_writes_to_the_topic_that_has_the
         assert cluster.partition("t").values() == [b"new"]
 
 
-async def test_hole_10_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
+@requirement("A topic id separates topics that share a name")
+async def test_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
     cluster = FakeCluster()
     cluster.create("t")
     fill(cluster, 5, b"old")

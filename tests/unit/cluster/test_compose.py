@@ -9,6 +9,7 @@ from typing import Any
 import docker
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.cluster import compose, netfilter
 from tidelog.cluster.api import CLIENT, ClusterError, Direction, Sessions, State
 from tidelog.cluster.compose import PROJECT_LABEL, SERVICE_LABEL, ComposeCluster
@@ -139,7 +140,8 @@ def test_a_cut_outlives_the_restart_of_either_end(world: World, cluster: Compose
     assert world.silenced("broker-2") == world.containers["broker-1"].addresses
 
 
-def test_row_25_a_bounce_asks_for_nothing_between_the_end_and_the_start_and_is_as_long_as_the_engine_says(
+@requirement("A fast bounce is detected by the broker epoch")
+def test_a_bounce_asks_for_nothing_between_the_end_and_the_start_and_is_as_long_as_the_engine_says(
     world: World, cluster: ComposeCluster
 ) -> None:
     cluster.isolate("broker-1", ["broker-2"])
@@ -176,7 +178,8 @@ def test_zookeeper_servers_are_asked_for_sessions_where_they_are(
     assert asked == [Address(address, 2181)]
 
 
-def test_row_28_a_reset_lasts_a_moment_and_leaves_the_cuts_that_were(world: World, cluster: ComposeCluster) -> None:
+@requirement("Connection resets never duplicate a record of an idempotent producer")
+def test_a_reset_lasts_a_moment_and_leaves_the_cuts_that_were(world: World, cluster: ComposeCluster) -> None:
     assert cluster.reset_connections("broker-1", ["broker-2", "controller-1"]) == 3
     assert world.rules[world.containers["broker-1"].pid] == Rules()
     cluster.isolate("broker-1", ["zookeeper-1"], Direction.INBOUND)
@@ -198,7 +201,8 @@ def test_a_reset_that_fails_half_way_leaves_no_rule(
     assert world.rules[world.containers["broker-1"].pid] == Rules()
 
 
-def test_row_27_loss_and_cuts_are_kept_apart(world: World, cluster: ComposeCluster) -> None:
+@requirement("Packet loss and slow links delay records and lose none")
+def test_loss_and_cuts_are_kept_apart(world: World, cluster: ComposeCluster) -> None:
     cluster.lose_packets("broker-1", 0.1)
     cluster.isolate("broker-1", ["broker-2"], Direction.INBOUND)
     assert world.rules[world.containers["broker-1"].pid].loss == 0.1

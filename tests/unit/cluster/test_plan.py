@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.cluster.api import ClusterError, broker_id_of
 from tidelog.cluster.plan import ensemble, environment, from_json, make_plan, ports_needed, to_json, with_brokers
 from tidelog.cluster.zookeeper import ServerFiles
@@ -42,7 +43,8 @@ def test_a_broker_gets_its_settings_as_variables():
     }
 
 
-def test_hl3_01_further_brokers_come_behind_those_that_are_there_and_change_nothing_of_them():
+@requirement("Brokers are added to a running cluster by a command")
+def test_further_brokers_come_behind_those_that_are_there_and_change_nothing_of_them():
     plan = plan_of(agents=1, settings={"broker": {"rack": "r"}})
     grown = with_brokers(plan, [4, 7], count(30_000), settings={"broker-7": {"rack": "s"}})
     assert [p.name for p in grown.processes] == [

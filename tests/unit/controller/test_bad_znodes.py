@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.meta import Create, Delete, SetData
@@ -86,8 +87,9 @@ async def test_a_new_controller_does_not_act_on_what_it_cannot_read_and_does_onc
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
 
 
+@requirement("Every controller write checks the controller epoch")
 @pytest.mark.parametrize("data", [b"", b"seven", b"-3", b"1.5", b"\xff", b"99999999999"])
-async def test_hole_11_a_damaged_controller_epoch_elects_nobody_until_it_is_repaired(w: World, data: bytes) -> None:
+async def test_a_damaged_controller_epoch_elects_nobody_until_it_is_repaired(w: World, data: bytes) -> None:
     await cluster(w)
     w.kill_controller(1)
     client = await foreigner(w)
@@ -151,8 +153,11 @@ async def test_thousands_of_foreign_registrations_are_no_brokers(w: World) -> No
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
 
 
+@requirement("One state znode holds leader, ISR and epochs of a partition")
+@requirement("A deposed leader writes no ISR")
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("what", GARBAGE)
-async def test_hole_13_a_state_that_somebody_else_has_written_ends_the_term_when_it_is_met(w: World, what: str) -> None:
+async def test_a_state_that_somebody_else_has_written_ends_the_term_when_it_is_met(w: World, what: str) -> None:
     await cluster(w)
     await w.create("t", partitions=1)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.controller import describe
 from tidelog.controller.effects import PlacementWrite, ReassignmentWrite
 from tidelog.errors import ErrorCode
@@ -42,7 +43,9 @@ def draining(c: Harness) -> tuple[int, ...]:
     return () if node is None else tuple(znodes.decode_placement(node[0]).draining)
 
 
-def test_hl3_02_new_brokers_get_their_share(c: Harness) -> None:
+@requirement("Added brokers get an even share by the fewest moves")
+@requirement("The controller plans the moves after a cluster has grown")
+def test_new_brokers_get_their_share(c: Harness) -> None:
     token, effects = c.add_brokers(3, 4)
     assert writes(effects) == [] and c.plans[0].leaving == frozenset()
     effects = c.plan()
@@ -75,12 +78,13 @@ def test_a_broker_is_drained_and_marked_in_one_write(c: Harness) -> None:
     assert (told.broker_id, told.replicas) == (2, 4)
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 @given(
     rows=st.lists(st.permutations(range(1, 6)), min_size=1, max_size=12),
     factor=st.integers(1, 3),
     drained=st.sets(st.integers(1, 5), min_size=1, max_size=2),
 )
-def test_hl3_02_after_a_drain_the_load_is_within_one_replica_and_one_leader(
+def test_after_a_drain_the_load_is_within_one_replica_and_one_leader(
     rows: list[list[int]], factor: int, drained: set[int]
 ) -> None:
     """However uneven it was before: also where the rows that have to move are too few for it."""
@@ -177,8 +181,9 @@ def test_an_empty_broker_is_only_marked(c: Harness) -> None:
     assert refusal(c, token) == (ErrorCode.NONE, "") and c.in_flight == []
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("lost", [False, True])
-def test_hole_13_the_outcome_of_a_mark_is_unknown(c: Harness, lost: bool) -> None:
+def test_the_outcome_of_a_mark_is_unknown(c: Harness, lost: bool) -> None:
     token, _ = c.drain(3, 4)
     c.plan()
     c.write(unknown=not lost, lost=lost)

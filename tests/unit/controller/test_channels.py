@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from helpers.requirements import requirement
 from tidelog.controller.channels import BrokerChannel
 from tidelog.controller.events import BrokerAnswered, FailedReplica
 from tidelog.controller.merge import Request
@@ -87,6 +88,7 @@ def failing_first(times: int) -> Script:
     return script
 
 
+@requirement("Decisions are delivered in order and may be applied twice")
 async def test_what_waits_goes_out_once_and_in_order() -> None:
     bench = Bench(fine)
     for request in (metadata(), roles(partition("t", 0, 1)), stop(("u", 0, b"a")), roles(partition("t", 0, 2))):
@@ -110,7 +112,8 @@ async def test_who_waits_for_an_answer_stops_waiting_when_the_broker_is_gone() -
     assert len(delivered) == 2
 
 
-async def test_hole_37_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
+@requirement("Control requests are repeated in order until answered")
+async def test_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
     bench = Bench(failing_first(3))
     delivered: list[str] = []
     bench.channel.send(roles(partition("t", 0)), lambda: delivered.append("roles"))
@@ -139,6 +142,7 @@ async def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_
     assert len(bench.wire.got) == 11
 
 
+@requirement("The controller publishes only stored and current states")
 async def test_a_repeated_request_gives_way_to_the_news_that_came_meanwhile() -> None:
     bench = Bench(failing_first(1))
     bench.channel.send(roles(partition("t", 0, 1), partition("t", 1, 1)))
@@ -158,7 +162,8 @@ async def test_an_error_for_the_whole_request_is_reported_and_repeated() -> None
     assert [each.code for each in bench.answers] == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 
 
-async def test_l37_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
+@requirement("A full or failed disk fails over only the partitions on it")
+async def test_a_failed_disk_is_reported_and_other_refusals_are_not() -> None:
     results = tuple(
         m.PartitionResult(topic="t", partition=index, error_code=code, topic_id=b"id")
         for index, code in enumerate((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.FENCED_LEADER_EPOCH))
@@ -184,7 +189,8 @@ async def test_without_the_lease_nothing_goes_out() -> None:
     assert len(bench.wire.got) == 1
 
 
-async def test_n08_every_try_has_a_number_of_its_own_that_grows() -> None:
+@requirement("Repeated or reordered control messages break no invariant")
+async def test_every_try_has_a_number_of_its_own_that_grows() -> None:
     bench = Bench(failing_first(3))
     bench.channel.send(roles(partition("t", 0)))
     bench.channel.send(metadata())

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.controller.election import initial, settle
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.ids import NO_LEADER, BrokerId
@@ -32,27 +33,33 @@ def test_f13_1_the_first_assigned_live_isr_member_leads() -> None:
     assert after(FULL, broker(2, 12), broker(3, 13)) == state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=9)
 
 
+@requirement("A dead follower leaves the ISR without a new leader epoch")
 def test_f05_10_a_dead_follower_leaves_without_a_new_leader_epoch() -> None:
     assert after(FULL, broker(1, 11), broker(3, 13)) == state(1, 4, isr(b1=11, b3=13), 8, controller_epoch=9)
 
 
-def test_hole_25_a_live_replica_outside_the_isr_is_not_elected() -> None:
+@requirement("An unclean election needs the consent of the topic")
+def test_a_live_replica_outside_the_isr_is_not_elected() -> None:
     old = state(1, 4, isr(b1=11), version=7)
     assert after(old, broker(2, 12), broker(3, 13)) == state(-1, 5, isr(b1=11), 8, controller_epoch=9)
 
 
-def test_hole_50_without_a_live_member_the_leader_is_none_and_the_isr_is_kept() -> None:
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
+@requirement("A partition without a live replica publishes no leader")
+def test_without_a_live_member_the_leader_is_none_and_the_isr_is_kept() -> None:
     assert after(FULL) == state(-1, 5, isr(b1=11, b2=12, b3=13), 8, controller_epoch=9)
     assert after(state(-1, 5, isr(b1=11, b2=12, b3=13), 8)) is None
 
 
-def test_hole_07_a_bounced_leader_is_failure_plus_start() -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+def test_a_bounced_leader_is_failure_plus_start() -> None:
     # Broker 1 lives again as 21: its leadership and its place in the ISR were the former life's.
     bounced = broker(1, 21, intact_since=11)
     assert after(FULL, bounced, broker(2, 12), broker(3, 13)) == state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=9)
 
 
-def test_hole_07_a_bounced_follower_leaves_the_isr() -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+def test_a_bounced_follower_leaves_the_isr() -> None:
     assert after(FULL, broker(1, 11), broker(2, 22), broker(3, 13)) == state(
         1, 4, isr(b1=11, b3=13), 8, controller_epoch=9
     )
@@ -65,6 +72,7 @@ def test_mut_13_the_last_member_leads_again_if_it_has_lost_nothing() -> None:
     assert after(LAST, broker(1, 21, intact_since=11)) == state(1, 5, isr(b1=21), 8, controller_epoch=9)
 
 
+@requirement("A last ISR member that lost power is not elected automatically")
 def test_mut_13_the_last_member_that_lost_something_stays_out() -> None:
     assert after(LAST, broker(1, 21, intact_since=12)) == state(-1, 5, isr(b1=11), 8, controller_epoch=9)
 
@@ -83,7 +91,9 @@ def test_the_only_assigned_replica_leads_whatever_it_lost() -> None:
     assert after(LAST, broker(1, 21), replicas=(BrokerId(1),)) == state(1, 5, isr(b1=21), 8, controller_epoch=9)
 
 
-def test_row_4_kill_of_all_heals_by_itself() -> None:
+@requirement("A crash of the whole cluster loses at most unflushed records")
+@requirement("Killing every broker at once loses no written record")
+def test_kill_of_all_heals_by_itself() -> None:
     # All three return in new lives at once; the first assigned one leads alone, the others rejoin by AlterIsr.
     back = [broker(each, 20 + each, intact_since=1) for each in (1, 2, 3)]
     assert after(FULL, *back) == state(1, 5, isr(b1=21), 8, controller_epoch=9)
@@ -111,6 +121,7 @@ def test_f01_2_a_new_partition_starts_with_its_live_replicas_in_sync() -> None:
     assert initial(R123, brokers, [BrokerId(2)], 9) == state(3, 0, isr(b3=13), 0, controller_epoch=9)
 
 
+@requirement("A partition with no live replica has leader -1 and keeps its ISR")
 def test_f01_3_a_new_partition_without_a_live_replica_waits() -> None:
     assert initial(R123, {}, [], 9) is None
 
@@ -129,6 +140,8 @@ def partitions(draw: st.DrawFn) -> tuple[PartitionState, dict[BrokerId, Broker],
     return state(leader, 3, isr(**epochs), 5), brokers, suspects
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
+@requirement("The leader is in the ISR and the ISR is among the replicas")
 @given(partitions())
 def test_i3_i7_settling_keeps_the_invariants_and_ends(
     case: tuple[PartitionState, dict[BrokerId, Broker], list[BrokerId]],

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import Effect, Send, StateWrite, Write
 from tidelog.controller.events import (
     ControlledShutdownRequested,
@@ -124,7 +125,8 @@ def test_all_partitions_are_those_that_it_could_change() -> None:
     assert c.results(token) == []
 
 
-def test_hole_33_a_preferred_replica_that_leaves_or_is_suspected_is_not_elected() -> None:
+@requirement("A broker that is shutting down is not elected")
+def test_a_preferred_replica_that_leaves_or_is_suspected_is_not_elected() -> None:
     c = away()
     request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=11)
     c._asked(lambda token: ControlledShutdownRequested(request, token))
@@ -139,7 +141,8 @@ def test_hole_33_a_preferred_replica_that_leaves_or_is_suspected_is_not_elected(
     assert c.results(token) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
 
 
-def test_hole_07_the_next_life_of_the_preferred_replica_is_not_in_that_isr() -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+def test_the_next_life_of_the_preferred_replica_is_not_in_that_isr() -> None:
     c = away()
     c.came(broker(1, 21))
     token, _ = c.elect(0)
@@ -147,8 +150,9 @@ def test_hole_07_the_next_life_of_the_preferred_replica_is_not_in_that_isr() -> 
     assert c.results(token) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("applied", [True, False])
-def test_hole_13_an_election_of_unknown_outcome_is_looked_up_before_the_answer(applied: bool) -> None:
+def test_an_election_of_unknown_outcome_is_looked_up_before_the_answer(applied: bool) -> None:
     c = away()
     token, _ = c.elect(0)
     c.write(unknown=applied, lost=not applied)
@@ -188,7 +192,8 @@ def ticks(c: Electing, *instants: float) -> list[StateWrite]:
     return [group for now in instants for group in writes(c.step(Tick(now))) if isinstance(group, StateWrite)]
 
 
-def test_l27_leadership_moves_back_once_the_imbalance_is_over_the_limit() -> None:
+@requirement("Leadership returns to a preferred replica that is in sync")
+def test_leadership_moves_back_once_the_imbalance_is_over_the_limit() -> None:
     assert ticks(balanced(moved=1), 100.0, 200.0) == []  # 10 % are allowed
     c = balanced(moved=2)
     assert ticks(c, 100.0, 109.0) == []  # the first look is one interval after the election
@@ -201,7 +206,8 @@ def test_l27_leadership_moves_back_once_the_imbalance_is_over_the_limit() -> Non
     assert ticks(c, 111.0, 120.0, 130.0) == []
 
 
-def test_l27_not_before_the_preferred_replica_is_in_sync() -> None:
+@requirement("Leadership returns to a preferred replica that is in sync")
+def test_not_before_the_preferred_replica_is_in_sync() -> None:
     c = balanced(moved=2)
     c.came(broker(1, 21))
     c.run()
@@ -211,7 +217,8 @@ def test_l27_not_before_the_preferred_replica_is_in_sync() -> None:
     assert [each.tp.partition for each in ticks(c, 120.0)] == [0]
 
 
-def test_hole_33_the_balance_does_not_elect_who_leaves() -> None:
+@requirement("A broker that is shutting down is not elected")
+def test_the_balance_does_not_elect_who_leaves() -> None:
     c = balanced(moved=2)
     request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=11)
     c._asked(lambda token: ControlledShutdownRequested(request, token))
@@ -235,14 +242,18 @@ def last_died(configs: Mapping[str, str] | None = None) -> Electing:
     return c
 
 
-def test_l18_hole_25_without_consent_the_partition_is_offline_with_its_isr_kept() -> None:
+@requirement("An unclean election needs the consent of the topic")
+@requirement("A partition with a dead ISR stays offline unless its topic consents")
+def test_without_consent_the_partition_is_offline_with_its_isr_kept() -> None:
     c = last_died()
     c.run()
     assert c.partition() == (-1, 5, {1: 11}, 8)
     assert not c.described().vetoed  # nobody who could be let in is back
 
 
-def test_l18_hole_25_with_the_topics_consent_the_first_live_replica_leads_at_once_and_it_is_counted() -> None:
+@requirement("An unclean election needs the consent of the topic")
+@requirement("A partition with a dead ISR stays offline unless its topic consents")
+def test_with_the_topics_consent_the_first_live_replica_leads_at_once_and_it_is_counted() -> None:
     c = Electing()
     c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, isr(b1=11), 7)], UNCLEAN), brokers=(B1, B2, B3))
     (write,) = [each for each in c.died(1) if isinstance(each, Write)]
@@ -258,7 +269,8 @@ def test_l18_hole_25_with_the_topics_consent_the_first_live_replica_leads_at_onc
     assert c.described().recovering
 
 
-def test_hole_25_a_clean_member_goes_before_an_unclean_one() -> None:
+@requirement("An unclean election needs the consent of the topic")
+def test_a_clean_member_goes_before_an_unclean_one() -> None:
     c = Electing()
     c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, isr(b1=11, b3=13), 7)], UNCLEAN), brokers=(B1, B2, B3))
     c.died(1)
@@ -266,7 +278,8 @@ def test_hole_25_a_clean_member_goes_before_an_unclean_one() -> None:
     assert c.partition() == (3, 5, {3: 13}, 8) and not c.described().recovering
 
 
-def test_l19_with_consent_but_nobody_alive_the_first_to_return_leads() -> None:
+@requirement("An offline partition returns without loss with an ISR member")
+def test_with_consent_but_nobody_alive_the_first_to_return_leads() -> None:
     c = Electing()
     c.elected(stored_topic("t", [(1, 2)], [state(1, 4, isr(b1=11), 7)], UNCLEAN), brokers=(B1, B3))
     c.died(1)
@@ -277,7 +290,8 @@ def test_l19_with_consent_but_nobody_alive_the_first_to_return_leads() -> None:
     assert c.partition() == (2, 6, {2: 22}, 9) and c.described().recovering
 
 
-def test_l19_without_consent_an_isr_member_that_lost_nothing_leads_on_return() -> None:
+@requirement("An offline partition returns without loss with an ISR member")
+def test_without_consent_an_isr_member_that_lost_nothing_leads_on_return() -> None:
     c = last_died()
     c.run()
     c.came(broker(1, 21, intact_since=11))
@@ -285,7 +299,8 @@ def test_l19_without_consent_an_isr_member_that_lost_nothing_leads_on_return() -
     assert c.partition() == (1, 6, {1: 21}, 9) and not c.described().recovering
 
 
-def test_hole_26_kip_704_the_isr_stands_still_until_the_leader_has_reported_back() -> None:
+@requirement("An uncleanly elected leader reports back before its ISR grows")
+def test_kip_704_the_isr_stands_still_until_the_leader_has_reported_back() -> None:
     c = last_died(UNCLEAN)
     c.run()
     token, effects = c.proposed(2, want(2, 5, isr(b2=12, b3=13), 8))
@@ -305,7 +320,8 @@ def test_hole_26_kip_704_the_isr_stands_still_until_the_leader_has_reported_back
     assert c.isr_answers(token) == [("t", 0, NONE)] and writes(effects) == []
 
 
-def test_hole_26_recovering_is_stored_and_outlives_the_controller() -> None:
+@requirement("An uncleanly elected leader reports back before its ISR grows")
+def test_recovering_is_stored_and_outlives_the_controller() -> None:
     c = last_died()
     c.run()
     token, effects = c.elect(0, unclean=True)
@@ -323,7 +339,8 @@ def test_hole_26_recovering_is_stored_and_outlives_the_controller() -> None:
     assert nxt.partition() == (2, 7, {2: 22}, 10) and nxt.described().recovering
 
 
-def test_hole_25_by_hand_it_needs_no_consent_of_the_topic() -> None:
+@requirement("An unclean election needs the consent of the topic")
+def test_by_hand_it_needs_no_consent_of_the_topic() -> None:
     c = last_died()
     token, _ = c.elect(0, unclean=True)  # while the leader's removal is being written
     c.run()
@@ -347,7 +364,8 @@ def vetoed() -> Electing:
     return c
 
 
-def test_row_7_mut_13_the_last_member_that_may_have_lost_records_is_held_back_and_shown() -> None:
+@requirement("A power loss of the only ISR member leaves its partition offline")
+def test_mut_13_the_last_member_that_may_have_lost_records_is_held_back_and_shown() -> None:
     c = vetoed()
     assert c.partition()[:3] == (-1, 5, {1: 11})
     assert c.described().vetoed and c.machine.vetoed() == [TopicPartition("t", 0)]
@@ -355,8 +373,9 @@ def test_row_7_mut_13_the_last_member_that_may_have_lost_records_is_held_back_an
     assert c.results(token) == [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]
 
 
+@requirement("A power loss of the only ISR member leaves its partition offline")
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_row_7_an_operator_lets_it_lead(everywhere: bool) -> None:
+def test_an_operator_lets_it_lead(everywhere: bool) -> None:
     c = vetoed()
     token, effects = c.release(everywhere=True) if everywhere else c.release(0)
     (write,) = effects

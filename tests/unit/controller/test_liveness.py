@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.events import BrokerAnswered, FailedReplica, StreamBroken, StreamOpened, Suspected
 from tidelog.controller.liveness import FRESH_S, LivenessWatch
 from tidelog.controller.model import Broker
@@ -176,7 +177,8 @@ def test_a_broker_without_an_internal_listener_is_left_to_its_session() -> None:
     assert after(lambda: Bench([Probe.REFUSED], listeners=())).reports == []
 
 
-def test_row_31_a_disk_that_failed_is_reported_as_the_broker_tells_it() -> None:
+@requirement("A disk error takes one partition of one broker offline")
+def test_a_disk_that_failed_is_reported_as_the_broker_tells_it() -> None:
     failed = (m.PartitionResult(topic="t", partition=3, error_code=ErrorCode.KAFKA_STORAGE_ERROR, topic_id=b"id"),)
     bench = after(lambda: Bench([Probe.OPEN], failed=failed), seconds=0.9)
     assert bench.reports[1:] == [

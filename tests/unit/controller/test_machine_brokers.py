@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import Connect, Disconnect, Effect, Outcome, Resign, Send, StateWrite
 from tidelog.controller.events import (
     BrokerAnswered,
@@ -43,7 +44,8 @@ def c() -> Harness:
     return harness
 
 
-def test_b5_03_a_new_controller_sends_every_decision_again() -> None:
+@requirement("A decision stored but not published is not lost")
+def test_a_new_controller_sends_every_decision_again() -> None:
     c = Harness()
     effects = c.elected(
         stored_topic("t", [(1, 2, 3), (2, 3, 1)], [state(1, 4, ALL, 7), state(2, 0, ALL, 0)]),
@@ -59,7 +61,10 @@ def test_b5_03_a_new_controller_sends_every_decision_again() -> None:
     assert writes(effects) == []
 
 
-def test_l22_a_leader_that_died_with_the_old_controller_is_replaced_at_take_over() -> None:
+@requirement("A partition whose leader is dead gets a new leader and ISR")
+@requirement("A takeover replaces dead leaders and completes new partitions")
+@requirement("A controller and a leader killed together are both replaced")
+def test_a_leader_that_died_with_the_old_controller_is_replaced_at_take_over() -> None:
     c = Harness()
     effects = c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, ALL, 7)]), brokers=(B2, B3))
     tp = TopicPartition("t", 0)
@@ -71,7 +76,10 @@ def test_l22_a_leader_that_died_with_the_old_controller_is_replaced_at_take_over
     assert full_roles(effects) == []
 
 
-def test_l20_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness) -> None:
+@requirement("A change of the live brokers triggers new decisions")
+@requirement("A partition whose leader is dead gets a new leader and ISR")
+@requirement("Each step of a failover of many partitions is measured")
+def test_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness) -> None:
     effects = c.died(1)
     assert links(effects) == [Disconnect(BrokerId(1), 11)]
     assert roles(effects) == {}
@@ -83,7 +91,10 @@ def test_l20_a_dead_leader_is_replaced_after_the_write_and_not_before(c: Harness
     assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
 
 
-def test_l17_hl5_01_the_replicas_die_one_after_another_and_the_last_one_leads(c: Harness) -> None:
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("The leader maintains the set of replicas that are caught up")
+@requirement("A partition stays available on its last live replica")
+def test_the_replicas_die_one_after_another_and_the_last_one_leads(c: Harness) -> None:
     for dead in (1, 2):
         effects = c.died(dead)
         told = c.write()
@@ -91,7 +102,8 @@ def test_l17_hl5_01_the_replicas_die_one_after_another_and_the_last_one_leads(c:
     assert roles(told) == {3: [("t-0", 3, 6, {3: 13})]}
 
 
-def test_n09_a_second_death_waits_for_the_first_write(c: Harness) -> None:
+@requirement("A partition has one pending ISR change, and it is resolved")
+def test_a_second_death_waits_for_the_first_write(c: Harness) -> None:
     assert len(writes(c.died(1))) == 1
     assert writes(c.died(2)) == []
     effects = c.write()
@@ -102,14 +114,16 @@ def test_n09_a_second_death_waits_for_the_first_write(c: Harness) -> None:
     assert c.partition() == (3, 6, {3: 13}, 9)
 
 
-def test_hole_50_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
+@requirement("A partition without a live replica publishes no leader")
+def test_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
     c.died(1, 2, 3)
     c.run()
     assert c.partition() == (-1, 5, {1: 11, 2: 12, 3: 13}, 8)
     assert c.machine.state.health == (1, 1, 1, 1)
 
 
-def test_l19_a_member_that_returns_intact_leads_again(c: Harness) -> None:
+@requirement("An offline partition returns without loss with an ISR member")
+def test_a_member_that_returns_intact_leads_again(c: Harness) -> None:
     c.died(1, 2, 3)
     c.run()
     effects = c.came(broker(2, 22, intact_since=12))
@@ -133,7 +147,8 @@ def test_mut_13_a_member_that_lost_something_stays_offline(c: Harness) -> None:
     assert c.partition() == (-1, 5, {1: 11}, 9)  # neither was in the ISR (HOLE-25)
 
 
-def test_hole_07_a_bounced_leader_hears_of_its_partition_only_after_the_next_election(c: Harness) -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+def test_a_bounced_leader_hears_of_its_partition_only_after_the_next_election(c: Harness) -> None:
     effects = c.came(broker(1, 21, intact_since=11))
     assert links(effects) == [Disconnect(BrokerId(1), 11), Connect(broker(1, 21, intact_since=11))]
     # To be told that it leads epoch 4 would let it append where its former life has appended.
@@ -144,7 +159,8 @@ def test_hole_07_a_bounced_leader_hears_of_its_partition_only_after_the_next_ele
     assert roles(effects) == {each: [("t-0", 2, 5, {2: 12, 3: 13})] for each in (1, 2, 3)}
 
 
-def test_hole_07_a_bounced_follower_leaves_the_isr_and_gets_everything(c: Harness) -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+def test_a_bounced_follower_leaves_the_isr_and_gets_everything(c: Harness) -> None:
     effects = c.came(broker(3, 23, intact_since=13))
     assert full_roles(effects) == [3]
     effects = c.write()
@@ -152,7 +168,8 @@ def test_hole_07_a_bounced_follower_leaves_the_isr_and_gets_everything(c: Harnes
     assert roles(effects) == {each: [("t-0", 1, 4, {1: 11, 2: 12})] for each in (1, 2, 3)}
 
 
-def test_hole_08_nothing_partial_goes_before_the_full_one(c: Harness) -> None:
+@requirement("A checkpoint keeps the entries that an update does not name")
+def test_nothing_partial_goes_before_the_full_one(c: Harness) -> None:
     # Broker 1 bounces; while its election is written, another partition of its changes.
     c = Harness()
     topic = stored_topic("t", [(1, 2), (2, 1)], [state(1, 0, isr(b1=11, b2=12), 0), state(2, 0, isr(b2=12), 0)])
@@ -240,7 +257,8 @@ def test_without_a_stream_a_suspicion_does_not_end(c: Harness) -> None:
     assert c.machine.suspects == {1}
 
 
-def test_hole_11_a_raised_controller_epoch_ends_the_term(c: Harness) -> None:
+@requirement("Every controller write checks the controller epoch")
+def test_a_raised_controller_epoch_ends_the_term(c: Harness) -> None:
     c.died(1)
     c.store.fenced = True
     assert c.write() == [Resign("another controller has raised /controller_epoch")]
@@ -254,7 +272,8 @@ def test_i12_a_broker_that_knows_a_newer_controller_ends_the_term(c: Harness) ->
     ]
 
 
-def test_hole_13_an_unknown_outcome_that_was_applied_is_adopted(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_an_unknown_outcome_that_was_applied_is_adopted(c: Harness) -> None:
     c.died(1)
     assert roles(c.write(unknown=True)) == {}
     effects = c.examine()
@@ -262,7 +281,8 @@ def test_hole_13_an_unknown_outcome_that_was_applied_is_adopted(c: Harness) -> N
     assert writes(effects) == []
 
 
-def test_hole_13_an_unknown_outcome_that_was_not_applied_is_written_again(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_an_unknown_outcome_that_was_not_applied_is_written_again(c: Harness) -> None:
     c.died(1)
     c.write(lost=True)
     effects = c.examine()
@@ -272,7 +292,8 @@ def test_hole_13_an_unknown_outcome_that_was_not_applied_is_written_again(c: Har
     assert c.partition() == (2, 5, {2: 12, 3: 13}, 8)
 
 
-def test_hole_13_a_conflict_adopts_what_is_stored_and_decides_again(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_a_conflict_adopts_what_is_stored_and_decides_again(c: Harness) -> None:
     c.died(1)
     other = znodes.StoredState(BrokerId(3), 9, isr(b2=12, b3=13), 1)
     c.store.znodes[znodes.state_path("t", 0)] = znodes.encode_state(other), 20
@@ -303,7 +324,8 @@ def test_a_refused_state_ends_the_term(c: Harness) -> None:
     assert effects == [Resign("the store refuses the state of t-0")]
 
 
-def test_l37_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_life(c: Harness) -> None:
+@requirement("A full or failed disk fails over only the partitions on it")
+def test_a_replica_whose_disk_failed_leaves_the_isr_and_stays_out_for_this_life(c: Harness) -> None:
     tp = TopicPartition("t", 0)
     effects = c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(FailedReplica(tp, b"id-of-t"),)))
     assert writes(effects) == [StateWrite(tp, state(2, 5, isr(b2=12, b3=13), 8, controller_epoch=2))]
@@ -328,7 +350,8 @@ def test_an_answer_of_a_former_life_says_nothing_about_this_one(c: Harness) -> N
     )
 
 
-def test_hole_10_a_disk_that_failed_an_earlier_topic_of_the_name_is_no_news(c: Harness) -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_disk_that_failed_an_earlier_topic_of_the_name_is_no_news(c: Harness) -> None:
     failed = (FailedReplica(TopicPartition("t", 0), b"id-of-the-one-before"),)
     assert c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=failed)) == []
 
@@ -351,7 +374,9 @@ def told_roles(effects: list[Effect], broker_id: int) -> list[m.PartitionState]:
     ]
 
 
-def test_l37_row_29_a_disk_that_works_again_is_told_what_to_do_and_may_enter_the_isr(c: Harness) -> None:
+@requirement("A full or failed disk fails over only the partitions on it")
+@requirement("A full disk moves leadership and heals when space returns")
+def test_a_disk_that_works_again_is_told_what_to_do_and_may_enter_the_isr(c: Harness) -> None:
     tp = TopicPartition("t", 0)
     c.step(pong(1, tp))
     effects = c.write()
@@ -368,7 +393,8 @@ def test_l37_row_29_a_disk_that_works_again_is_told_what_to_do_and_may_enter_the
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
-def test_hole_27_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_admit_it(c: Harness) -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_admit_it(c: Harness) -> None:
     tp = TopicPartition("t", 0)
     c.step(pong(3, tp))
     c.run()
@@ -383,7 +409,8 @@ def test_hole_27_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_
     assert [({x.broker_id for x in s.isr}, s.offline_replicas) for s in told] == [({1, 2, 3}, ()), ({1, 2}, (3,))]
 
 
-def test_l37_the_last_in_sync_replica_leads_on_when_its_disk_works_again(c: Harness) -> None:
+@requirement("A full or failed disk fails over only the partitions on it")
+def test_the_last_in_sync_replica_leads_on_when_its_disk_works_again(c: Harness) -> None:
     tp = TopicPartition("t", 0)
     c.died(2, 3)
     c.run()

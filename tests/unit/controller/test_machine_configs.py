@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import ConfigsWrite, Effect, Resign, Send, TopicRemoval
 from tidelog.controller.events import Elected, Snapshot, StoredTopic
 from tidelog.errors import ErrorCode
@@ -140,7 +141,8 @@ def test_one_change_of_a_topic_at_a_time(c: Harness) -> None:
     assert answer(c, first)[0] is ErrorCode.NONE and stored(c) == {"flush": "sync"}
 
 
-def test_hole_13_a_lost_answer_is_looked_up(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_a_lost_answer_is_looked_up(c: Harness) -> None:
     token, _ = c.alter(put("flush", "sync"))
     c.write(unknown=True)
     effects = c.examine()
@@ -152,7 +154,8 @@ def test_hole_13_a_lost_answer_is_looked_up(c: Harness) -> None:
     assert stored(c) == {"flush": "sync"} and c.machine.state.topics["t"].configs == {"flush": "sync"}
 
 
-def test_hole_11_what_somebody_else_has_stored_ends_the_term(c: Harness) -> None:
+@requirement("Every controller write checks the controller epoch")
+def test_what_somebody_else_has_stored_ends_the_term(c: Harness) -> None:
     c.alter(put("flush", "sync"))
     c.store.znodes[PATH] = znodes.encode_topic_config({"flush": "none", "segment.ms": "5"}), 4
     c.write()
@@ -177,8 +180,9 @@ def test_the_deletion_of_a_topic_waits_for_its_settings(c: Harness) -> None:
     assert [path for path in c.store.znodes if path.endswith("/t")] == [] and answer(c, token)[0] is ErrorCode.NONE
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("applied", [False, True])
-def test_row_18_the_next_controller_tells_what_is_stored(c: Harness, applied: bool) -> None:
+def test_the_next_controller_tells_what_is_stored(c: Harness, applied: bool) -> None:
     c.alter(put("retention.ms", "1000"))
     if applied:
         c.store.apply(c.in_flight[0])
@@ -209,7 +213,8 @@ def test_what_a_newer_release_has_stored_is_kept_and_does_not_stop_the_rest(c: H
     assert writes(effects) == [ConfigsWrite("t", ID, {"min.insync.replicas": "1", "flush": "sync"}, 2)]
 
 
-def test_hole_25_an_unclean_election_that_is_allowed_now_takes_place(c: Harness) -> None:
+@requirement("An unclean election needs the consent of the topic")
+def test_an_unclean_election_that_is_allowed_now_takes_place(c: Harness) -> None:
     c.died(1)
     c.run()
     c.brokers_are(B3)

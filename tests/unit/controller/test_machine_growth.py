@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import (
     DeletionMark,
     Outcome,
@@ -126,7 +127,8 @@ def test_f01_3_a_partition_without_a_live_replica_waits_and_its_asker_does_not(c
     assert c.partition("t", 2) == (3, 0, {3: 23}, 0)
 
 
-def test_row_18_a_growth_whose_write_was_lost_changed_nothing(c: Harness) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_growth_whose_write_was_lost_changed_nothing(c: Harness) -> None:
     token, _ = c.grow(more(3))
     c.write(lost=True)
     c.examine()
@@ -137,7 +139,8 @@ def test_row_18_a_growth_whose_write_was_lost_changed_nothing(c: Harness) -> Non
     assert codes(c, token) == [("t", ErrorCode.NONE)]
 
 
-def test_row_18_a_growth_whose_answer_was_lost_is_completed(c: Harness) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_growth_whose_answer_was_lost_is_completed(c: Harness) -> None:
     token, _ = c.grow(more(3))
     c.write(unknown=True)
     assert c.in_flight == []
@@ -146,8 +149,9 @@ def test_row_18_a_growth_whose_answer_was_lost_is_completed(c: Harness) -> None:
     assert c.partition("t", 2) == (3, 0, {3: 13, 1: 11}, 0)
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("made", [0, 1])
-def test_row_18_a_new_controller_completes_a_growth(made: int) -> None:
+def test_a_new_controller_completes_a_growth(made: int) -> None:
     """The controller before it died behind the assignment, or between the first states."""
     c = Harness()
     states = [*STATES, state(3, 0, isr(b3=13, b1=11), 0) if made else None, None]
@@ -158,7 +162,8 @@ def test_row_18_a_new_controller_completes_a_growth(made: int) -> None:
     assert c.machine.state.health.leaderless == 0
 
 
-def test_hole_11_a_deposed_controller_adds_nothing(c: Harness) -> None:
+@requirement("Every controller write checks the controller epoch")
+def test_a_deposed_controller_adds_nothing(c: Harness) -> None:
     c.grow(more(3))
     c.store.fenced = True
     assert any(isinstance(each, Resign) for each in c.write())
@@ -185,8 +190,9 @@ def test_a_topic_that_is_being_deleted_does_not_grow(c: Harness) -> None:
     assert c.store.znodes == {}
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("late", ["written", "unknown", "unknown and lost"])
-def test_row_18_a_deletion_overtakes_a_growth(c: Harness, late: str) -> None:
+def test_a_deletion_overtakes_a_growth(c: Harness, late: str) -> None:
     """The mark is confirmed first: the new partitions get no state, and every znode goes."""
     token, _ = c.grow(more(3))
     (growth,) = c.in_flight
@@ -201,8 +207,9 @@ def test_row_18_a_deletion_overtakes_a_growth(c: Harness, late: str) -> None:
     assert c.store.znodes == {} and c.machine.state.topics == {}
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("lost", [True, False])
-def test_row_18_a_deletion_meets_partitions_whose_first_state_is_in_flight(c: Harness, lost: bool) -> None:
+def test_a_deletion_meets_partitions_whose_first_state_is_in_flight(c: Harness, lost: bool) -> None:
     token, _ = c.grow(more(4))
     c.write()
     firsts, c.in_flight = c.in_flight, []
@@ -216,7 +223,8 @@ def test_row_18_a_deletion_meets_partitions_whose_first_state_is_in_flight(c: Ha
     assert c.store.znodes == {} and c.machine.state.topics == {}
 
 
-def test_row_18_a_growth_after_delete_and_recreate_is_of_the_earlier_topic(c: Harness) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_growth_after_delete_and_recreate_is_of_the_earlier_topic(c: Harness) -> None:
     """An answer that comes very late must not make the new topic grow (HOLE-10)."""
     token, _ = c.grow(more(3))
     c.in_flight = []

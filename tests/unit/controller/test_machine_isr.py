@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import StateWrite
 from tidelog.controller.events import FailedReplica, StreamOpened, Tick
 from tidelog.errors import ErrorCode
@@ -23,6 +24,7 @@ def c() -> Harness:
     return harness
 
 
+@requirement("The controller publishes only stored and current states")
 def test_conflict_12_the_answer_comes_after_the_write_and_leader_and_isr_follows(c: Harness) -> None:
     token, effects = c.proposed(1, want(1, 4, ALL, 7))
     assert writes(effects) == [StateWrite(TopicPartition("t", 0), state(1, 4, ALL, 8, controller_epoch=2))]
@@ -36,13 +38,23 @@ def test_conflict_12_the_answer_comes_after_the_write_and_leader_and_isr_follows
     assert metadata(effects) == {1: [new], 2: [new], 3: [new], 4: [new]}
 
 
-def test_c4_05_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
+@requirement("One AlterIsr carries the changes of many partitions")
+def test_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
     token, effects = c.proposed(1, want(1, 4, ALL, 7), want(1, 4, isr(b1=11), 7, index=1))
     assert len(writes(effects)) == 2
     c.write()
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
 
 
+@requirement("A leader changes the ISR only on the version that it was told")
+@requirement("FENCED_LEADER_EPOCH means that a newer leader exists")
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
+@requirement("An ISR proposal on an outdated version is refused")
+@requirement("AlterIsr reports a topic that is gone")
+@requirement("A repeated AlterIsr succeeds once its ISR is in force")
+@requirement("A controller that is behind answers NOT_CONTROLLER")
+@requirement("AlterIsr names the broker epoch of every ISR member")
+@requirement("The controller stores no ISR that lacks the leader")
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
@@ -78,7 +90,8 @@ def test_f05_8_checks_in_order(c: Harness, wanted: tuple[str, int, m.LeaderAndIs
     assert [each[2] for each in c.isr_answers(token)] == [code]
 
 
-def test_hole_21_a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way(c: Harness) -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+def test_a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way(c: Harness) -> None:
     c.came(broker(3, 23))
     token, _ = c.proposed(1, want(1, 4, ALL, 7))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
@@ -98,8 +111,9 @@ def suspected_for_a_while(c: Harness) -> None:
     assert c.machine.suspects == frozenset()
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("sequence", [4, 5], ids=["an earlier one", "the same one twice"])
-def test_hole_52_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request(c: Harness, sequence: int) -> None:
+def test_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request(c: Harness, sequence: int) -> None:
     """Its leader has taken the proposal back, and no version has been written that would refuse the copy."""
     suspected_for_a_while(c)
     late, effects = c.proposed(1, want(1, 4, ALL, 7), sequence=sequence)
@@ -123,12 +137,11 @@ def test_a_leader_that_asks_again_after_a_suspicion_is_granted(c: Harness) -> No
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize(
     ("term", "code"), [(1, ErrorCode.STALE_CONTROLLER_EPOCH), (3, ErrorCode.NOT_CONTROLLER)], ids=["older", "newer"]
 )
-def test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another(
-    c: Harness, term: int, code: ErrorCode
-) -> None:
+def test_a_new_controller_hears_no_request_that_was_sent_to_another(c: Harness, term: int, code: ErrorCode) -> None:
     """It knows no number yet; whoever names its term has sent the request to no other."""
     assert c.machine.controller_epoch == 2
     token, effects = c.proposed(1, want(1, 4, ALL, 7), controller_epoch=term, sequence=2**40)
@@ -139,7 +152,8 @@ def test_hole_52_a_new_controller_hears_no_request_that_was_sent_to_another(
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
-def test_row_32_a_new_controller_admits_nobody_who_has_not_told_it_what_failed_there() -> None:
+@requirement("A flipped bit is never served or replicated")
+def test_a_new_controller_admits_nobody_who_has_not_told_it_what_failed_there() -> None:
     """The one before it may have known that this copy is being thrown away and fetched again."""
     c = Harness()
     c.pongs = False
@@ -165,7 +179,9 @@ def test_row_32_a_new_controller_admits_nobody_who_has_not_told_it_what_failed_t
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
-def test_l31_a_dead_member_is_refused(c: Harness) -> None:
+@requirement("The controller rejects an ISR change that adds an offline broker")
+@requirement("A follower that the controller sees as dead stays out of the ISR")
+def test_a_dead_member_is_refused(c: Harness) -> None:
     c.died(3)
     token, _ = c.proposed(1, want(1, 4, ALL, 7))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)]
@@ -176,18 +192,21 @@ def test_an_asker_that_does_not_lead_is_refused(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_REQUEST)]
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 @pytest.mark.parametrize("asker_epoch", [10, 12])
-def test_c3_04_another_life_of_the_asker_is_refused_at_the_top(c: Harness, asker_epoch: int) -> None:
+def test_another_life_of_the_asker_is_refused_at_the_top(c: Harness, asker_epoch: int) -> None:
     token, _ = c.proposed(1, want(1, 4, ALL, 7), broker_epoch=asker_epoch)
     assert c.replies[token] == m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 def test_an_unregistered_asker_is_refused_at_the_top(c: Harness) -> None:
     token, _ = c.proposed(9, want(9, 4, ALL, 7), broker_epoch=11)
     assert c.replies[token] == m.AlterIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
 
 
-def test_hole_10_a_topic_of_the_same_name_is_another_one(c: Harness) -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_topic_of_the_same_name_is_another_one(c: Harness) -> None:
     token, _ = c.proposed(1, want(1, 4, ALL, 7), topic_id=b"somebody-else")
     assert c.isr_answers(token) == [("t", 0, ErrorCode.UNKNOWN_TOPIC_ID)]
     token, _ = c.proposed(1, want(1, 4, TWO, 7), topic_id=b"id-of-t")
@@ -199,7 +218,8 @@ def test_an_empty_request_is_answered(c: Harness) -> None:
     assert c.replies[token] == m.AlterIsrResponse()
 
 
-def test_l29_a_proposal_that_meets_a_write_in_flight_is_judged_after_it(c: Harness) -> None:
+@requirement("An AlterIsr that meets a controller change waits for its result")
+def test_a_proposal_that_meets_a_write_in_flight_is_judged_after_it(c: Harness) -> None:
     c.died(2)  # the controller shrinks to {1}, version 8
     token, effects = c.proposed(1, want(1, 4, isr(b1=11, b3=13), 7))
     assert token not in c.replies and writes(effects) == []
@@ -207,7 +227,10 @@ def test_l29_a_proposal_that_meets_a_write_in_flight_is_judged_after_it(c: Harne
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
 
 
-def test_l29_an_election_in_flight_fences_the_old_leaders_proposal(c: Harness) -> None:
+@requirement("A leader changes the ISR only on the version that it was told")
+@requirement("A deposed leader writes no ISR")
+@requirement("An AlterIsr that meets a controller change waits for its result")
+def test_an_election_in_flight_fences_the_old_leaders_proposal(c: Harness) -> None:
     c.suspected(1)
     token, _ = c.proposed(1, want(1, 4, isr(b1=11), 7))
     c.write()
@@ -223,7 +246,8 @@ def test_a_death_that_meets_an_expansion_in_flight_is_dealt_with_after_it(c: Har
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_UPDATE_VERSION)]
 
 
-def test_hole_17_a_repeated_request_is_success_once_the_first_is_written(c: Harness) -> None:
+@requirement("A repeated AlterIsr succeeds once its ISR is in force")
+def test_a_repeated_request_is_success_once_the_first_is_written(c: Harness) -> None:
     first, _ = c.proposed(1, want(1, 4, ALL, 7))
     second, effects = c.proposed(1, want(1, 4, ALL, 7))
     assert writes(effects) == []
@@ -240,7 +264,8 @@ def test_one_partition_twice_in_a_request_gets_two_answers(c: Harness) -> None:
     assert [each[2] for each in c.isr_answers(token)] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
 
 
-def test_hole_13_an_expansion_of_unknown_outcome_is_answered_by_what_is_stored(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_an_expansion_of_unknown_outcome_is_answered_by_what_is_stored(c: Harness) -> None:
     token, _ = c.proposed(1, want(1, 4, ALL, 7))
     c.write(unknown=True)
     assert token not in c.replies
@@ -248,7 +273,8 @@ def test_hole_13_an_expansion_of_unknown_outcome_is_answered_by_what_is_stored(c
     assert c.isr_answers(token) == [("t", 0, ErrorCode.NONE)]
 
 
-def test_hole_13_an_expansion_that_was_lost_is_written_again(c: Harness) -> None:
+@requirement("A write of unknown outcome is read back before it is judged")
+def test_an_expansion_that_was_lost_is_written_again(c: Harness) -> None:
     token, _ = c.proposed(1, want(1, 4, ALL, 7))
     c.write(lost=True)
     assert len(writes(c.examine())) == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller import describe
 from tidelog.controller import operations as controller_operations
 from tidelog.controller.effects import (
@@ -63,7 +64,10 @@ def joins(c: Harness, members: tuple[m.IsrMember, ...], *, partition: int = 0) -
     return effects
 
 
-def test_b7_02_a_partition_moves_step_by_step(c: Harness) -> None:
+@requirement("A reassignment adds new replicas before it removes old ones")
+@requirement("The leader of a moved partition is told of its new ISR")
+@requirement("A crash at the end of a reassignment leaves it whole or undone")
+def test_a_partition_moves_step_by_step(c: Harness) -> None:
     token, effects = c.move({0: (3, 4)})
     begun = PartitionsWrite("t", ID, (row(3, 4, 1, 2), row(2, 1)), 1, {0: move((1, 2), (3, 4))})
     assert writes(effects) == [ReassignmentWrite((begun,))]
@@ -98,7 +102,8 @@ def test_b7_02_a_partition_moves_step_by_step(c: Harness) -> None:
     assert c.machine.state.moving == {} and c.in_flight == []
 
 
-def test_hole_32_nobody_who_was_removed_comes_back(c: Harness) -> None:
+@requirement("A reassignment completes only when all targets are in sync")
+def test_nobody_who_was_removed_comes_back(c: Harness) -> None:
     """The old leader, not told yet, asks for its ISR; the new one asks for a removed replica."""
     c.move({0: (3, 4)})
     c.write()
@@ -110,7 +115,9 @@ def test_hole_32_nobody_who_was_removed_comes_back(c: Harness) -> None:
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INVALID_REQUEST)]
 
 
-def test_hole_32_one_target_in_the_isr_is_not_enough(c: Harness) -> None:
+@requirement("A reassignment completes only when all targets are in sync")
+@requirement("A crash at the end of a reassignment leaves it whole or undone")
+def test_one_target_in_the_isr_is_not_enough(c: Harness) -> None:
     c.move({0: (3, 4)})
     c.write()
     effects = joins(c, isr(b1=11, b2=12, b4=14))
@@ -144,7 +151,8 @@ def test_more_and_fewer_replicas(c: Harness) -> None:
     assert stored(c) == znodes.TopicAssignment(ID, (row(1, 2, 3), row(2)))
 
 
-def test_hole_23_what_is_added_raises_no_minimum() -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+def test_what_is_added_raises_no_minimum() -> None:
     """One replica moves: with two of them min.insync.replicas 2 would refuse producers until the copy is complete."""
     harness = Harness()
     harness.elected(stored_topic("t", ((1,),), (state(1, 0, isr(b1=11), 0),)), brokers=(B1, B2))
@@ -167,7 +175,10 @@ def test_several_moves_of_a_topic_end_in_one_write(c: Harness) -> None:
     assert stored(c) == znodes.TopicAssignment(ID, (row(3, 4), row(4, 3)))
 
 
-def test_b7_03_c2_05_a_move_ends_when_an_answer_to_alter_isr_has_made_it_complete(c: Harness) -> None:
+@requirement("An ISR change completes a reassignment without a poll")
+@requirement("A reassignment ends with the AlterIsr of its last new replica")
+@requirement("A reassignment is not checked on every produce request")
+def test_a_move_ends_when_an_answer_to_alter_isr_has_made_it_complete(c: Harness) -> None:
     """Nothing is polled and no znode watched: the controller has written the ISR itself (OPEN-23)."""
     c.move({0: (3, 1)})
     c.write()
@@ -480,8 +491,9 @@ def test_a_dead_replica_may_stay_where_it_is(c: Harness) -> None:
 # writes that are lost
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("lost", [False, True])
-def test_hole_13_the_outcome_of_a_plan_is_unknown(c: Harness, lost: bool) -> None:
+def test_the_outcome_of_a_plan_is_unknown(c: Harness, lost: bool) -> None:
     token, _ = c.move({0: (3, 4)})
     c.write(unknown=not lost, lost=lost)
     c.examine()
@@ -493,8 +505,9 @@ def test_hole_13_the_outcome_of_a_plan_is_unknown(c: Harness, lost: bool) -> Non
     assert refusal(c, again) == (ErrorCode.NONE, "") and stored(c).moves
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("lost", [False, True])
-def test_hole_13_the_outcome_of_an_end_is_unknown(c: Harness, lost: bool) -> None:
+def test_the_outcome_of_an_end_is_unknown(c: Harness, lost: bool) -> None:
     c.move({0: (3, 4)})
     c.write()
     joins(c, isr(b1=11, b2=12, b3=13, b4=14))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import (
     DeletionMark,
     Outcome,
@@ -76,7 +77,8 @@ def test_f01_5_creation_step_by_step(c: Harness) -> None:
     assert first.topic_states == (m.TopicState(topic="t", topic_id=b"new-t", configs=(config,)),)
 
 
-def test_hole_29_replicas_of_a_new_topic_and_of_new_partitions_are_in_different_racks() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_replicas_of_a_new_topic_and_of_new_partitions_are_in_different_racks() -> None:
     c = Harness()
     c.elected(brokers=(replace(B1, rack="a"), replace(B2, rack="a"), replace(B3, rack="b")))
     c.create(new(partitions=3, factor=2))
@@ -155,7 +157,8 @@ def test_f01_3_a_partition_without_a_live_replica_waits_for_one(c: Harness) -> N
     assert roles(effects) == {1: [("t-0", 1, 0, {1: 21})]}
 
 
-def test_row_18_a_topic_whose_write_was_lost_is_absent(c: Harness) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_topic_whose_write_was_lost_is_absent(c: Harness) -> None:
     token, _ = c.create(new())
     c.write(lost=True)
     c.examine()
@@ -166,7 +169,8 @@ def test_row_18_a_topic_whose_write_was_lost_is_absent(c: Harness) -> None:
     assert codes(c, token) == [("t", ErrorCode.NONE)]
 
 
-def test_row_18_a_topic_whose_answer_was_lost_is_completed(c: Harness) -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_topic_whose_answer_was_lost_is_completed(c: Harness) -> None:
     token, _ = c.create(new())
     c.write(unknown=True)
     c.run()
@@ -182,7 +186,9 @@ def test_f01_4_a_first_state_is_created_and_never_overwritten(c: Harness) -> Non
     assert c.partition() == (3, 6, {3: 13}, 5)
 
 
-def test_row_18_a_new_controller_completes_a_topic_without_states() -> None:
+@requirement("A takeover replaces dead leaders and completes new partitions")
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_new_controller_completes_a_topic_without_states() -> None:
     c = Harness()
     topic = stored_topic("t", [(1, 2, 3), (2, 3, 1)], [state(1, 0, ALL, 0), None])
     effects = c.elected(topic, brokers=(B1, B2, B3))
@@ -199,6 +205,7 @@ def test_a_topic_too_large_for_the_store_is_refused(c: Harness) -> None:
     assert codes(c, token) == [("t", ErrorCode.INVALID_REQUEST)]
 
 
+@requirement("A topic is deleted in a fixed order of steps")
 def test_f01_1_deletion_step_by_step(c: Harness) -> None:
     c.create(new(partitions=2, factor=2))
     c.run()
@@ -275,8 +282,9 @@ def test_a_write_in_flight_ends_before_its_partition_is_removed(c: Harness) -> N
     assert paths(c) == []
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("answer_lost", [True, False])
-def test_row_18_every_step_of_a_deletion_may_be_of_unknown_outcome(c: Harness, answer_lost: bool) -> None:
+def test_every_step_of_a_deletion_may_be_of_unknown_outcome(c: Harness, answer_lost: bool) -> None:
     c.create(new())
     c.run()
     token, _ = c.delete("t")
@@ -288,7 +296,8 @@ def test_row_18_every_step_of_a_deletion_may_be_of_unknown_outcome(c: Harness, a
     assert paths(c) == []
 
 
-def test_row_18_a_new_controller_finishes_a_deletion() -> None:
+@requirement("A controller killed in mid-change leaves it complete or absent")
+def test_a_new_controller_finishes_a_deletion() -> None:
     c = Harness()
     topic = stored_topic("t", [(1, 2, 3), (2, 3, 1)], [None, state(2, 0, ALL, 0)])
     effects = c.elected(topic, brokers=(B1, B2, B3), deletions=("t", "never-was"))
@@ -303,7 +312,8 @@ def test_row_18_a_new_controller_finishes_a_deletion() -> None:
     assert paths(c) == [] and c.machine.state.topics == {}
 
 
-def test_hole_10_a_broker_that_was_away_learns_by_what_is_not_listed(c: Harness) -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_broker_that_was_away_learns_by_what_is_not_listed(c: Harness) -> None:
     c.create(new("t"), new("u", partitions=1))
     c.run()
     c.died(3)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.merge import Request, merge
 from tidelog.wire import messages as m
 
@@ -81,6 +82,8 @@ def test_one_of_each_in_the_order_to_send() -> None:
     assert merge(requests) == [requests[2], requests[1], requests[0]]
 
 
+@requirement("The controller publishes only stored and current states")
+@requirement("The controller decides when a broker is told")
 def test_the_newest_state_of_a_partition_counts() -> None:
     merged = merge([roles(partition("t", 0, 1), partition("t", 1, 1)), roles(partition("t", 0, 2), live=LIVE_2)])
     assert merged == [roles(partition("t", 0, 2), partition("t", 1, 1), live=LIVE_2)]
@@ -116,7 +119,8 @@ def test_what_is_stopped_need_not_be_started() -> None:
     assert merge([roles(partition("t", 0)), stop(("t", 0, b"a"))]) == [stop(("t", 0, b"a"))]
 
 
-def test_hole_10_a_topic_created_again_is_stopped_and_started() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_topic_created_again_is_stopped_and_started() -> None:
     new = partition("t", 0, topic_id=b"b")
     assert merge([stop(("t", 0, b"a")), roles(new)]) == [stop(("t", 0, b"a")), roles(new)]
     assert merge([roles(new), stop(("t", 0, b"a"))]) == [stop(("t", 0, b"a")), roles(new)]

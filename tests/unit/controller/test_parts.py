@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.merge import Request
 from tidelog.controller.parts import PART_BYTES, parts
 from tidelog.wire import messages as m
@@ -58,7 +59,8 @@ def sized(request: R) -> list[R]:
     return cut
 
 
-def test_hole_10_a_full_list_of_40_000_partitions_goes_in_parts_that_say_so() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_full_list_of_40_000_partitions_goes_in_parts_that_say_so() -> None:
     cut = sized(roles(*MANY_STATES, full=True))
     assert len(cut) > 4
     assert [(part.full, part.continued, part.more) for part in cut] == [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.controller.placement import PARTITIONS_MAX, grow, plan, spread
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
@@ -18,22 +19,26 @@ def ids(count: int) -> dict[BrokerId, str]:
     return {BrokerId(each): "" for each in range(count)}
 
 
-def test_hl2_06_partition_i_goes_to_broker_i_mod_n() -> None:
+@requirement("Partition i goes to broker i mod n")
+def test_partition_i_goes_to_broker_i_mod_n() -> None:
     assert [row[0] for row in spread(ids(5), 15, 3)] == [i % 5 for i in range(15)]
 
 
-def test_hl2_08_a_dead_brokers_load_goes_to_all_others() -> None:
+@requirement("All other brokers take over the load of a dead broker")
+def test_a_dead_brokers_load_goes_to_all_others() -> None:
     # CONFLICT-23: the rule decides, so broker 0 leads p0, p5, p10, and three other brokers take over.
     rows = spread(ids(5), 20, 2)
     assert sorted(row[1] for row in rows if row[0] == 0) == [1, 2, 3, 4]
 
 
+@requirement("The other replicas of a broker spread over all other brokers")
 def test_f09_1_literal_rows() -> None:
     assert spread(ids(3), 6, 3) == ((0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0))
     assert spread(ids(1), 2, 1) == ((0,), (0,))
     assert spread({BrokerId(7): "", BrokerId(3): ""}, 2, 2, start=1) == ((7, 3), (3, 7))
 
 
+@requirement("The other replicas of a broker spread over all other brokers")
 @given(
     n=st.integers(1, 9),
     partitions=st.integers(1, 60),
@@ -112,8 +117,9 @@ def more(total: int, *rows: tuple[int, ...], first: int = 2) -> m.NewPartitions:
     return m.NewPartitions(name="t", total_count=total, assignments=assignments)
 
 
+@requirement("The other replicas of a broker spread over all other brokers")
 @given(n=st.integers(1, 9), old=st.integers(1, 30), added=st.integers(1, 30), start=st.integers(0, 80), data=st.data())
-def test_hl2_07_added_partitions_lie_where_they_would_have_lain_from_the_start(
+def test_added_partitions_lie_where_they_would_have_lain_from_the_start(
     n: int, old: int, added: int, start: int, data: st.DataObject
 ) -> None:
     live = ids(n)
@@ -125,7 +131,8 @@ def test_hl2_07_added_partitions_lie_where_they_would_have_lain_from_the_start(
     assert made(old) + grow(more(old + added), made(old), live) == made(old + added)
 
 
-def test_hl2_07_on_other_brokers_than_then_the_rows_are_sound() -> None:
+@requirement("The other replicas of a broker spread over all other brokers")
+def test_on_other_brokers_than_then_the_rows_are_sound() -> None:
     present = ((BrokerId(2), BrokerId(0), BrokerId(1)), (BrokerId(0), BrokerId(1), BrokerId(2)))
     live = {BrokerId(each): "" for each in (0, 3, 4, 7)}
     assert grow(more(4), present, live) == ((7, 4, 0), (0, 7, 3))
@@ -170,12 +177,15 @@ def test_a_growth_may_be_placed_by_hand() -> None:
     assert grow(more(4, (2, 0), (0, 2)), PRESENT, ids(3)) == ((2, 0), (0, 2))
 
 
-def test_hole_29_hl2_10_literal_rows_over_racks_taken_in_turn() -> None:
+@requirement("New replicas take the racks in turn")
+@requirement("Replicas of a partition are spread over the racks")
+def test_literal_rows_over_racks_taken_in_turn() -> None:
     # KIP-36: the ring is 0 (a), 3 (b), 5 (c), 1 (a), 4 (b), 2 (a); the shift grows by three with each round.
     rows = spread(in_racks("aaabbc"), 7, 3)
     assert rows == ((0, 3, 5), (3, 5, 1), (5, 1, 4), (1, 4, 5), (4, 2, 5), (2, 3, 5), (0, 4, 5))
 
 
+@requirement("Replicas of a partition are spread over the racks")
 @given(
     racks=st.text("abcd", min_size=1, max_size=9),
     partitions=st.integers(1, 40),
@@ -183,7 +193,7 @@ def test_hole_29_hl2_10_literal_rows_over_racks_taken_in_turn() -> None:
     shift=st.integers(0, 50),
     data=st.data(),
 )
-def test_hole_29_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be(
+def test_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be(
     racks: str, partitions: int, start: int, shift: int, data: st.DataObject
 ) -> None:
     brokers = in_racks(racks)
@@ -198,8 +208,10 @@ def test_hole_29_every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be(
     assert max(leaders.values()) - min(leaders[each] for each in brokers) <= 1
 
 
+@requirement("The other replicas of a broker spread over all other brokers")
+@requirement("Replicas of a partition are spread over the racks")
 @given(racks=st.text("abc", min_size=1, max_size=7), old=st.integers(1, 20), start=st.integers(0, 40), data=st.data())
-def test_hole_29_hl2_07_added_partitions_lie_over_racks_as_from_the_start(
+def test_added_partitions_lie_over_racks_as_from_the_start(
     racks: str, old: int, start: int, data: st.DataObject
 ) -> None:
     live = in_racks(racks)
@@ -212,7 +224,8 @@ def test_hole_29_hl2_07_added_partitions_lie_over_racks_as_from_the_start(
     assert max(leaders.values()) - min(leaders[each] for each in live) <= 1
 
 
-def test_hole_29_some_brokers_without_a_rack_are_refused_as_by_kafka_unless_placed_by_hand() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_some_brokers_without_a_rack_are_refused_as_by_kafka_unless_placed_by_hand() -> None:
     live = {**in_racks("ab"), BrokerId(2): ""}
     with pytest.raises(TidelogError, match=r"rack: brokers \[2\] have none") as caught:
         plan(new(1, 2), live, default_partitions=1, default_factor=1, start=0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.controller.leveling import Holdings
 from tidelog.controller.placement import spread
 from tidelog.controller.planner import Assignments, Replicas, generate, rebalance
@@ -93,8 +94,10 @@ def clusters(draw: st.DrawFn) -> tuple[dict[TopicPartition, Replicas], dict[Brok
 Cluster = tuple[dict[TopicPartition, Replicas], dict[BrokerId, str], list[BrokerId]]
 
 
+@requirement("Added brokers get an even share by the fewest moves")
+@requirement("The controller plans the moves after a cluster has grown")
 @given(clusters())
-def test_hl3_02_open_15_no_plan_is_more_even_and_none_as_even_moves_less(cluster: Cluster) -> None:
+def test_open_15_no_plan_is_more_even_and_none_as_even_moves_less(cluster: Cluster) -> None:
     current, brokers, leaving = cluster
     after = {**current, **rebalance(current, brokers, leaving=leaving)}
     squares, fewest = optimum(current, brokers)
@@ -118,8 +121,9 @@ def test_open_15_the_cycles_alone_find_the_same_optimum(cluster: Cluster) -> Non
     assert moved(current, after) == fewest or not needs_no_exchange(after, brokers)
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 @given(clusters())
-def test_hl3_02_replication_factors_and_racks_are_kept_and_nothing_is_left_on_who_leaves(cluster: Cluster) -> None:
+def test_replication_factors_and_racks_are_kept_and_nothing_is_left_on_who_leaves(cluster: Cluster) -> None:
     current, brokers, leaving = cluster
     plan = rebalance(current, brokers, leaving=leaving)
     after = {**current, **plan}
@@ -131,6 +135,7 @@ def test_hl3_02_replication_factors_and_racks_are_kept_and_nothing_is_left_on_wh
     assert all(row != current[tp] for tp, row in plan.items())
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 @given(clusters(), st.randoms())
 def test_open_15_what_is_even_stays_and_the_order_of_the_input_says_nothing(cluster: Cluster, rand: Random) -> None:
     current, brokers, leaving = cluster
@@ -142,6 +147,7 @@ def test_open_15_what_is_even_stays_and_the_order_of_the_input_says_nothing(clus
     assert rebalance(dict(mixed), dict(ring), leaving=leaving[::-1]) == plan
 
 
+@requirement("Added brokers get an even share by the fewest moves")
 @given(
     partitions=st.integers(1, 200),
     old=st.integers(1, 8),
@@ -149,7 +155,7 @@ def test_open_15_what_is_even_stays_and_the_order_of_the_input_says_nothing(clus
     factor=st.integers(1, 3),
     topics=st.integers(1, 3),
 )
-def test_hl3_02_who_is_added_gets_its_share_and_nothing_else_moves(
+def test_who_is_added_gets_its_share_and_nothing_else_moves(
     partitions: int, old: int, added: int, factor: int, topics: int
 ) -> None:
     factor = min(factor, old)
@@ -168,7 +174,8 @@ def test_hl3_02_who_is_added_gets_its_share_and_nothing_else_moves(
     assert max(leads(after, brokers)) - min(leads(after, brokers)) <= 1
 
 
-def test_hl3_02_every_topic_gives_its_share() -> None:
+@requirement("Added brokers get an even share by the fewest moves")
+def test_every_topic_gives_its_share() -> None:
     brokers = ids(*range(5))
     current = {tp: row for name in "abcd" for tp, row in created(60, ids(0, 1, 2), 3, name).items()}
     plan = rebalance(current, brokers)
@@ -237,7 +244,8 @@ def test_a_broker_that_is_down_and_does_not_leave_keeps_what_it_holds() -> None:
     assert loads(after, ids(0, 1, 2)) == [2, 2, 2]
 
 
-def test_hole_29_a_drain_keeps_replicas_in_different_racks() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_a_drain_keeps_replicas_in_different_racks() -> None:
     brokers = in_racks("aabbc")
     current = created(60, brokers, 2)
     kept = {each: rack for each, rack in brokers.items() if each != 4}
@@ -246,7 +254,8 @@ def test_hole_29_a_drain_keeps_replicas_in_different_racks() -> None:
     assert loads(after, kept) == [30, 30, 30, 30]
 
 
-def test_hole_29_loads_are_evened_out_over_others_where_racks_are_in_the_way() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_loads_are_evened_out_over_others_where_racks_are_in_the_way() -> None:
     # The broker that holds three can hand nothing to the one that holds one: others of its rack are there already.
     brokers = in_racks("aaabba")
     current = rows((2, 5, 1), (3, 1, 5), (2, 1, 3), (4, 0, 3))
@@ -255,13 +264,15 @@ def test_hole_29_loads_are_evened_out_over_others_where_racks_are_in_the_way() -
     assert (12 * 2, moved(current, after)) == optimum(current, brokers)
 
 
-def test_hole_29_two_replicas_in_one_rack_are_parted() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_two_replicas_in_one_rack_are_parted() -> None:
     brokers = in_racks("aab")
     after = rebalance(rows((0, 1)), brokers)
     assert after == {TopicPartition("t", 0): (0, 2)} or after == {TopicPartition("t", 0): (2, 1)}
 
 
-def test_hole_29_a_rack_of_one_broker_holds_one_of_each_and_the_others_share_the_rest() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_a_rack_of_one_broker_holds_one_of_each_and_the_others_share_the_rest() -> None:
     brokers = in_racks("abbb")
     current = rows(*[(0, 1), (1, 0)] * 30)
     after = {**current, **rebalance(current, brokers)}
@@ -269,7 +280,8 @@ def test_hole_29_a_rack_of_one_broker_holds_one_of_each_and_the_others_share_the
     assert moved(current, after) == 40
 
 
-def test_hole_29_a_new_broker_takes_from_its_own_rack_where_every_rack_has_a_replica() -> None:
+@requirement("Replicas of a partition are spread over the racks")
+def test_a_new_broker_takes_from_its_own_rack_where_every_rack_has_a_replica() -> None:
     brokers = in_racks("abcc")
     current = rows(*[(0, 1, 2), (1, 2, 0), (2, 0, 1)] * 10)
     after = {**current, **rebalance(current, brokers)}
@@ -294,7 +306,7 @@ def test_what_cannot_be_is_refused_with_field_and_limit(
     assert caught.value.code is code
 
 
-def test_hl2_01_a_full_rebalance_places_all_topics_as_at_creation() -> None:
+def test_a_full_rebalance_places_all_topics_as_at_creation() -> None:
     current = {
         **rows((0, 1), (1, 2), (2, 0), (0, 1), (1, 2), topic="a"),
         **rows((0,), (0,), (0,), (0,), (0,), topic="b"),
@@ -308,8 +320,9 @@ def test_hl2_01_a_full_rebalance_places_all_topics_as_at_creation() -> None:
     assert generate(after, brokers) == {}
 
 
+@requirement("Replicas of a partition are spread over the racks")
 @given(clusters())
-def test_hl2_01_hole_29_a_full_rebalance_keeps_racks_and_replication_factors(cluster: Cluster) -> None:
+def test_a_full_rebalance_keeps_racks_and_replication_factors(cluster: Cluster) -> None:
     current, brokers, _ = cluster
     after = {**current, **generate(current, brokers)}
     assert all(len(set(row)) == len(current[tp]) and spread_over_racks(row, brokers) for tp, row in after.items())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import ProducerIdsWrite, Resign
 from tidelog.controller.events import Elected, ProducerIdsRequested, Snapshot
 from tidelog.errors import ErrorCode
@@ -30,7 +31,8 @@ def block(c: Harness, token: int) -> tuple[int, int]:
     return answer.producer_id_start, answer.producer_id_len
 
 
-def test_hole_28_blocks_follow_each_other_and_are_stored_before_they_are_given() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_blocks_follow_each_other_and_are_stored_before_they_are_given() -> None:
     c = Harness()
     c.elected(brokers=[broker(1, 11), broker(2, 12)])
     token = ask(c)
@@ -45,22 +47,25 @@ def test_hole_28_blocks_follow_each_other_and_are_stored_before_they_are_given()
     assert block(c, token) == (1000, 1000)
 
 
-def test_hole_28_who_asks_during_a_write_gets_the_next_block(c: Harness) -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_who_asks_during_a_write_gets_the_next_block(c: Harness) -> None:
     tokens = [ask(c, 1), ask(c, 2), ask(c, 1)]
     assert len(c.in_flight) == 1
     c.run()
     assert [block(c, token)[0] for token in tokens] == [0, 1000, 2000]
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize(("broker_id", "broker_epoch"), [(1, 10), (1, 12), (1, -1), (3, 13), (-1, 11)])
-def test_hole_28_a_broker_of_another_life_gets_none(c: Harness, broker_id: int, broker_epoch: int) -> None:
+def test_a_broker_of_another_life_gets_none(c: Harness, broker_id: int, broker_epoch: int) -> None:
     token = ask(c, broker_id, broker_epoch)
     assert c.replies[token].error_code is ErrorCode.STALE_BROKER_EPOCH
     assert c.in_flight == []
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("applied", [True, False])
-def test_hole_28_a_block_of_unknown_outcome_is_given_to_nobody(c: Harness, applied: bool) -> None:
+def test_a_block_of_unknown_outcome_is_given_to_nobody(c: Harness, applied: bool) -> None:
     token = ask(c)
     c.write(unknown=applied, lost=not applied)
     assert token not in c.replies
@@ -71,14 +76,16 @@ def test_hole_28_a_block_of_unknown_outcome_is_given_to_nobody(c: Harness, appli
     assert block(c, token) == (2000, 1000)
 
 
-def test_hole_28_a_block_that_somebody_else_stored_is_skipped(c: Harness) -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_block_that_somebody_else_stored_is_skipped(c: Harness) -> None:
     c.store.znodes[znodes.PRODUCER_IDS] = znodes.encode_producer_ids(ProducerIdBlock(9, 5000, 5999)), 4
     token = ask(c)
     c.run()
     assert block(c, token) == (6000, 1000)
 
 
-def test_hole_28_the_next_controller_goes_on_behind_the_last_block(c: Harness) -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_the_next_controller_goes_on_behind_the_last_block(c: Harness) -> None:
     ask(c)
     c.run()
     data, version = c.store.znodes[znodes.PRODUCER_IDS]

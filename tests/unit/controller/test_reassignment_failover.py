@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import ReassignmentWrite
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.wire import messages as m
@@ -83,8 +84,12 @@ def test_the_cuts_below_reach_beyond_the_last_write() -> None:
     assert 0 < goes_on(c, 99) < 12 and assignment(c.store).moves == {}
 
 
+@requirement("A reassignment completes only when all targets are in sync")
+@requirement("A reassignment survives a failure at each of its steps")
+@requirement("A controller killed in mid-change leaves it complete or absent")
+@requirement("A crash at the end of a reassignment leaves it whole or undone")
 @pytest.mark.parametrize("writes", range(12))
-def test_l26_row_18_a_controller_dies_between_two_writes_of_a_move(writes: int) -> None:
+def test_a_controller_dies_between_two_writes_of_a_move(writes: int) -> None:
     c = begun()
     goes_on(c, writes)
     successor = Harness()
@@ -100,7 +105,9 @@ def test_l26_row_18_a_controller_dies_between_two_writes_of_a_move(writes: int) 
         assert set(members) == set(row) and leader in members
 
 
-def test_l26_a_controller_dies_after_every_write() -> None:
+@requirement("A reassignment survives a failure at each of its steps")
+@requirement("A crash at the end of a reassignment leaves it whole or undone")
+def test_a_controller_dies_after_every_write() -> None:
     c = begun()
     epoch = 3
     while True:
@@ -113,8 +120,9 @@ def test_l26_a_controller_dies_after_every_write() -> None:
     assert assignment(c.store) == znodes.TopicAssignment(b"id-of-t", tuple(map(tuple, PLAN.values())))
 
 
+@requirement("A reassignment survives a failure at each of its steps")
 @pytest.mark.parametrize("writes", range(1, 10))
-def test_l26_a_cancelled_move_goes_back_whoever_is_controller(writes: int) -> None:
+def test_a_cancelled_move_goes_back_whoever_is_controller(writes: int) -> None:
     c = begun()
     goes_on(c, writes)
     moving = [tp.partition for tp in c.machine.state.moving]

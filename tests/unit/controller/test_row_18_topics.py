@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from unit.controller.harness import Harness, MemoryStore, broker, full_roles, roles, snapshot_of
@@ -65,9 +66,11 @@ DEEDS: dict[str, tuple[tuple[Deed, ...], Deed, set[int]]] = {
 }
 
 
+@requirement("A decision stored but not published is not lost")
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("groups", range(8))
 @pytest.mark.parametrize("name", DEEDS)
-def test_row_18_a_controller_dies_between_two_writes(name: str, groups: int) -> None:
+def test_a_controller_dies_between_two_writes(name: str, groups: int) -> None:
     before, deed, sizes = DEEDS[name]
     c = begun(before, deed)
     written(c, groups)
@@ -94,7 +97,8 @@ def test_the_cuts_above_reach_beyond_the_last_write(name: str) -> None:
     assert written(begun(before, deed), 99) < 8
 
 
-def test_hole_10_a_full_list_waits_for_first_states_that_are_being_written() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_full_list_waits_for_first_states_that_are_being_written() -> None:
     """Somebody removed a state znode by hand. What a full list leaves out is deleted, and the broker holds that replica."""
     c = begun((), create)
     c.run()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.authorizer import Operation, Resource
@@ -23,6 +24,7 @@ async def cluster(w: World, controllers: int = 1) -> None:
     await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
 
 
+@requirement("One controller elects leaders for all partitions")
 async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
     await cluster(w)
     assert await w.create("t", partitions=6) == [ErrorCode.NONE]
@@ -34,6 +36,8 @@ async def test_a_topic_is_created_led_and_known_to_everybody(w: World) -> None:
     assert not [path for path in w.zookeeper.dump() if "t" in path.split("/")]
 
 
+@requirement("One controller elects leaders for all partitions")
+@requirement("Each step of a failover of many partitions is measured")
 async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) -> None:
     await cluster(w)
     await w.create("t", partitions=12)
@@ -100,7 +104,10 @@ async def test_silence_makes_no_suspect_and_the_session_decides(w: World, fault:
     assert w.sample(1, "tidelog_controller_leader_elections_total", reason="broker_down") == 1
 
 
-async def test_hole_07_a_broker_that_bounces_gets_everything_and_rejoins(w: World) -> None:
+@requirement("A bounced broker is treated as a failure plus a startup")
+@requirement("A restarted broker returns to its stored roles")
+@requirement("A fast bounce is detected by the broker epoch")
+async def test_a_broker_that_bounces_gets_everything_and_rejoins(w: World) -> None:
     await cluster(w)
     await w.create("t", partitions=3)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
@@ -119,7 +126,8 @@ async def test_hole_07_a_broker_that_bounces_gets_everything_and_rejoins(w: Worl
     assert len(back.states[T0].isr) == 3
 
 
-async def test_l21_a_standby_takes_over_and_sends_everything_again(w: World) -> None:
+@requirement("A new controller sends every decision again")
+async def test_a_standby_takes_over_and_sends_everything_again(w: World) -> None:
     await cluster(w, controllers=2)
     await w.create("t", partitions=6)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
@@ -132,7 +140,8 @@ async def test_l21_a_standby_takes_over_and_sends_everything_again(w: World) -> 
     assert w.sample(2, "tidelog_controller_failovers_total") == 1
 
 
-async def test_b1_05_a_take_over_is_measured_until_the_last_broker_has_answered(w: World) -> None:
+@requirement("Every step of a failover has a histogram")
+async def test_a_take_over_is_measured_until_the_last_broker_has_answered(w: World) -> None:
     await cluster(w, controllers=2)
     w.brokers[3].gate.clear()
     w.kill_controller(1)
@@ -146,8 +155,9 @@ async def test_b1_05_a_take_over_is_measured_until_the_last_broker_has_answered(
     assert [w.sample(2, f"{step}_count", step=name) for name in ("read", "decide")] == [1, 1]
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("seed", range(12))
-async def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_none(seed: int) -> None:
+async def test_a_controller_that_dies_while_it_creates_leaves_a_whole_topic_or_none(seed: int) -> None:
     async with controller_world(seed) as w:
         await cluster(w, controllers=2)
         w.in_background(w.create("t", partitions=40))
@@ -164,8 +174,9 @@ async def test_row_18_a_controller_that_dies_while_it_creates_leaves_a_whole_top
         assert await w.create("t", number=2) == [ErrorCode.NONE]
 
 
+@requirement("A controller killed in mid-change leaves it complete or absent")
 @pytest.mark.parametrize("seed", range(8))
-async def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -> None:
+async def test_a_controller_that_dies_while_it_deletes_is_completed(seed: int) -> None:
     async with controller_world(seed) as w:
         await cluster(w, controllers=2)
         await w.create("t", partitions=40)
@@ -180,7 +191,8 @@ async def test_row_18_a_controller_that_dies_while_it_deletes_is_completed(seed:
         assert znodes.delete_topic_path("t") not in w.zookeeper.dump()
 
 
-async def test_i12_row_17_a_controller_that_wakes_after_its_session_does_nothing(w: World) -> None:
+@requirement("A controller isolated beyond its session changes nothing on return")
+async def test_i12_a_controller_that_wakes_after_its_session_does_nothing(w: World) -> None:
     await cluster(w, controllers=2)
     await w.create("t", partitions=3)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
@@ -203,6 +215,8 @@ async def test_i12_row_17_a_controller_that_wakes_after_its_session_does_nothing
     assert await w.create("u", factor=2, number=1) == [ErrorCode.NONE]
 
 
+@requirement("A paused ZooKeeper causes no split brain")
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
 async def test_a_store_that_is_away_stops_all_acts_and_none_is_lost(w: World) -> None:
     await cluster(w)
     await w.create("t", partitions=1)
@@ -215,8 +229,9 @@ async def test_a_store_that_is_away_stops_all_acts_and_none_is_lost(w: World) ->
     assert await w.create("u") == [ErrorCode.NONE]
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("applied", [True, False])
-async def test_hole_13_a_lost_answer_of_the_store_is_looked_up(w: World, applied: bool) -> None:
+async def test_a_lost_answer_of_the_store_is_looked_up(w: World, applied: bool) -> None:
     await cluster(w)
     await w.create("t", partitions=1)
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
@@ -228,7 +243,9 @@ async def test_hole_13_a_lost_answer_of_the_store_is_looked_up(w: World, applied
     assert len(w.brokers[leader].states[T0].isr) == 1
 
 
-async def test_hole_33_a_slow_broker_delays_nobody_else_and_hears_the_newest(w: World) -> None:
+@requirement("The controller decides when a broker is told")
+@requirement("A broker that is shutting down is not elected")
+async def test_a_slow_broker_delays_nobody_else_and_hears_the_newest(w: World) -> None:
     await cluster(w)
     w.brokers[3].gate.clear()
     for name in ("t", "u", "v"):
@@ -240,7 +257,8 @@ async def test_hole_33_a_slow_broker_delays_nobody_else_and_hears_the_newest(w: 
     assert "u" not in {tp.topic for tp in w.brokers[3].states}
 
 
-async def test_hole_37_a_request_is_repeated_until_the_broker_has_answered(w: World) -> None:
+@requirement("Control requests are repeated in order until answered")
+async def test_a_request_is_repeated_until_the_broker_has_answered(w: World) -> None:
     await cluster(w)
     w.brokers[2].refusing = ErrorCode.STALE_BROKER_EPOCH  # as one that does not know yet that it is registered
     w.network.cut("controller-1", "broker-3")
@@ -252,7 +270,8 @@ async def test_hole_37_a_request_is_repeated_until_the_broker_has_answered(w: Wo
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
 
 
-async def test_hole_11_a_broker_that_knows_a_newer_controller_makes_the_old_one_resign(w: World) -> None:
+@requirement("Every controller write checks the controller epoch")
+async def test_a_broker_that_knows_a_newer_controller_makes_the_old_one_resign(w: World) -> None:
     await cluster(w)
     w.brokers[2].controller_epoch = 7
     await w.create("t", partitions=1, timeout_ms=1000)
@@ -320,6 +339,7 @@ async def test_a_request_that_takes_too_long_is_answered_and_goes_on(w: World) -
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}) and w.brokers[1].states, "it was created after all")
 
 
+@requirement("A topic is created with a number of partitions")
 async def test_create_1000_partitions_are_led_within_2_s(w: World) -> None:
     await cluster(w)
     began_at = w.clock.now()
@@ -409,6 +429,7 @@ class Permits:
         return operation in self.operations
 
 
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
 async def test_r_31_a_controller_answers_who_has_no_permission_and_changes_nothing(w: World) -> None:
     permits = Permits(set(Operation))
     w.authorizer = permits
@@ -441,8 +462,9 @@ def roles_after_leaving(w: World, number: int, before: int) -> list[int]:
     return [len(each.partition_states) for each in told if isinstance(each, m.LeaderAndIsrRequest)]
 
 
+@requirement("A controlled shutdown moves leaders before the process exits")
 @pytest.mark.parametrize("batched", [True, False])
-async def test_l32_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(w: World, batched: bool) -> None:
+async def test_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothing(w: World, batched: bool) -> None:
     """Batched: one LeaderAndIsr for each broker. The switches of the benchmark change the cost and nothing else."""
 
     switches = {} if batched else {"multi_max_operations": 1, "control_requests_merged": False}
@@ -462,7 +484,8 @@ async def test_l32_bench_9_a_broker_that_leaves_is_answered_when_it_leads_nothin
     assert w.sample(1, "tidelog_controller_brokers", state="shutting_down") == 1
 
 
-async def test_c3_04_a_standby_and_a_stale_life_are_refused(w: World) -> None:
+@requirement("An unfit sender or receiver fails AlterIsr as a whole")
+async def test_a_standby_and_a_stale_life_are_refused(w: World) -> None:
     await cluster(w, controllers=2)
     request = m.ControlledShutdownRequest(broker_id=1, broker_epoch=w.brokers[1].epoch - 1)
     call = services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import Effect, Send, StateWrite, Write
 from tidelog.controller.events import ControlledShutdownRequested, DescribeRequested, Token
 from tidelog.controller.model import Broker
@@ -82,21 +83,25 @@ def test_f12_1_leaders_move_and_isrs_shrink_in_one_round_and_the_answer_comes_af
     assert live_told(effects) == {1: [1], 2: [1], 3: [1]}
 
 
-def test_l32_its_end_then_changes_nothing(c: Leaving) -> None:
+@requirement("A controlled shutdown moves leaders before the process exits")
+def test_its_end_then_changes_nothing(c: Leaving) -> None:
     c.leave(1)
     c.run()
     assert writes(c.died(1)) == []
     assert [c.partition(index=i)[:2] for i in range(3)] == [(2, 5), (2, 0), (3, 3)]
 
 
-def test_hole_20_who_leaves_is_not_let_back_in(c: Leaving) -> None:
+@requirement("The controller rejects an ISR change that adds an offline broker")
+@requirement("The ISR admits no broker that is dead or shutting down")
+def test_who_leaves_is_not_let_back_in(c: Leaving) -> None:
     c.leave(1)
     c.run()
     token, effects = c.proposed(2, want(2, 5, ALL, 8))
     assert c.isr_answers(token) == [("t", 0, ErrorCode.INELIGIBLE_REPLICA)] and writes(effects) == []
 
 
-def test_hole_20_a_leader_without_a_share_in_it_hears_of_it_at_once() -> None:
+@requirement("The ISR admits no broker that is dead or shutting down")
+def test_a_leader_without_a_share_in_it_hears_of_it_at_once() -> None:
     c = Leaving()
     c.elected(stored_topic("t", [(2, 3, 1)], [state(2, 4, isr(b2=12, b3=13), 7)]), brokers=(B1, B2, B3))
     token, effects = c.leave(1)
@@ -104,7 +109,8 @@ def test_hole_20_a_leader_without_a_share_in_it_hears_of_it_at_once() -> None:
     assert live_told(effects) == {1: [1], 2: [1], 3: [1]}
 
 
-def test_hole_33_who_leaves_is_not_elected_while_another_can_be(c: Leaving) -> None:
+@requirement("A broker that is shutting down is not elected")
+def test_who_leaves_is_not_elected_while_another_can_be(c: Leaving) -> None:
     c.leave(1)
     c.run()
     c.died(2)
@@ -167,8 +173,9 @@ def test_all_brokers_leave_at_once_and_none_is_kept(c: Leaving) -> None:
     assert [c.partition(index=i)[::2] for i in range(3)] == [(3, {3: 13})] * 3
 
 
+@requirement("A bounced broker is treated as a failure plus a startup")
 @pytest.mark.parametrize("epoch", [10, 12])
-def test_hole_07_a_request_of_another_life_moves_nothing(c: Leaving, epoch: int) -> None:
+def test_a_request_of_another_life_moves_nothing(c: Leaving, epoch: int) -> None:
     token, effects = c.leave(1, epoch)
     assert c.replies[token] == m.ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     assert writes(effects) == []
@@ -190,7 +197,8 @@ def test_a_repeated_request_is_answered_with_the_first_one(c: Leaving) -> None:
     assert c.remaining(third) == [] and writes(effects) == []
 
 
-def test_hole_15_an_expansion_that_is_being_written_is_seen() -> None:
+@requirement("A controlled shutdown counts the ISR change in flight")
+def test_an_expansion_that_is_being_written_is_seen() -> None:
     """Broker 3 asks to leave while its admission is on its way to the store: it must not stay in that ISR."""
     c = Leaving()
     c.elected(stored_topic("t", [(1, 2, 3)], [state(1, 4, isr(b1=11, b2=12), 7)]), brokers=(B1, B2, B3))

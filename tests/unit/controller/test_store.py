@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.effects import Outcome, PartitionRemoval, StateWrite, TopicWrite, WriteGroup
 from tidelog.controller.store import FencedStore, brokers_of, read_snapshot
 from tidelog.ids import BrokerId, TopicPartition
@@ -104,7 +105,8 @@ class Bench:
         return dict(self.results)
 
 
-async def test_c2_01_every_multi_checks_the_controller_epoch_first() -> None:
+@requirement("The controller is the only writer of leader and ISR")
+async def test_every_multi_checks_the_controller_epoch_first() -> None:
     bench = Bench(partitions=25, max_operations=11)
     await bench.start()
     groups = [bench.state_of(index, 1) for index in range(25)]
@@ -140,6 +142,7 @@ async def test_a_conflict_takes_only_its_own_group_out() -> None:
     assert sum(each is Outcome.WRITTEN for each in outcome.values()) == 8
 
 
+@requirement("Every controller write checks the controller epoch")
 async def test_mut_10_i12_a_raised_controller_epoch_fences_every_write() -> None:
     bench = Bench()
     await bench.start()
@@ -156,8 +159,9 @@ async def test_a_session_that_ended_fences_too() -> None:
     assert set((await bench.write([bench.state_of(0, 1)])).values()) == {Outcome.FENCED}
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize(("applied", "version"), [(True, 1), (False, 0)])
-async def test_hole_13_an_unknown_outcome_is_said_and_can_be_examined(applied: bool, version: int) -> None:
+async def test_an_unknown_outcome_is_said_and_can_be_examined(applied: bool, version: int) -> None:
     bench = Bench()
     await bench.start()
     group = bench.state_of(0, 1)
@@ -170,8 +174,9 @@ async def test_hole_13_an_unknown_outcome_is_said_and_can_be_examined(applied: b
     assert found[1][1] is None
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("seed", range(6))
-async def test_hole_13_a_server_that_lags_behind_is_not_believed(seed: int) -> None:
+async def test_a_server_that_lags_behind_is_not_believed(seed: int) -> None:
     bench = Bench(seed=seed, lag_s=2.0)
     await bench.start()
     group = bench.state_of(0, 1)
@@ -198,6 +203,8 @@ async def test_foreign_children_refuse_a_removal() -> None:
     assert set((await bench.write([PartitionRemoval(TopicPartition("t", 0))])).values()) == {Outcome.REFUSED}
 
 
+@requirement("ZooKeeper lists brokers, topics and their partitions")
+@requirement("The replicas of each partition are stored in ZooKeeper")
 async def test_a_snapshot_reads_everything_back() -> None:
     bench = Bench(partitions=3)
     await bench.start()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.coordinator.assignors import ASSIGNORS, assign
 from tidelog.coordinator.subscription import Subscription, parse
 from tidelog.errors import ErrorCode, TidelogError
@@ -44,6 +45,7 @@ def test_there_are_these_assignors() -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+@requirement("The partitions of a topic are divided among consumer threads")
 def test_f08_1_range_gives_consecutive_partitions_and_one_more_to_the_first() -> None:
     members = {"b": static(t=1), "a": static(t=2)}
     assert by_thread(assign("range", members, {"t": 8}, {})) == {
@@ -119,6 +121,7 @@ def all_of(partitions: Mapping[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, i) for topic, count in partitions.items() for i in range(count)]
 
 
+@requirement("The partitions of a topic are divided among consumer threads")
 @given(kind=st.sampled_from(KINDS), members=groups, partitions=counts, data=st.data())
 def test_every_partition_that_is_read_has_one_owner_who_reads_it(
     kind: str, members: dict[str, Subscription], partitions: dict[str, int], data: st.DataObject

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator import events as ev
 from tidelog.coordinator.model import Committed
@@ -40,7 +41,9 @@ def at(tp: TopicPartition, offset: int, **more: Any) -> m.OffsetInfo:
 # -- what pings bring ------------------------------------------------------------------------------------------------------
 
 
-def test_a18_04_what_a_ping_brings_is_stored_by_the_committer_at_its_interval() -> None:
+@requirement("The interval of offset commits is a setting")
+@requirement("Offsets in a ping answer are recorded and stored later")
+def test_what_a_ping_brings_is_stored_by_the_committer_at_its_interval() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.positions = dict.fromkeys(a.owned, 5)
@@ -51,7 +54,8 @@ def test_a18_04_what_a_ping_brings_is_stored_by_the_committer_at_its_interval() 
     assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1, 2, 3), Committed(5))
 
 
-def test_a19_04_a_group_without_news_is_not_written_again() -> None:
+@requirement("A group without new offsets is not written again")
+def test_a_group_without_news_is_not_written_again() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.positions = dict.fromkeys(a.owned, 5)
@@ -61,7 +65,8 @@ def test_a19_04_a_group_without_news_is_not_written_again() -> None:
     assert len(a.bodies(m.PingRequest)) > 8 and len(scene.writes) == count
 
 
-def test_find_10_mut_17_hole_43_offsets_count_from_the_owner_in_its_generation_only() -> None:
+@requirement("Offsets count only from the owner in its generation")
+def test_find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only() -> None:
     scene = Scene()
     a, _b = scene.join("a", "b")
     a.positions = dict.fromkeys(tps("t", 0, 1, 2, 3), 9)
@@ -107,7 +112,8 @@ def test_find_10_a_member_that_has_started_nothing_stops_without_an_offset() -> 
     assert {tp: scene.offsets["g"][tp] for tp in stored} == stored
 
 
-def test_n12_an_overtaken_report_does_not_take_an_offset_back() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_an_overtaken_report_does_not_take_an_offset_back() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.positions = dict.fromkeys(a.owned, 9)
@@ -119,7 +125,8 @@ def test_n12_an_overtaken_report_does_not_take_an_offset_back() -> None:
     assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(9)
 
 
-def test_n12_a_ping_that_a_newer_commit_has_overtaken_does_not_take_an_offset_back() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_a_ping_that_a_newer_commit_has_overtaken_does_not_take_an_offset_back() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     ping_number = a.number
@@ -132,7 +139,8 @@ def test_n12_a_ping_that_a_newer_commit_has_overtaken_does_not_take_an_offset_ba
     assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(9), Committed(4))
 
 
-def test_n12_a_commit_that_is_newer_than_a_report_on_its_way_to_the_store_wins() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_a_commit_that_is_newer_than_a_report_on_its_way_to_the_store_wins() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     scene.holds_writes = True
@@ -295,7 +303,8 @@ def test_coord_11_a_commit_that_waits_for_a_log_end_is_fenced_again() -> None:
     assert tp not in scene.offsets["g"]
 
 
-def test_n12_a_commit_wins_over_an_older_report_that_waits_for_a_log_end() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_a_commit_wins_over_an_older_report_that_waits_for_a_log_end() -> None:
     scene = Slow()
     (a,) = scene.join("a")
     a.commit(9, T0)
@@ -310,7 +319,8 @@ def test_n12_a_commit_wins_over_an_older_report_that_waits_for_a_log_end() -> No
     assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(20), Committed(1500))
 
 
-def test_n12_nor_is_that_report_stored_behind_the_commit_when_another_one_has_followed() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_nor_is_that_report_stored_behind_the_commit_when_another_one_has_followed() -> None:
     scene = Slow()
     (a,) = scene.join("a")
     a.commit(30, T0)
@@ -330,7 +340,8 @@ def test_n12_nor_is_that_report_stored_behind_the_commit_when_another_one_has_fo
     assert (scene.offsets["g"][T0], scene.offsets["g"][T1]) == (Committed(60), Committed(150))
 
 
-def test_n12_what_is_set_by_hand_is_not_overwritten_by_the_last_words_of_who_was_there() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_what_is_set_by_hand_is_not_overwritten_by_the_last_words_of_who_was_there() -> None:
     scene = Slow()
     (a,) = scene.join("a")
     a.commit(5, T0)
@@ -348,7 +359,8 @@ def test_n12_what_is_set_by_hand_is_not_overwritten_by_the_last_words_of_who_was
     assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(2)
 
 
-def test_n12_who_goes_back_to_what_is_stored_while_more_is_being_stored_is_heard() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_who_goes_back_to_what_is_stored_while_more_is_being_stored_is_heard() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.commit(10, T0)
@@ -432,7 +444,8 @@ def test_what_is_stored_can_be_asked_for() -> None:
     assert not scene.machine.fetch_offsets(m.FetchOffsetsRequest(group_id="none")).offsets
 
 
-def test_a8_04_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
+@requirement("A broker that stops closes its electors first")
+def test_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.commit(1000, *a.owned)  # the log ends are known from here on
@@ -443,8 +456,9 @@ def test_a8_04_at_an_orderly_end_the_committer_stores_what_it_has() -> None:
     assert isinstance(write, fx.Write) and set(write.offsets.values()) == {Committed(500)}
 
 
+@requirement("Committed offsets never move back and leave no gap")
 @pytest.mark.parametrize("how", ["reported", "on its way to the store", "committed actively"])
-def test_n12_a_member_that_returns_is_given_what_it_said_last_although_that_is_not_stored_yet(how: str) -> None:
+def test_a_member_that_returns_is_given_what_it_said_last_although_that_is_not_stored_yet(how: str) -> None:
     """Its lease may end before this Start arrives: it would begin at the stored offset, and then report less than is stored."""
     scene = Scene()
     (a,) = scene.join("a")
@@ -477,7 +491,8 @@ def test_commits_for_a_group_that_is_deleted_and_made_anew_are_answered() -> Non
     assert codes(scene, by_nobody(scene, at(T0, 4))) == [E.NONE, E.NONE]
 
 
-def test_hole_10_offsets_of_a_topic_that_is_gone_do_not_come_back_with_the_writes_that_were_under_way() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_offsets_of_a_topic_that_is_gone_do_not_come_back_with_the_writes_that_were_under_way() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     scene.holds_writes = True

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+from helpers.requirements import requirement
 from tidelog.coordinator.election import LiveBrokers, rank, shard_of
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.ports.meta import Create, SessionClosed, SetData
@@ -17,7 +18,8 @@ def first(shard: int, live: list[int]) -> int:
     return next(each for each in live if rank(shard, each, live) == 0)
 
 
-def test_open_08_a1_04_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its_own() -> None:
+@requirement("Every broker coordinates a subset of the groups")
+def test_open_08_shards_spread_over_the_brokers_and_one_that_goes_moves_only_its_own() -> None:
     live = [0, 1, 2, 3]
     before = {shard: first(shard, live) for shard in range(400)}
     counts = Counter(before.values())
@@ -44,7 +46,10 @@ def serving(world: World, shards: int) -> dict[int, int]:
     return found
 
 
-async def test_a8_03_each_shard_has_one_coordinator_and_a17_01_another_one_when_its_broker_dies(world: World) -> None:
+@requirement("Every broker coordinates a subset of the groups")
+@requirement("Each shard has one active coordinator")
+@requirement("Another broker takes over when the coordinator dies")
+async def test_each_shard_has_one_coordinator_and_another_one_when_its_broker_dies(world: World) -> None:
     hosts = [await world.host(number, shards=8) for number in (1, 2, 3)]
     await world.until(lambda: len(serving(world, 8)) == 8, "every shard is coordinated")
     before = serving(world, 8)
@@ -146,7 +151,9 @@ async def test_a_damaged_number_of_shards_leaves_groups_uncoordinated_until_it_i
     await world.until(host.serves, "it coordinates", 40.0)
 
 
-async def test_a8_01_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
+@requirement("Every broker has an elector for the coordinator znode")
+@requirement("A vacant coordinator znode starts an election")
+async def test_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
     one = await world.serving(1)
     two = await world.host(2)
     await world.until(lambda: two.coordinators.coordinator_of(GROUP) == 1, "the other one knows")
@@ -158,7 +165,8 @@ async def test_a8_01_a_vacancy_is_noticed_by_the_watch(world: World) -> None:
     assert await deposed(one, two) < 1.0
 
 
-async def test_a8_04_a_broker_that_stops_takes_no_further_shard(world: World) -> None:
+@requirement("A broker that stops closes its electors first")
+async def test_a_broker_that_stops_takes_no_further_shard(world: World) -> None:
     """Its elector is closed first, however long the last offsets of its other shards take."""
 
     await world.host(1, shards=8)
@@ -202,7 +210,8 @@ class Closed:
         raise SessionClosed(path)
 
 
-async def test_a8_04_what_follows_znodes_ends_in_order_when_the_broker_closes_its_session() -> None:
+@requirement("A broker that stops closes its electors first")
+async def test_what_follows_znodes_ends_in_order_when_the_broker_closes_its_session() -> None:
     closed: Any = Closed()
     await LiveBrokers(closed, SystemClock()).run()
     topics = TopicWatcher(closed, SystemClock())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator.events import Outcome
 from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed, Phase
@@ -13,7 +14,9 @@ from unit.coordinator.scene import Scene, topic_count, tps
 LEASE_S = 10.0 * (1 + DRIFT) + DRIFT_MIN_S
 
 
-def test_l05_coord_09_when_the_same_members_return_they_go_on_and_nobody_is_stopped() -> None:
+@requirement("A new coordinator reads its groups and their members")
+@requirement("A killed coordinator broker costs no committed offset")
+def test_coord_09_when_the_same_members_return_they_go_on_and_nobody_is_stopped() -> None:
     old = Scene()
     a, b = old.join("a", "b")
     a.positions = dict.fromkeys(a.owned, 5)
@@ -31,7 +34,10 @@ def test_l05_coord_09_when_the_same_members_return_they_go_on_and_nobody_is_stop
     assert not new.of(fx.Rebalanced) and new.heads["g"].generation == generation and new.state() == "Stable"
 
 
-def test_a3_02_a_member_that_does_not_return_is_dead_when_its_lease_must_be_out() -> None:
+@requirement("A new coordinator awaits the stored members of a group")
+@requirement("Failure detection covers all stored members after a takeover")
+@requirement("After a failover no partition moves before its owner is back or dead")
+def test_a_member_that_does_not_return_is_dead_when_its_lease_must_be_out() -> None:
     old = Scene()
     a, _b = old.join("a", "b")
     new = old.failover()
@@ -42,6 +48,7 @@ def test_a3_02_a_member_that_does_not_return_is_dead_when_its_lease_must_be_out(
     assert list(new.heads["g"].members) == ["a"]
 
 
+@requirement("After a failover no partition moves before its owner is back or dead")
 def test_a_newcomer_waits_for_those_who_may_return() -> None:
     old = Scene()
     a, b = old.join("a", "b")
@@ -55,7 +62,8 @@ def test_a_newcomer_waits_for_those_who_may_return() -> None:
     assert a.owned | b.owned | c.owned == tps("t", 0, 1, 2, 3) and c.owned
 
 
-def test_hole_45_another_incarnation_after_a_failover_waits_for_the_lease_of_the_one_that_was() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+def test_another_incarnation_after_a_failover_waits_for_the_lease_of_the_one_that_was() -> None:
     old = Scene()
     _a, b = old.join("a", "b", static_member=True)
     new = old.failover()
@@ -67,7 +75,8 @@ def test_hole_45_another_incarnation_after_a_failover_waits_for_the_lease_of_the
     assert newer.owned == tps("t", 0, 1)
 
 
-def test_hole_45_who_is_not_static_is_refused_meanwhile() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+def test_who_is_not_static_is_refused_meanwhile() -> None:
     old = Scene()
     old.join("a", "b")
     new = old.failover()
@@ -75,7 +84,8 @@ def test_hole_45_who_is_not_static_is_refused_meanwhile() -> None:
     assert newer.error is not None and newer.error.error_code is ErrorCode.DUPLICATE_CONSUMER_ID
 
 
-def test_hole_46_a_rebalance_that_was_stored_and_not_started_is_finished_by_the_next_coordinator() -> None:
+@requirement("Owners and generation are stored before any fetcher starts")
+def test_a_rebalance_that_was_stored_and_not_started_is_finished_by_the_next_coordinator() -> None:
     old = Scene()
     a, b = old.join("a", "b")
     b.positions = dict.fromkeys(b.owned, 6)
@@ -96,7 +106,8 @@ def test_hole_46_a_rebalance_that_was_stored_and_not_started_is_finished_by_the_
     assert new.heads["g"].phase is Phase.STABLE and new.state() == "Stable"
 
 
-def test_hole_46_owners_that_are_newer_than_the_generation_were_stopped_and_not_started() -> None:
+@requirement("Owners and generation are stored before any fetcher starts")
+def test_owners_that_are_newer_than_the_generation_were_stopped_and_not_started() -> None:
     """The write of owners went over several multis, and the last one with the generation did not arrive."""
     old = Scene()
     a, b = old.join("a", "b")
@@ -116,7 +127,8 @@ def test_hole_46_owners_that_are_newer_than_the_generation_were_stopped_and_not_
     assert new.heads["g"].generation > write.head.generation > old.heads["g"].generation  # type: ignore[union-attr]
 
 
-def test_hole_44_what_an_earlier_coordinator_says_is_older_whatever_its_generation() -> None:
+@requirement("Every multi of a coordinator checks the coordinator epoch")
+def test_what_an_earlier_coordinator_says_is_older_whatever_its_generation() -> None:
     old = Scene()
     a, _b = old.join("a", "b")
     for _ in range(3):
@@ -127,7 +139,8 @@ def test_hole_44_what_an_earlier_coordinator_says_is_older_whatever_its_generati
     assert (a.epoch, a.generation) > (old.epoch, 10**6)
 
 
-def test_hole_43_an_answer_for_an_earlier_coordinator_does_not_count() -> None:
+@requirement("Offsets count only from the owner in its generation")
+def test_an_answer_for_an_earlier_coordinator_does_not_count() -> None:
     old = Scene()
     (a,) = old.join("a")
     new = old.failover()
@@ -140,7 +153,8 @@ def test_hole_43_an_answer_for_an_earlier_coordinator_does_not_count() -> None:
     assert not new.offsets["g"]
 
 
-def test_l05_committed_offsets_survive() -> None:
+@requirement("A killed coordinator broker costs no committed offset")
+def test_committed_offsets_survive() -> None:
     old = Scene()
     (a,) = old.join("a")
     a.commit(42, *a.owned)
@@ -171,8 +185,9 @@ def test_partitions_of_topics_that_are_gone_are_not_loaded() -> None:
     assert {Committed(3)} == {each for tp, each in new.machine.groups["g"].offsets.items() if tp.topic == "t"}
 
 
+@requirement("Added partitions cost an interested group one rebalance")
 @pytest.mark.parametrize("now", [{"t": 6}, {"t": 4, "u": 1}, {"t": 3}])
-def test_a11_04_what_topics_gained_or_lost_while_nobody_coordinated_is_given_out(now: dict[str, int]) -> None:
+def test_what_topics_gained_or_lost_while_nobody_coordinated_is_given_out(now: dict[str, int]) -> None:
     scene = Scene(topics={"t": 4})
     members = scene.join("a", "b", topic_count=topic_count("t", "u"))
     other = scene.failover(topics=now)
@@ -183,7 +198,8 @@ def test_a11_04_what_topics_gained_or_lost_while_nobody_coordinated_is_given_out
     assert len(owned) == len(set(owned)) and set(owned) == {tp for t, n in now.items() for tp in tps(t, *range(n))}
 
 
-def test_a11_04_what_topics_gained_while_no_member_was_there_is_given_out_when_they_return() -> None:
+@requirement("Added partitions cost an interested group one rebalance")
+def test_what_topics_gained_while_no_member_was_there_is_given_out_when_they_return() -> None:
     """Simulator, groups with seed 50: the news had been looked at when nobody could be told of it, and counted as seen."""
     scene = Scene(topics={"t": 4})
     members = scene.join("a", "b")
@@ -196,7 +212,8 @@ def test_a11_04_what_topics_gained_while_no_member_was_there_is_given_out_when_t
     assert members[0].owned | members[1].owned == tps("t", *range(6)) and scene.state() == "Stable"
 
 
-def test_a3_02_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too() -> None:
+@requirement("A new coordinator awaits the stored members of a group")
+def test_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too() -> None:
     """Its attempt has failed, and all that it wanted is done: still the store must say so, or the next coordinator repeats it."""
     scene = Scene()
     (a,) = scene.join("a")

@@ -1,5 +1,6 @@
 """Which groups a topic matters to: consumerGroupsPerTopic and groupsWithWildcardTopics."""
 
+from helpers.requirements import requirement
 from tidelog.coordinator.group import Group
 from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.subscription import parse
@@ -12,7 +13,8 @@ def group(name: str, *texts: str) -> Group:
     return found
 
 
-def test_a7_03_each_topic_has_the_groups_that_subscribe_to_it() -> None:
+@requirement("The coordinator knows the groups that subscribe to a topic")
+def test_each_topic_has_the_groups_that_subscribe_to_it() -> None:
     interests = Interests()
     interests.note(group("g", topic_count("t", "u"), topic_count("v")))
     interests.note(group("h", topic_count("u")))
@@ -23,7 +25,8 @@ def test_a7_03_each_topic_has_the_groups_that_subscribe_to_it() -> None:
     assert interests.groups_per_topic == {"v": {"g"}}, "nothing is left of what nobody subscribes to any more"
 
 
-def test_a7_04_groups_with_wildcards_are_concerned_by_every_topic() -> None:
+@requirement("The coordinator knows the groups with wildcard subscriptions")
+def test_groups_with_wildcards_are_concerned_by_every_topic() -> None:
     interests = Interests()
     interests.note(group("w", pattern("logs-.*"), topic_count("t")))
     interests.note(group("g", topic_count("t")))
@@ -34,7 +37,8 @@ def test_a7_04_groups_with_wildcards_are_concerned_by_every_topic() -> None:
     assert interests.concerned(["new"]) == set()
 
 
-def test_a14_04_a_registration_enters_its_group_where_its_topics_are_watched() -> None:
+@requirement("A registration starts pings, watches topics and rebalances")
+def test_a_registration_enters_its_group_where_its_topics_are_watched() -> None:
     scene = Scene(topics={"t": 1, "logs-a": 1})
     scene.consumer("a", "t").register()
     scene.consumer("b", group="w", topic_count=pattern("logs-.*")).register()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator import events as ev
 from tidelog.coordinator.events import WriteId
@@ -29,7 +30,9 @@ def refused(consumer: Consumer) -> tuple[ErrorCode, str]:
 # -- registration ----------------------------------------------------------------------------------------------------------
 
 
-def test_a14_02_a2_03_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
+@requirement("A registration is answered without partitions")
+@requirement("A registration is answered with success or an error code")
+def test_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
     scene = Scene()
     consumer = scene.consumer("a").register()
     assert consumer.heard == [m.RegisterConsumerResponse(coordinator_epoch=7)]
@@ -60,10 +63,12 @@ BAD = [
 ]
 
 
+@requirement("The minimum session timeout is a setting")
+@requirement("Every coordinator error has a code and a consumer reaction")
+@requirement("A registration needs a unique id and a session above the minimum")
+@requirement("A duplicate consumer id or too short a session gets an error code")
 @pytest.mark.parametrize(("change", "code", "text"), BAD, ids=lambda value: str(value)[:40])
-def test_l11_a14_01_a_bad_registration_gets_its_code_and_the_consumer_closes(
-    change: object, code: E, text: str
-) -> None:
+def test_a_bad_registration_gets_its_code_and_the_consumer_closes(change: object, code: E, text: str) -> None:
     scene = Scene(topics={"t": 4, "huge": 1001})
     consumer = scene.consumer("a").register(**change)  # type: ignore[arg-type]
     found = refused(consumer)
@@ -101,7 +106,8 @@ def test_a_message_without_a_body_and_a_second_registration_end_the_stream_and_n
     assert scene.heads["g"].generation == generation and (a.owned, b.owned) == (tps("t", 0, 1), tps("t", 2, 3))
 
 
-def test_l11_a_second_consumer_with_the_id_of_a_live_one_is_refused() -> None:
+@requirement("A duplicate consumer id or too short a session gets an error code")
+def test_a_second_consumer_with_the_id_of_a_live_one_is_refused() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     second = scene.consumer("a").register()
@@ -109,7 +115,8 @@ def test_l11_a_second_consumer_with_the_id_of_a_live_one_is_refused() -> None:
     assert not a.closed and a.owned == tps("t", 0, 1, 2, 3)
 
 
-def test_hole_45_the_same_consumer_comes_back_at_once_and_goes_on() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+def test_the_same_consumer_comes_back_at_once_and_goes_on() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     generation = scene.heads["g"].generation
@@ -120,7 +127,8 @@ def test_hole_45_the_same_consumer_comes_back_at_once_and_goes_on() -> None:
     assert scene.heads["g"].generation == generation and not scene.of(fx.Rebalanced)[2:], "nobody was rebalanced for it"
 
 
-def test_hole_45_a_reconnect_that_overtakes_the_news_of_the_broken_stream_replaces_it() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+def test_a_reconnect_that_overtakes_the_news_of_the_broken_stream_replaces_it() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     old = a.connection
@@ -130,7 +138,8 @@ def test_hole_45_a_reconnect_that_overtakes_the_news_of_the_broken_stream_replac
     assert scene.machine.describe("g").members[0].host == "host"
 
 
-def test_hole_45_a_registration_that_was_sent_before_is_no_reconnect() -> None:
+@requirement("A consumer that reconnects resumes its own registration")
+def test_a_registration_that_was_sent_before_is_no_reconnect() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     current, late = a.connection, scene.consumer("late").connection
@@ -226,7 +235,10 @@ def test_a_message_that_comes_again_is_not_done_again() -> None:
 # -- pings and leases ------------------------------------------------------------------------------------------------------
 
 
-def test_a4_01_a_ping_goes_out_every_third_of_the_session() -> None:
+@requirement("A ping goes to every member each third of its session")
+@requirement("A scheduler of the coordinator sends the pings")
+@requirement("A ping sets its watcher and schedules the next one")
+def test_a_ping_goes_out_every_third_of_the_session() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     scene.run(SESSION_S)  # the first may come anywhere within the first third
@@ -238,7 +250,9 @@ def test_a4_01_a_ping_goes_out_every_third_of_the_session() -> None:
     assert [round(b - a, 6) for a, b in itertools.pairwise(times)] == [round(SESSION_S / 3, 6)] * 8
 
 
-def test_a4_05_one_lost_answer_costs_nothing() -> None:
+@requirement("The coordinator tracks the health of every member")
+@requirement("A member fails after too many failed pings in a row")
+def test_one_lost_answer_costs_nothing() -> None:
     scene = Scene()
     a, _b = scene.join("a", "b")
     scene.run(7.0)
@@ -250,7 +264,8 @@ def test_a4_05_one_lost_answer_costs_nothing() -> None:
     assert a.owned == tps("t", 0, 1) and not a.closed
 
 
-def test_a4_05_pings_that_failed_before_an_answer_count_no_more() -> None:
+@requirement("A member fails after too many failed pings in a row")
+def test_pings_that_failed_before_an_answer_count_no_more() -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=3))
     (a,) = scene.join("a")
     member = scene.machine.groups["g"].members["a"]
@@ -274,8 +289,15 @@ def test_conflict_06_a_ping_is_sent_whether_or_not_the_one_before_was_answered_a
     assert a.closed
 
 
+@requirement("The coordinator tracks the health of every member")
+@requirement("The death of a member starts a rebalance of its group")
+@requirement("The time to detect a dead member is computed and exported")
+@requirement("The number of failed pings that are allowed is a setting")
+@requirement("The members that remain after a failure are rebalanced")
+@requirement("An expired ping adds to the failures of its member")
+@requirement("The partitions of a killed consumer move within a time budget")
 @pytest.mark.parametrize("allowed", [0, 1, 3])
-def test_l01_a4_09_a_silent_consumer_is_dead_within_the_budget_and_not_before_its_lease_is_out(allowed: int) -> None:
+def test_a_silent_consumer_is_dead_within_the_budget_and_not_before_its_lease_is_out(allowed: int) -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=allowed))
     a, b = scene.join("a", "b")
     scene.run(21.0)
@@ -289,7 +311,9 @@ def test_l01_a4_09_a_silent_consumer_is_dead_within_the_budget_and_not_before_it
     assert scene.now <= max(silent_since + budget_s, last_answer + LEASE_S) + 0.5
 
 
-def test_hole_42_a_broken_stream_alone_moves_nothing_before_the_lease_is_out() -> None:
+@requirement("A broken stream alone moves no partition")
+@requirement("A partition moves only after the lease of its owner has ended")
+def test_a_broken_stream_alone_moves_nothing_before_the_lease_is_out() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     scene.run(SESSION_S)
@@ -402,7 +426,9 @@ def test_coord_08_without_the_notice_of_a_pause_everybody_would_be_dead() -> Non
 # -- leaving ---------------------------------------------------------------------------------------------------------------
 
 
-def test_l03_hole_49_a_leave_is_answered_when_the_last_offsets_are_stored() -> None:
+@requirement("Leaving a group is bounded by the session timeout")
+@requirement("A consumer that leaves has stored its last offsets")
+def test_a_leave_is_answered_when_the_last_offsets_are_stored() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     a.positions = dict.fromkeys(a.owned, 5)
@@ -419,7 +445,7 @@ def test_l03_hole_49_a_leave_is_answered_when_the_last_offsets_are_stored() -> N
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_a18_01_an_answer_to_a_ping_that_crosses_a_leave_is_no_fault(static: bool) -> None:
+def test_an_answer_to_a_ping_that_crosses_a_leave_is_no_fault(static: bool) -> None:
     scene = Scene()
     (a,) = scene.join("a", static_member=static)
     scene.holds_writes = True
@@ -460,7 +486,8 @@ def test_a_leave_that_crosses_a_start_has_its_last_offsets_stored() -> None:
     assert scene.offsets["g"] == dict.fromkeys(tps("t", 0, 1), Committed(5))
 
 
-def test_hole_48_an_empty_group_is_deleted_after_its_retention() -> None:
+@requirement("An empty group expires after its retention")
+def test_an_empty_group_is_deleted_after_its_retention() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.positions = dict.fromkeys(a.owned, 5)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 from unit.coordinator.scene import LIMITS, Consumer, Scene, tps
@@ -77,9 +78,11 @@ class Member:
             self.consumer.reconnect()
 
 
+@requirement("A partition moves only after the lease of its owner has ended")
+@requirement("At most one consumer of a group delivers a partition")
 @pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize("seed", range(15))
-def test_n11_hole_42_whatever_happens_no_two_may_fetch_a_partition_and_in_the_end_each_has_one_owner(
+def test_whatever_happens_no_two_may_fetch_a_partition_and_in_the_end_each_has_one_owner(
     seed: int, incremental: bool
 ) -> None:
     rand = random.Random(seed)
@@ -122,8 +125,9 @@ def test_n11_hole_42_whatever_happens_no_two_may_fetch_a_partition_and_in_the_en
     assert Counter(tp for each in members for tp in each.consumer.owned) == Counter(EVERYTHING)
 
 
+@requirement("At most one consumer of a group delivers a partition")
 @pytest.mark.parametrize("anew", [False, True])
-def test_n11_who_returns_while_new_owners_are_being_stored_is_not_given_what_it_loses(anew: bool) -> None:
+def test_who_returns_while_new_owners_are_being_stored_is_not_given_what_it_loses(anew: bool) -> None:
     scene = Scene()
     _, b = scene.join("a", "b", static_member=True)
     assert b.owned == tps("t", 2, 3)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator import events as ev
 from tidelog.coordinator.events import Outcome
@@ -25,7 +26,9 @@ def told(consumer: Consumer) -> list[str]:
 # -- a16: the algorithm ----------------------------------------------------------------------------------------------------
 
 
-def test_a2_01_every_partition_has_exactly_one_owner_after_each_join_and_leave() -> None:
+@requirement("A coordinator on the brokers rebalances consumer groups")
+@requirement("Every partition has exactly one owner in its group")
+def test_every_partition_has_exactly_one_owner_after_each_join_and_leave() -> None:
     scene = Scene(topics={"t": 7})
     everything = tps("t", *range(7))
     consumers = []
@@ -40,7 +43,10 @@ def test_a2_01_every_partition_has_exactly_one_owner_after_each_join_and_leave()
         assert set(owned) == everything and len(owned) == 7
 
 
-def test_a16_05_a_documented_rebalance_stops_everybody_stores_starts_everybody_and_confirms() -> None:
+@requirement("The coordinator tells members their share of an assignment")
+@requirement("A rebalance stops all members, stores, then starts all")
+@requirement("A start request names the newest offsets of its group")
+def test_a_documented_rebalance_stops_everybody_stores_starts_everybody_and_confirms() -> None:
     scene = Scene(limits=EAGER)
     a, b = scene.join("a", "b")
     a.positions, b.positions = dict.fromkeys(a.owned, 5), dict.fromkeys(b.owned, 6)
@@ -75,7 +81,8 @@ def test_incremental_stops_only_who_loses_something_and_only_that() -> None:
     )
 
 
-def test_hole_46_owners_and_generation_are_stored_before_anybody_is_started() -> None:
+@requirement("Owners and generation are stored before any fetcher starts")
+def test_owners_and_generation_are_stored_before_anybody_is_started() -> None:
     scene = Scene(holds_writes=True)
     a = scene.consumer("a").register()
     scene.run(1.0)
@@ -86,7 +93,9 @@ def test_hole_46_owners_and_generation_are_stored_before_anybody_is_started() ->
     assert scene.heads["g"].phase is Phase.STABLE and scene.state() == "Stable"
 
 
-def test_a16_04_when_nothing_would_change_nobody_is_told_anything() -> None:
+@requirement("A rebalance that would change nothing is skipped")
+@requirement("A rebalance runs only if needed and awaits all answers")
+def test_when_nothing_would_change_nobody_is_told_anything() -> None:
     scene = Scene()
     a, _b = scene.join("a", "b")
     before = scene.heads["g"], len(a.heard)
@@ -95,7 +104,9 @@ def test_a16_04_when_nothing_would_change_nobody_is_told_anything() -> None:
     assert (scene.heads["g"], len(a.heard)) == before
 
 
-def test_a16_04_a20_10_a_rebalance_that_finds_everything_as_it_should_be_is_skipped() -> None:
+@requirement("A rebalance that would change nothing is skipped")
+@requirement("A rebalance runs only if needed and awaits all answers")
+def test_a_rebalance_that_finds_everything_as_it_should_be_is_skipped() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     generation, rebalances = scene.heads["g"].generation, len(scene.of(fx.Rebalanced))
@@ -112,7 +123,8 @@ def test_a16_04_a20_10_a_rebalance_that_finds_everything_as_it_should_be_is_skip
     assert b.owned == tps("t", 2, 3) | tps("missing", 0), "then it is necessary"
 
 
-def test_a20_05_a_member_that_comes_during_an_attempt_waits_for_the_next_one() -> None:
+@requirement("A rebalance attempt works on a fixed list of members")
+def test_a_member_that_comes_during_an_attempt_waits_for_the_next_one() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -151,7 +163,10 @@ def test_joins_that_never_end_do_not_postpone_a_rebalance_for_ever() -> None:
 # -- requests, handlers ----------------------------------------------------------------------------------------------------
 
 
-def test_a19_05_n13_while_a_request_is_queued_no_other_is() -> None:
+@requirement("At most one rebalance request of a group is queued")
+@requirement("A handler takes the next group and clears its request mark")
+@requirement("One handler rebalances a group and one request waits")
+def test_while_a_request_is_queued_no_other_is() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     a.answers.discard("stop")
@@ -166,7 +181,11 @@ def test_a19_05_n13_while_a_request_is_queued_no_other_is() -> None:
     assert queued == ["g"] and group.rebalance_initiated and group.attempt is not None
 
 
-def test_a11_03_n13_a_group_stays_with_its_handler_until_its_rebalance_is_complete() -> None:
+@requirement("A group stays with its handler while it is rebalanced")
+@requirement("A group belongs to one handler until its rebalance is complete")
+@requirement("A completed rebalance releases its handler")
+@requirement("One handler rebalances a group and one request waits")
+def test_a_group_stays_with_its_handler_until_its_rebalance_is_complete() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -184,7 +203,9 @@ def test_a11_03_n13_a_group_stays_with_its_handler_until_its_rebalance_is_comple
     assert group.current_rebalancer is None and scene.state() == "Stable"
 
 
-def test_a16_01_other_groups_are_rebalanced_by_the_other_handler_meanwhile() -> None:
+@requirement("Handlers rebalance different groups side by side")
+@requirement("A handler takes the next group and clears its request mark")
+def test_other_groups_are_rebalanced_by_the_other_handler_meanwhile() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -197,7 +218,10 @@ def test_a16_01_other_groups_are_rebalanced_by_the_other_handler_meanwhile() -> 
 # -- topics ----------------------------------------------------------------------------------------------------------------
 
 
-def test_l09_a11_04_partitions_that_were_added_are_owned_after_one_rebalance() -> None:
+@requirement("Added partitions start a rebalance of interested groups")
+@requirement("Added partitions cost an interested group one rebalance")
+@requirement("A matching new topic or new partitions cost one rebalance each")
+def test_partitions_that_were_added_are_owned_after_one_rebalance() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     generation = scene.heads["g"].generation
@@ -206,7 +230,9 @@ def test_l09_a11_04_partitions_that_were_added_are_owned_after_one_rebalance() -
     assert a.owned | b.owned == tps("t", *range(6)) and scene.heads["g"].generation == generation + 1
 
 
-def test_l09_a11_02_a_new_topic_that_a_wildcard_matches_is_owned_and_another_is_not() -> None:
+@requirement("A new topic goes to the groups with a matching pattern")
+@requirement("A matching new topic or new partitions cost one rebalance each")
+def test_a_new_topic_that_a_wildcard_matches_is_owned_and_another_is_not() -> None:
     scene = Scene(topics={"logs-a": 2, "x": 2})
     (a,) = scene.join("a", topic_count=pattern("logs-.*"))
     (b,) = scene.join("b", group="h", topic_count=pattern("logs-.*", "black_list"))
@@ -217,7 +243,8 @@ def test_l09_a11_02_a_new_topic_that_a_wildcard_matches_is_owned_and_another_is_
     assert scene.heads["h"].generation == generation
 
 
-def test_a3_08_a_topic_may_be_subscribed_before_it_exists() -> None:
+@requirement("A group may subscribe to a topic before it exists")
+def test_a_topic_may_be_subscribed_before_it_exists() -> None:
     scene = Scene(topics={})
     (a,) = scene.join("a")
     assert not a.owned
@@ -254,7 +281,8 @@ def test_conflict_26_who_was_away_when_a_topic_went_or_lost_partitions_does_not_
     assert scene.state() == "Stable"
 
 
-def test_hole_10_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_offsets_of_an_earlier_topic_of_the_name_are_forgotten_at_once() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     a.positions = dict.fromkeys(a.owned, 5)
@@ -287,9 +315,9 @@ def test_coord_17_topics_that_change_during_a_rebalance_are_looked_at_again_when
 # -- somebody does not answer ----------------------------------------------------------------------------------------------
 
 
-def test_l07_hole_47_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on() -> (
-    None
-):
+@requirement("A member that ignores a stop request loses its lease")
+@requirement("A member silent during a rebalance fails only the attempt")
+def test_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -358,7 +386,9 @@ def test_a_stop_that_takes_longer_than_the_member_said_has_expired() -> None:
     assert b.closed and a.owned | c.owned == T
 
 
-def test_l08_a_stream_that_breaks_while_its_member_is_asked_fails_the_attempt_at_once() -> None:
+@requirement("A closed stream fails a rebalance attempt at once")
+@requirement("A channel that closes during a rebalance fails the attempt at once")
+def test_a_stream_that_breaks_while_its_member_is_asked_fails_the_attempt_at_once() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -372,7 +402,9 @@ def test_l08_a_stream_that_breaks_while_its_member_is_asked_fails_the_attempt_at
     assert a.owned | b.owned | c.owned == T and len(c.owned) == 1
 
 
-def test_a15_02_the_death_of_a_member_fails_the_attempt_and_the_next_one_is_made_at_once() -> None:
+@requirement("The death of a member fails the running attempt at once")
+@requirement("A failed attempt is marked and checked after each wait")
+def test_the_death_of_a_member_fails_the_attempt_and_the_next_one_is_made_at_once() -> None:
     scene = Scene(limits=replace(LIMITS, backoff_s=5.0, backoff_max_s=5.0))
     a, b = scene.join("a", "b")
     scene.run(9.0)
@@ -398,7 +430,7 @@ def test_k01_members_that_die_at_one_time_are_one_rebalance() -> None:
     assert [(each.reason, each.failed) for each in scene.of(fx.Rebalanced)] == [("failure", False)]
 
 
-def test_a16_07_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_same() -> None:
+def test_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_same() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -414,7 +446,8 @@ def test_a16_07_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_sa
     assert c.owned and scene.state() == "Stable"
 
 
-def test_a16_06_between_attempts_there_is_a_pause_that_doubles() -> None:
+@requirement("The pause after a failed rebalance attempt is a setting")
+def test_between_attempts_there_is_a_pause_that_doubles() -> None:
     scene = Scene(limits=replace(LIMITS, backoff_s=0.4, backoff_max_s=1.6))
     _a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -430,7 +463,8 @@ def test_a16_06_between_attempts_there_is_a_pause_that_doubles() -> None:
     assert pauses == [0.4, 0.8, 1.6, 1.6, 1.6]
 
 
-def test_row_23_a_crash_loop_neither_stops_the_others_nor_postpones_their_rebalance() -> None:
+@requirement("A crash loop of one consumer does not stop the other members")
+def test_a_crash_loop_neither_stops_the_others_nor_postpones_their_rebalance() -> None:
     scene = Scene(topics={"t": 12}, limits=replace(LIMITS, members_max=50, default_assignor="sticky"))
     a, b = scene.join("a", "b")
     for each in (a, b):
@@ -468,6 +502,7 @@ def test_coord_10_a_fenced_write_ends_the_term() -> None:
     assert scene.of(fx.Resign)
 
 
+@requirement("A failed attempt is marked and checked after each wait")
 def test_what_is_stored_counts_although_its_attempt_has_failed_meanwhile() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
@@ -486,7 +521,8 @@ def test_what_is_stored_counts_although_its_attempt_has_failed_meanwhile() -> No
     assert c.owned == tps("t", 3) and b.owned == tps("t", 2)
 
 
-def test_n12_a_start_names_a_commit_that_is_stored_with_its_owners_and_not_taken_note_of_yet() -> None:
+@requirement("Committed offsets never move back and leave no gap")
+def test_a_start_names_a_commit_that_is_stored_with_its_owners_and_not_taken_note_of_yet() -> None:
     """Found by the simulator: whoever began anew with that Start began before what the group had committed."""
     scene = Scene()
     _a, b = scene.join("a", "b")
@@ -521,8 +557,9 @@ def test_a_changed_subscription_is_a_rebalance() -> None:
     assert a.owned == tps("u", 0, 1)
 
 
+@requirement("At most one consumer of a group delivers a partition")
 @pytest.mark.parametrize("limits", [LIMITS, EAGER], ids=["incremental", "documented"])
-def test_n11_no_partition_is_ever_owned_by_two(limits: object) -> None:
+def test_no_partition_is_ever_owned_by_two(limits: object) -> None:
     scene = Scene(topics={"t": 9}, limits=replace(limits, members_max=20))  # type: ignore[type-var]
     everybody: list[Consumer] = []
 
@@ -542,7 +579,8 @@ def test_n11_no_partition_is_ever_owned_by_two(limits: object) -> None:
     check()
 
 
-def test_a15_02_who_leaves_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
+@requirement("The death of a member fails the running attempt at once")
+def test_who_leaves_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     b.answers.discard("stop")
@@ -557,7 +595,8 @@ def test_a15_02_who_leaves_in_an_attempt_is_not_of_the_next_which_waits_already(
     assert a.owned | c.owned == tps("t", *range(6)) and not a.owned & c.owned
 
 
-def test_n11_a_static_member_that_is_replaced_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
+@requirement("At most one consumer of a group delivers a partition")
+def test_a_static_member_that_is_replaced_in_an_attempt_is_not_of_the_next_which_waits_already() -> None:
     scene = Scene()
     a, b = scene.join("a", "b", static_member=True)
     b.answers.discard("stop")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import effects as fx
 from tidelog.coordinator.model import Committed
 from tidelog.coordinator.schedule import Asked, MemberKey, Watcher
@@ -18,7 +19,8 @@ EAGER = replace(LIMITS, incremental=False)
 # -- registries ------------------------------------------------------------------------------------------------------------
 
 
-def test_a3_01_a_coordinator_without_groups_does_nothing_until_somebody_registers() -> None:
+@requirement("A new coordinator reads its groups and their members")
+def test_a_coordinator_without_groups_does_nothing_until_somebody_registers() -> None:
     scene = Scene()
     scene.run(300.0)
     assert scene.effects == [] and not scene.machine.groups
@@ -26,7 +28,10 @@ def test_a3_01_a_coordinator_without_groups_does_nothing_until_somebody_register
     assert a.owned == tps("t", 0, 1, 2, 3)
 
 
-def test_a14_03_04_a_registration_makes_its_group_and_gets_a_ping_task_and_a_rebalance() -> None:
+@requirement("The first registration of a group creates its registry")
+@requirement("A registration starts pings, watches topics and rebalances")
+@requirement("Registries come with registrations and go with failures")
+def test_a_registration_makes_its_group_and_gets_a_ping_task_and_a_rebalance() -> None:
     scene = Scene()
     a = scene.consumer("a").register()
     group = scene.machine.groups["g"]
@@ -38,7 +43,10 @@ def test_a14_03_04_a_registration_makes_its_group_and_gets_a_ping_task_and_a_reb
     assert list(group.members) == ["a"], "another group has a registry of its own"
 
 
-def test_a7_02_a19_02_09_the_registry_has_what_was_registered_and_the_stream_that_it_came_by() -> None:
+@requirement("A group registry holds its members and their offsets")
+@requirement("A group registry consists of consumer registries")
+@requirement("A consumer registry holds its registration and its stream")
+def test_the_registry_has_what_was_registered_and_the_stream_that_it_came_by() -> None:
     scene = Scene()
     (a,) = scene.join("a", session_timeout_ms=9000, auto_commit=False, auto_offset_reset="largest")
     member = scene.machine.groups["g"].members["a"]
@@ -52,7 +60,8 @@ def test_a7_02_a19_02_09_the_registry_has_what_was_registered_and_the_stream_tha
     assert member.failed_pings >= 1
 
 
-def test_a19_03_a_group_keeps_the_newest_offset_of_each_partition_from_pings_and_stops() -> None:
+@requirement("A group keeps the newest offset of each partition")
+def test_a_group_keeps_the_newest_offset_of_each_partition_from_pings_and_stops() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     a.positions, b.positions = dict.fromkeys(a.owned, 5), dict.fromkeys(b.owned, 6)
@@ -68,7 +77,8 @@ def test_a19_03_a_group_keeps_the_newest_offset_of_each_partition_from_pings_and
     assert not group.reported
 
 
-def test_a19_10_a_start_names_the_partitions_and_offsets_of_each_thread() -> None:
+@requirement("A start lists partitions and offsets by consumer thread")
+def test_a_start_names_the_partitions_and_offsets_of_each_thread() -> None:
     scene = Scene(topics={"t": 5})
     (a,) = scene.join("a", topic_count=topic_count("t", streams=2))
     a.commit(7, TopicPartition("t", 3))
@@ -84,7 +94,10 @@ def test_a19_10_a_start_names_the_partitions_and_offsets_of_each_thread() -> Non
     assert [part.offset for part in threads["a-1"]] == [7, -1]
 
 
-def test_a15_01_a4_06_a_dead_member_has_no_ping_task_no_stream_and_no_registry() -> None:
+@requirement("A failed member is forgotten and its group rebalanced")
+@requirement("A dead member leaves no ping task, stream or registry")
+@requirement("Registries come with registrations and go with failures")
+def test_a_dead_member_has_no_ping_task_no_stream_and_no_registry() -> None:
     scene = Scene()
     a, b = scene.join("a", "b")
     a.answers.clear()
@@ -104,7 +117,8 @@ def test_a15_01_a4_06_a_dead_member_has_no_ping_task_no_stream_and_no_registry()
 # -- pings -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a9_04_a_members_pings_begin_with_its_registration_and_end_with_its_leave() -> None:
+@requirement("A member is pinged from its registration to its end")
+def test_a_members_pings_begin_with_its_registration_and_end_with_its_leave() -> None:
     scene = Scene()
     a = scene.consumer("a").register()
     scene.run(SESSION_S / 3)
@@ -116,7 +130,8 @@ def test_a9_04_a_members_pings_begin_with_its_registration_and_end_with_its_leav
     assert len(a.heard) == heard and MemberKey("g", "a") not in scene.machine._members.pings
 
 
-def test_a9_03_pings_go_by_the_stream_on_which_the_consumer_registered_last() -> None:
+@requirement("Pings go out on the stream of the latest registration")
+def test_pings_go_by_the_stream_on_which_the_consumer_registered_last() -> None:
     scene = Scene()
     (a,) = scene.join("a")
     old = a.connection
@@ -135,8 +150,11 @@ def watched(scene: Scene, asked: Asked, consumer: Consumer) -> bool:
     return (asked, consumer.name) in members
 
 
+@requirement("A member answers each request within two thirds of its session")
+@requirement("Each kind of coordinator request has expiry watchers")
+@requirement("Every request to a member gets an expiry watcher")
 @pytest.mark.parametrize("asked", ["ping", "stop", "start"])
-def test_a4_02_to_04_a7_08_a10_01_each_request_must_be_answered_within_two_thirds_of_the_session(asked: str) -> None:
+def test_each_request_must_be_answered_within_two_thirds_of_the_session(asked: str) -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=9))
     _a, b = scene.join("a", "b")
     b.answers.discard(asked)
@@ -153,7 +171,9 @@ def test_a4_02_to_04_a7_08_a10_01_each_request_must_be_answered_within_two_third
     assert abs(scene.now - sent_at - SESSION_S * 2 / 3) < 1e-6
 
 
-def test_a10_02_a18_07_every_answer_clears_the_watcher_of_its_request() -> None:
+@requirement("An answer clears the expiry watcher of its request")
+@requirement("A StartFetcher answer clears its expiry watcher")
+def test_every_answer_clears_the_watcher_of_its_request() -> None:
     scene = Scene(limits=EAGER)
     a, b = scene.join("a", "b")
     a.answers.clear()
@@ -170,7 +190,10 @@ def test_a10_02_a18_07_every_answer_clears_the_watcher_of_its_request() -> None:
     assert not scene.of(fx.Expired)
 
 
-def test_a10_03_a19_07_a20_10_an_attempt_goes_on_when_the_last_member_has_answered_and_not_before() -> None:
+@requirement("A rebalance goes on when its last member has answered")
+@requirement("A handler waits until all stop and start answers are in")
+@requirement("A rebalance runs only if needed and awaits all answers")
+def test_an_attempt_goes_on_when_the_last_member_has_answered_and_not_before() -> None:
     scene = Scene(limits=EAGER)
     a, b = scene.join("a", "b")
     for each in (a, b):
@@ -190,7 +213,9 @@ def test_a10_03_a19_07_a20_10_an_attempt_goes_on_when_the_last_member_has_answer
     assert scene.heads["g"].phase.value == "stable" and scene.state() == "Stable"
 
 
-def test_a10_04_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_its_member() -> None:
+@requirement("An expired stop or start request fails its rebalance attempt")
+@requirement("An expired ping adds to the failures of its member")
+def test_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_its_member() -> None:
     scene = Scene(limits=replace(LIMITS, failed_pings_max=9))
     a, b = scene.join("a", "b")
     a.answers.discard("ping")
@@ -206,7 +231,11 @@ def test_a10_04_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_aga
 # -- handlers --------------------------------------------------------------------------------------------------------------
 
 
-def test_a7_05_a5_01_a20_02_as_many_groups_are_rebalanced_at_a_time_as_there_are_handlers_in_turn() -> None:
+@requirement("The number of rebalance handlers is a setting")
+@requirement("Every rebalance handler has a queue of its own")
+@requirement("Handlers rebalance different groups side by side")
+@requirement("Rebalance requests go to the handlers in turn")
+def test_as_many_groups_are_rebalanced_at_a_time_as_there_are_handlers_in_turn() -> None:
     scene = Scene(limits=replace(LIMITS, handlers=3))
     names = [f"g{n}" for n in range(5)]
     for name in names:
@@ -223,7 +252,8 @@ def test_a7_05_a5_01_a20_02_as_many_groups_are_rebalanced_at_a_time_as_there_are
     assert handlers[0].current == "g3" and not handlers[0].queue, "the next of its own queue (A16.01)"
 
 
-def test_n13_a_group_that_is_deleted_while_its_owners_are_being_stored_gives_its_handler_back() -> None:
+@requirement("One handler rebalances a group and one request waits")
+def test_a_group_that_is_deleted_while_its_owners_are_being_stored_gives_its_handler_back() -> None:
     scene = Scene(limits=replace(LIMITS, handlers=1), holds_writes=True)
     a = scene.consumer("a").register()
     scene.run(1.0)
@@ -238,7 +268,8 @@ def test_n13_a_group_that_is_deleted_while_its_owners_are_being_stored_gives_its
     assert again.owned == tps("t", 0, 1, 2, 3)
 
 
-def test_n13_what_a_deleted_group_has_asked_for_is_not_done_for_the_next_one_of_its_name() -> None:
+@requirement("One handler rebalances a group and one request waits")
+def test_what_a_deleted_group_has_asked_for_is_not_done_for_the_next_one_of_its_name() -> None:
     scene = Scene(limits=replace(LIMITS, handlers=2))
     slow = [scene.consumer("a", group=name) for name in ("g0", "g1")]
     for each in slow:
@@ -272,7 +303,8 @@ def test_a_rebalance_goes_to_a_handler_that_does_nothing_as_long_as_there_is_one
         assert member.owned, f"{name} waits behind it"
 
 
-def test_a5_02_and_a5_05_limits_are_the_ones_that_were_set() -> None:
+@requirement("The minimum session timeout is a setting")
+def test_and_limits_are_the_ones_that_were_set() -> None:
     scene = Scene(limits=replace(LIMITS, session_min_s=6.0, rebalance_retries_max=0))
     refused = scene.consumer("a").register(session_timeout_ms=6000)
     assert refused.error is not None

@@ -2,6 +2,7 @@
 
 import random
 
+from helpers.requirements import requirement
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
 
 
@@ -12,7 +13,8 @@ def popped(timers: Timers[str], now: float) -> list[str]:
     return found
 
 
-def test_a9_01_what_is_due_comes_out_in_the_order_of_its_times() -> None:
+@requirement("Pings wait in a priority queue ordered by time")
+def test_what_is_due_comes_out_in_the_order_of_its_times() -> None:
     rand = random.Random(3)
     timers: Timers[str] = Timers()
     times = {f"c{n}": rand.uniform(0, 100) for n in range(200)}
@@ -23,7 +25,8 @@ def test_a9_01_what_is_due_comes_out_in_the_order_of_its_times() -> None:
     assert len(timers) == sum(at > 50 for at in times.values())
 
 
-def test_a9_01_equal_times_come_out_in_the_order_in_which_they_were_set() -> None:
+@requirement("Pings wait in a priority queue ordered by time")
+def test_equal_times_come_out_in_the_order_in_which_they_were_set() -> None:
     timers: Timers[str] = Timers()
     for key in ("b", "a", "c"):
         timers.set(key, 1.0)
@@ -31,7 +34,8 @@ def test_a9_01_equal_times_come_out_in_the_order_in_which_they_were_set() -> Non
     assert timers.next_at() is None and timers.pop_due(9.0) is None
 
 
-def test_a9_02_a_key_that_is_set_again_has_moved_and_comes_out_once() -> None:
+@requirement("A ping sets its watcher and schedules the next one")
+def test_a_key_that_is_set_again_has_moved_and_comes_out_once() -> None:
     timers: Timers[str] = Timers()
     timers.set("a", 1.0)
     timers.set("b", 2.0)
@@ -43,7 +47,8 @@ def test_a9_02_a_key_that_is_set_again_has_moved_and_comes_out_once() -> None:
     assert popped(timers, 4.0) == ["a"] and popped(timers, 10.0) == []
 
 
-def test_a10_02_a_watcher_that_is_cleared_does_not_fire_and_others_of_its_member_do() -> None:
+@requirement("An answer clears the expiry watcher of its request")
+def test_a_watcher_that_is_cleared_does_not_fire_and_others_of_its_member_do() -> None:
     member = MemberKey("g", "c")
     purgatory: Timers[Watcher] = Timers()
     for number in (1, 2):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator import service
 from tidelog.coordinator.turns import Turns
 from tidelog.errors import ErrorCode, TransportError
@@ -25,6 +26,7 @@ async def refusal(world: World, host: Host, **changes: Any) -> m.RegisterConsume
     return found
 
 
+@requirement("A registration needs a unique id and a session above the minimum")
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -41,7 +43,7 @@ async def refusal(world: World, host: Host, **changes: Any) -> m.RegisterConsume
         ({"auto_offset_reset": "middle"}, E.INVALID_REQUEST),
     ],
 )
-async def test_a14_01_a_registration_that_cannot_be_is_refused_and_its_stream_ends_in_order(
+async def test_a_registration_that_cannot_be_is_refused_and_its_stream_ends_in_order(
     world: World, changes: dict[str, Any], code: ErrorCode | None
 ) -> None:
     await world.topic()

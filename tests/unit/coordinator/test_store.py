@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator.effects import DeleteGroup, Write
 from tidelog.coordinator.events import Outcome, WriteId
 from tidelog.coordinator.model import Committed, GroupHead, Owner, Phase, StoredGroup, StoredMember
@@ -128,7 +129,8 @@ def head(generation: int = 1, **members: int) -> GroupHead:
     )
 
 
-async def test_a6_05_what_is_written_is_what_a_new_coordinator_reads(bench: Bench) -> None:
+@requirement("Committed offsets of a group are stored in ZooKeeper")
+async def test_what_is_written_is_what_a_new_coordinator_reads(bench: Bench) -> None:
     offsets = {tp(n): Committed(n + 10, n, f"m{n}") for n in range(5)}
     owners: dict[TopicPartition, Owner | None] = {tp(0): Owner("c-0", "c", 1), tp(0, "u"): Owner("c-1", "c", 1)}
     bench.write("g", offsets, owners, head(3, c=6000))
@@ -145,7 +147,8 @@ async def test_a6_05_what_is_written_is_what_a_new_coordinator_reads(bench: Benc
     assert headless.head.empty_since_ms == WALL_MS, "its retention begins now, not in 1970"
 
 
-async def test_hole_46_offsets_are_stored_before_owners_and_owners_before_the_head(bench: Bench) -> None:
+@requirement("Owners and generation are stored before any fetcher starts")
+async def test_offsets_are_stored_before_owners_and_owners_before_the_head(bench: Bench) -> None:
     owners: dict[TopicPartition, Owner | None] = {tp(n): Owner("c-0", "c", 1) for n in range(700)}
     bench.write("g", {tp(n): Committed(n) for n in range(700)}, owners, head())
     await bench.drained()
@@ -191,7 +194,8 @@ async def test_writes_of_one_group_keep_their_order(bench: Bench) -> None:
     assert (await bench.group()).offsets == {tp(3): Committed(5)}
 
 
-async def test_hole_44_a_deposed_coordinator_writes_nothing(bench: Bench) -> None:
+@requirement("Every multi of a coordinator checks the coordinator epoch")
+async def test_a_deposed_coordinator_writes_nothing(bench: Bench) -> None:
     bench.write("g", {tp(0): Committed(1)})
     await bench.drained()
     await bench.meta.twin.multi([SetData(FENCE.path, b"2")])
@@ -235,8 +239,9 @@ async def test_an_unknown_outcome_is_repeated_until_it_is_known(bench: Bench) ->
     assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
 
 
+@requirement("Committed offsets never move back and leave no gap")
 @pytest.mark.parametrize("seed", range(8))
-async def test_n12_no_stored_offset_falls_while_writes_are_repeated(bench: Bench, seed: int) -> None:
+async def test_no_stored_offset_falls_while_writes_are_repeated(bench: Bench, seed: int) -> None:
     """More groups than there may be multis under way, so that what is repeated finds others before it."""
     rand, groups = seeded(seed), [f"g{number}" for number in range(16)]
     seen: dict[str, int] = {}
@@ -270,7 +275,8 @@ async def test_what_somebody_else_has_put_into_a_group_goes_with_it(bench: Bench
     assert bench.zookeeper.find("/consumers/g") is None
 
 
-async def test_hole_48_deleting_what_is_not_there_is_done_at_once(bench: Bench) -> None:
+@requirement("An empty group expires after its retention")
+async def test_deleting_what_is_not_there_is_done_at_once(bench: Bench) -> None:
     bench.delete("never")
     await bench.drained()
     assert set(bench.outcomes.values()) == {Outcome.WRITTEN}
@@ -285,7 +291,8 @@ async def test_a_head_that_no_multi_can_hold_is_refused_and_the_next_write_goes_
     assert (await bench.group()).offsets == {tp(0): Committed(1), tp(1): Committed(2)}
 
 
-async def test_a8_02_a_damaged_group_is_set_aside_and_the_others_are_read(bench: Bench) -> None:
+@requirement("A new coordinator serves once its groups and topics are read")
+async def test_a_damaged_group_is_set_aside_and_the_others_are_read(bench: Bench) -> None:
     for group_id in ("good", "head", "offset", "owner", "name"):
         bench.write(group_id, {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
     await bench.drained()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.broker.groups import detection_s, group_snapshots
 from tidelog.errors import ErrorCode
 from tidelog.ports.meta import Delete, SetData
@@ -28,7 +29,8 @@ def stored_offset(world: World, partition: int) -> int:
     return -1 if node is None else znodes.decode_offset(path, node.data).offset
 
 
-async def test_a12_01_a_consumer_registers_starts_commits_and_leaves(world: World) -> None:
+@requirement("A consumer tries its brokers in turn until one answers")
+async def test_a_consumer_registers_starts_commits_and_leaves(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
@@ -46,7 +48,9 @@ async def test_a12_01_a_consumer_registers_starts_commits_and_leaves(world: Worl
     assert head is not None and not znodes.decode_head(GROUP, head.data).members
 
 
-async def test_a4_01_pings_flow_and_a7_07_their_offsets_are_stored(world: World) -> None:
+@requirement("A ping goes to every member each third of its session")
+@requirement("A committer writes reported offsets periodically")
+async def test_pings_flow_and_their_offsets_are_stored(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
@@ -58,7 +62,8 @@ async def test_a4_01_pings_flow_and_a7_07_their_offsets_are_stored(world: World)
     assert host.sample("tidelog_coordinator_ping_seconds_count") == len(consumer.pings)
 
 
-async def test_l01_a_silent_consumer_loses_its_partitions_to_the_others(world: World) -> None:
+@requirement("The partitions of a killed consumer move within a time budget")
+async def test_a_silent_consumer_loses_its_partitions_to_the_others(world: World) -> None:
     await world.topic()
     host = await world.serving()
     first = await world.member(host, "c1")
@@ -70,7 +75,8 @@ async def test_l01_a_silent_consumer_loses_its_partitions_to_the_others(world: W
     assert host.sample("tidelog_coordinator_watcher_expirations_total", request="ping") >= 1
 
 
-async def test_a4_09_the_budget_is_that_of_the_longest_session_in_the_group(world: World) -> None:
+@requirement("The time to detect a dead member is computed and exported")
+async def test_the_budget_is_that_of_the_longest_session_in_the_group(world: World) -> None:
     await world.topic()
     host = await world.serving(failed_pings_max=2)
     await world.member(host, "c1", session_timeout_ms=900)
@@ -79,7 +85,8 @@ async def test_a4_09_the_budget_is_that_of_the_longest_session_in_the_group(worl
     assert (group.members, group.detection_s) == (2, detection_s(3.0, 2))
 
 
-async def test_a17_01_another_broker_goes_on_with_what_is_stored(world: World) -> None:
+@requirement("Another broker takes over when the coordinator dies")
+async def test_another_broker_goes_on_with_what_is_stored(world: World) -> None:
     await world.topic()
     first = await world.serving(1)
     second = await world.host(2)
@@ -93,7 +100,8 @@ async def test_a17_01_another_broker_goes_on_with_what_is_stored(world: World) -
     assert again.starts[0].generation == consumer.starts[0].generation, "the same member, the same generation"
 
 
-async def test_hole_44_a_deposed_coordinator_sends_nothing_and_stores_nothing(world: World) -> None:
+@requirement("Every multi of a coordinator checks the coordinator epoch")
+async def test_a_deposed_coordinator_sends_nothing_and_stores_nothing(world: World) -> None:
     await world.topic()
     first = await world.serving(1)
     second = await world.host(2)
@@ -109,7 +117,9 @@ async def test_hole_44_a_deposed_coordinator_sends_nothing_and_stores_nothing(wo
     assert stored_offset(world, 0) == -1
 
 
-async def test_a17_02_after_the_end_of_its_session_a_broker_clears_its_memory_and_stands_again(world: World) -> None:
+@requirement("An expired session clears the memory of a coordinator")
+@requirement("A coordinator starts and stops in a fixed order")
+async def test_after_the_end_of_its_session_a_broker_clears_its_memory_and_stands_again(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
@@ -162,7 +172,9 @@ async def test_an_operator_who_deletes_the_place_of_a_coordinator_ends_its_term_
     await world.until(lambda: first.serves() or second.serves(), "another term")
 
 
-async def test_a8_04_a_broker_that_stops_stores_the_last_offsets_and_is_followed_at_once(world: World) -> None:
+@requirement("A broker that stops closes its electors first")
+@requirement("A coordinator starts and stops in a fixed order")
+async def test_a_broker_that_stops_stores_the_last_offsets_and_is_followed_at_once(world: World) -> None:
     await world.topic()
     first = await world.serving(1, commit_interval_s=60.0)
     second = await world.host(2, commit_interval_s=60.0)
@@ -202,7 +214,8 @@ async def test_coord_08_a_pause_of_the_coordinator_kills_no_consumer(world: Worl
     assert host.sample("tidelog_coordinator_rebalance_attempts_failed_total", reason="failure") == 0
 
 
-async def test_a8_02_a_damaged_group_is_refused_until_it_is_repaired(world: World) -> None:
+@requirement("A new coordinator serves once its groups and topics are read")
+async def test_a_damaged_group_is_refused_until_it_is_repaired(world: World) -> None:
     await world.topic()
     host = await world.serving()
     await (await world.member(host)).commit(p0=1)
@@ -236,7 +249,9 @@ class SlowTopics:
         return found
 
 
-async def test_a8_02_a20_01_until_groups_and_topics_are_read_nobody_is_served(world: World) -> None:
+@requirement("A new coordinator serves once its groups and topics are read")
+@requirement("A coordinator starts and stops in a fixed order")
+async def test_until_groups_and_topics_are_read_nobody_is_served(world: World) -> None:
     await world.topic()
     host = await world.host(1)
     slow = SlowTopics(host)
@@ -253,7 +268,8 @@ async def test_a8_02_a20_01_until_groups_and_topics_are_read_nobody_is_served(wo
     assert (await world.member(host)).partitions == {0: -1, 1: -1, 2: -1, 3: -1}
 
 
-async def test_a8_02_a_topic_that_grows_between_the_reading_and_the_first_act_is_not_missed(world: World) -> None:
+@requirement("A new coordinator serves once its groups and topics are read")
+async def test_a_topic_that_grows_between_the_reading_and_the_first_act_is_not_missed(world: World) -> None:
     await world.topic(partitions=1)
     host = await world.host(1)
     slow = SlowTopics(host)
@@ -266,7 +282,8 @@ async def test_a8_02_a_topic_that_grows_between_the_reading_and_the_first_act_is
     await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them", 5.0)
 
 
-async def test_a19_14_the_coordinators_session_is_its_own_and_outlives_the_brokers_other_one(world: World) -> None:
+@requirement("The coordinator has a ZooKeeper session of its own")
+async def test_the_coordinators_session_is_its_own_and_outlives_the_brokers_other_one(world: World) -> None:
     await world.topic()
     host = await world.serving()
     consumer = await world.member(host)
@@ -278,8 +295,10 @@ async def test_a19_14_the_coordinators_session_is_its_own_and_outlives_the_broke
     assert (await consumer.commit(p0=3)).results[0].error_code is E.NONE
 
 
+@requirement("Added partitions start a rebalance of interested groups")
+@requirement("A coordinator notices new topics and partitions")
 @pytest.mark.parametrize("incremental", [True, False])
-async def test_a11_01_a_new_partition_reaches_the_group(world: World, incremental: bool) -> None:
+async def test_a_new_partition_reaches_the_group(world: World, incremental: bool) -> None:
     await world.topic(partitions=1)
     host = await world.serving(incremental=incremental)
     consumer = await world.member(host)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.coordinator.model import TopicInfo
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.ids import BrokerId
@@ -72,7 +73,8 @@ async def bench() -> AsyncIterator[Bench]:
     assert not bench.tasks.failures
 
 
-async def test_a6_04_topics_come_grow_and_go(bench: Bench) -> None:
+@requirement("The coordinator watches topics and their partition counts")
+async def test_topics_come_grow_and_go(bench: Bench) -> None:
     assert await bench.watcher.current() == {}
     await bench.make(["a", "b"], 2)
     assert await bench.settled() == {"a": TopicInfo(b"1", 2), "b": TopicInfo(b"1", 2)}
@@ -93,7 +95,8 @@ async def test_a_topic_that_is_deleted_and_made_anew_at_once_is_another_one(benc
     assert await bench.settled() == {"a": TopicInfo(b"2", 4)}, "it is watched as the old one was"
 
 
-async def test_a8_02_what_there_is_when_a_coordinator_asks_is_what_it_gets(bench: Bench) -> None:
+@requirement("A new coordinator serves once its groups and topics are read")
+async def test_what_there_is_when_a_coordinator_asks_is_what_it_gets(bench: Bench) -> None:
     await bench.make(["a"])
     assert set(await bench.watcher.current()) == {"a"}
     await bench.make(["b"])
@@ -106,7 +109,8 @@ async def test_nothing_is_read_before_somebody_asks(bench: Bench) -> None:
     assert bench.meta.read == []
 
 
-async def test_hole_41_of_ten_thousand_topics_only_what_changed_is_read_again(bench: Bench) -> None:
+@requirement("A watch only triggers a read, and a timer repeats that read")
+async def test_of_ten_thousand_topics_only_what_changed_is_read_again(bench: Bench) -> None:
     names = [f"t{n}" for n in range(10_000)]
     await bench.make(names)
     assert len(await bench.watcher.current()) == 10_000
@@ -118,7 +122,8 @@ async def test_hole_41_of_ten_thousand_topics_only_what_changed_is_read_again(be
     assert sorted(bench.meta.read) == [znodes.topic_path("new"), znodes.topic_path("t77")]
 
 
-async def test_a17_02_after_a_lost_connection_and_in_a_new_session_everything_is_watched_again(bench: Bench) -> None:
+@requirement("An expired session clears the memory of a coordinator")
+async def test_after_a_lost_connection_and_in_a_new_session_everything_is_watched_again(bench: Bench) -> None:
     await bench.make(["a"])
     await bench.watcher.current()
     for disturb in (bench.meta.drop, lambda: bench.zookeeper.expire(bench.meta.session_id)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers.requirements import requirement
 from helpers.zookeeper import drop_connection, expire, zk_clients, zookeeper_server
 from tidelog.cluster.zookeeper import EmbeddedZooKeeper
 from tidelog.ports.meta import (
@@ -150,7 +151,8 @@ async def test_ephemerals_carry_their_session_and_go_with_it(env: Env) -> None:
         await env.two.get("/t")
 
 
-async def test_hole_41_a_watch_fires_once_for_what_it_is_on(env: Env) -> None:
+@requirement("A watch only triggers a read, and a timer repeats that read")
+async def test_a_watch_fires_once_for_what_it_is_on(env: Env) -> None:
     fired: list[str] = []
 
     def mark(name: str) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from helpers.requirements import requirement
 from helpers.zookeeper import owned_tasks
 from tidelog.ports.meta import Create, Delete, MetaError, SetData, Stat
 from tidelog.runtime.zk_patterns import Elected, elect, ensure_path, register, resign, watch_children
@@ -62,8 +63,10 @@ async def test_who_resigns_and_wins_again_has_another_epoch(store: SimZooKeeper,
     assert again is not None and again.epoch == 2
 
 
+@requirement("The process that creates the controller znode is the controller")
+@requirement("Every controller write checks the controller epoch")
 @pytest.mark.parametrize("seed", range(30))
-async def test_hole_11_at_most_one_wins_an_epoch_and_someone_wins_in_the_end(seed: int) -> None:
+async def test_at_most_one_wins_an_epoch_and_someone_wins_in_the_end(seed: int) -> None:
     store = SimZooKeeper(random.Random(seed), servers=3, lag_s=0.2)
     rand = random.Random(seed)
     candidates = await clients(store, 3)
@@ -124,7 +127,8 @@ async def test_registration_makes_the_missing_parents_and_may_change_its_payload
     assert store.dump()["/brokers"].stat.ephemeral_owner == 0
 
 
-async def test_hole_40_a_znode_of_an_own_previous_session_is_taken_over_at_once(store: SimZooKeeper) -> None:
+@requirement("An ephemeral znode counts only for the session that made it")
+async def test_a_znode_of_an_own_previous_session_is_taken_over_at_once(store: SimZooKeeper) -> None:
     old, new = await clients(store, 2)
     before = await register(old, "/brokers/ids/1", b"x")
     old_session = old.session_id
@@ -137,7 +141,8 @@ async def test_hole_40_a_znode_of_an_own_previous_session_is_taken_over_at_once(
     assert store.dump()["/brokers/ids/1"].stat == after
 
 
-async def test_hole_40_a_znode_of_an_unknown_session_is_waited_for(
+@requirement("An ephemeral znode counts only for the session that made it")
+async def test_a_znode_of_an_unknown_session_is_waited_for(
     store: SimZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -205,6 +210,7 @@ class Snapshots:
             self.seen.append({name: stat.czxid for name, (_, stat) in snapshot.items()})
 
 
+@requirement("A watch only triggers a read, and a timer repeats that read")
 async def test_mut_24_a_child_that_died_and_came_back_while_disconnected_shows_by_its_czxid(
     store: SimZooKeeper,
 ) -> None:
@@ -243,6 +249,7 @@ async def test_a_missing_parent_has_no_children_until_it_appears(store: SimZooKe
         assert snapshots.seen[-1] == {"2": stat.czxid}
 
 
+@requirement("A watch only triggers a read, and a timer repeats that read")
 @pytest.mark.parametrize("seed", range(20))
 async def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> None:
     store = SimZooKeeper(random.Random(seed), servers=3, lag_s=0.1)
@@ -266,7 +273,8 @@ async def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> No
     assert snapshots.seen[-1] == truth
 
 
-async def test_hole_41_a_full_reconcile_comes_by_the_clock_too(store: SimZooKeeper) -> None:
+@requirement("A watch only triggers a read, and a timer repeats that read")
+async def test_a_full_reconcile_comes_by_the_clock_too(store: SimZooKeeper) -> None:
     (meta,) = await clients(store, 1)
     await ensure_path(meta, "/p")
     snapshots = Snapshots()

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from helpers.aio import eventually
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
@@ -60,6 +61,7 @@ async def status(call: Any) -> grpc.StatusCode:
     return code
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 async def test_a_request_over_the_limit_is_refused_and_the_connection_lives() -> None:
     net = GrpcNet(Limits(request_bytes=1 << 20))
     server = await net.serve(LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE, produce), Route(STREAM, stream_echo)])

@@ -1,12 +1,15 @@
 """The follower's half: role changes, truncation by epoch, high watermark (F-15, HOLE-01 to 06, 34)."""
 
 from helpers.replica import ReplicaHarness, follower, leader
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.partition import Role
 
 
+@requirement("A broker ends its old fetch before it changes its role")
+@requirement("A follower never truncates to its high watermark")
 def test_becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_itself() -> None:
     harness = ReplicaHarness(1, leo=10, hw=8)
     assert harness.told(2) == [fx.StartFetching(2, 5)]
@@ -14,24 +17,28 @@ def test_becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_its
     assert harness.replica.log_end_offset == 10
 
 
-def test_hole_06_the_same_leader_in_a_new_epoch_runs_the_check_again() -> None:
+@requirement("Every new leader epoch runs the truncation check again")
+def test_the_same_leader_in_a_new_epoch_runs_the_check_again() -> None:
     harness = follower()
     assert harness.told(2, leader_epoch=6) == [fx.StopFetching(), fx.StartFetching(2, 6)]
 
 
-def test_n08_a_repeated_decision_changes_nothing() -> None:
+@requirement("Repeated or reordered control messages break no invariant")
+def test_a_repeated_decision_changes_nothing() -> None:
     harness = follower()
     assert harness.told(2) == []
     assert harness.told(3, leader_epoch=4) == []
     assert harness.replica.leader == 2
 
 
-def test_hole_50_without_a_leader_nobody_is_followed() -> None:
+@requirement("A partition without a live replica publishes no leader")
+def test_without_a_leader_nobody_is_followed() -> None:
     harness = follower()
     assert harness.told(-1, leader_epoch=6) == [fx.StopFetching()]
     assert harness.replica.leader == -1
 
 
+@requirement("A broker ends its old fetch before it changes its role")
 def test_a_deposed_leader_fails_parked_produces_then_follows() -> None:
     harness = leader()
     assert harness.told(2, leader_epoch=6) == [
@@ -48,7 +55,9 @@ def test_i15_a_chunk_is_applied_only_at_the_log_end_and_in_this_epoch() -> None:
     assert harness.step(ev.ChunkArrived(6, 10)) == []
 
 
-def test_hole_02_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
+@requirement("An asynchronous write is acknowledged after the local append")
+@requirement("Diverging logs are cut where their leader epochs part")
+def test_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
     harness = follower()
     # The leader's epoch 3 ends at 7, ours at 9: what lies beyond 7 is not the leader's.
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=7, own_epoch=3, own_end=9)
@@ -57,7 +66,8 @@ def test_hole_02_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
     assert harness.replica.high_watermark == 7
 
 
-def test_hole_03_an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one() -> None:
+@requirement("Truncation repeats until leader and follower share an epoch")
+def test_an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one() -> None:
     harness = follower()
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=9, own_epoch=2, own_end=8)
     assert harness.step(diverged) == [fx.TruncateTo(8), fx.Reposition()]
@@ -72,7 +82,9 @@ def test_divergence_of_another_epoch_or_position_cuts_nothing_mut_05() -> None:
     assert harness.replica.log_end_offset == 10
 
 
-def test_hole_34_the_high_watermark_is_the_leaders_capped_at_the_own_end() -> None:
+@requirement("A follower takes over the high watermark up to its log end")
+@requirement("A follower high watermark never exceeds the end of its log")
+def test_the_high_watermark_is_the_leaders_capped_at_the_own_end() -> None:
     harness = follower()
     harness.step(ev.ChunkArrived(5, 10))
     assert harness.step(ev.FollowerAppended(5, 12, 20, 0)) == [fx.AdvanceHighWatermark(12)]
@@ -84,12 +96,14 @@ def test_i06_the_high_watermark_never_falls_with_a_leaders_older_one() -> None:
     assert harness.replica.high_watermark == 8
 
 
+@requirement("A follower high watermark never exceeds the end of its log")
 def test_mut_15_kafka_14704_a_divergence_does_not_move_the_high_watermark() -> None:
     harness = follower(hw=5)
     harness.step(ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=7, own_epoch=3, own_end=9))
     assert harness.replica.high_watermark == 5
 
 
+@requirement("The replica of a deleted topic is stopped and deleted")
 def test_stopping_ends_every_role() -> None:
     harness = follower()
     assert harness.step(ev.Stopped()) == [fx.StopFetching()]
@@ -99,6 +113,7 @@ def test_stopping_ends_every_role() -> None:
     assert led.step(ev.Stopped()) == [fx.FailPending(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
+@requirement("A fetch offset tells the leader how far its follower is")
 def test_a_position_at_a_follower_is_refused() -> None:
     harness = follower()
     assert harness.fetched(3, 10) == [fx.RefusePosition(3, ErrorCode.NOT_LEADER_OR_FOLLOWER)]

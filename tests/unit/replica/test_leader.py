@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from helpers.replica import LAG_MAX_S, ReplicaHarness, leader, life, members
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -16,6 +17,7 @@ def expand(*ids: int, version: int = 50) -> fx.ProposeIsr:
     return fx.ProposeIsr(5, version, members(*ids))
 
 
+@requirement("Every new leader epoch runs the truncation check again")
 def test_becoming_leader_records_the_epoch_before_anything_else_kafka_7415() -> None:
     harness = ReplicaHarness(1, leo=10, hw=7)
     effects = harness.told(1)
@@ -23,7 +25,8 @@ def test_becoming_leader_records_the_epoch_before_anything_else_kafka_7415() -> 
     assert harness.replica.role is Role.LEADER
 
 
-def test_hole_36_a_new_leader_keeps_its_own_high_watermark() -> None:
+@requirement("A new leader keeps its own high watermark")
+def test_a_new_leader_keeps_its_own_high_watermark() -> None:
     harness = ReplicaHarness(1, leo=10, hw=7)
     harness.told(1)
     assert harness.replica.high_watermark == 7
@@ -31,14 +34,21 @@ def test_hole_36_a_new_leader_keeps_its_own_high_watermark() -> None:
     assert harness.fetched(3, 10) == [fx.AdvanceHighWatermark(10)]
 
 
-def test_hl6_04_a_record_is_committed_when_every_member_has_it() -> None:
+@requirement("The leader maintains the set of replicas that are caught up")
+@requirement("The next fetch position of a follower is its acknowledgement")
+@requirement("A message is committed when every ISR member has it")
+@requirement("A fetch offset tells the leader how far its follower is")
+def test_a_record_is_committed_when_every_member_has_it() -> None:
     harness = leader()
     assert harness.appended(12) == []
     assert harness.fetched(2, 12) == []
     assert harness.fetched(3, 12) == [fx.AdvanceHighWatermark(12)]
 
 
-def test_c4_03_a_pending_member_counts_at_once() -> None:
+@requirement("A leader asks for an ISR change and does not wait")
+@requirement("A pending expansion counts before it is confirmed")
+@requirement("The high watermark waits for the largest ISR that may be in force")
+def test_a_pending_member_counts_at_once() -> None:
     harness = leader(members(1, 2))
     assert harness.fetched(3, 10, at=1.1) == [expand(1, 2, 3)]
     harness.appended(12)
@@ -46,7 +56,9 @@ def test_c4_03_a_pending_member_counts_at_once() -> None:
     assert harness.fetched(3, 12, at=1.3) == [fx.AdvanceHighWatermark(12)]
 
 
-def test_mut_06_hole_52_an_accepted_but_unanswered_expansion_still_counts() -> None:
+@requirement("The high watermark waits for the largest ISR that may be in force")
+@requirement("An ISR change of unknown outcome stays pending")
+def test_mut_06_an_accepted_but_unanswered_expansion_still_counts() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     harness.appended(12)
@@ -57,7 +69,12 @@ def test_mut_06_hole_52_an_accepted_but_unanswered_expansion_still_counts() -> N
     assert harness.replica.high_watermark == 10
 
 
-def test_mut_07_hole_16_a_shrink_counts_only_when_confirmed() -> None:
+@requirement("A pending shrink leaves the old ISR in force")
+@requirement("The high watermark waits for the largest ISR that may be in force")
+@requirement("A follower that lags too long is dropped and writes go on")
+@requirement("KeepInSyncTime bounds the lag of an ISR member")
+@requirement("A shrink of the ISR counts only once it is confirmed")
+def test_mut_07_a_shrink_counts_only_when_confirmed() -> None:
     harness = leader()
     harness.appended(12, at=1.0)
     harness.fetched(2, 12, at=1.1)
@@ -69,6 +86,8 @@ def test_mut_07_hole_16_a_shrink_counts_only_when_confirmed() -> None:
     assert harness.answered(proposal, at=12.0) == [fx.AdvanceHighWatermark(12)]
 
 
+@requirement("An ISR change of unknown outcome stays pending")
+@requirement("An AlterIsr during a controller failover reaches the successor")
 @pytest.mark.parametrize(
     "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
@@ -79,6 +98,12 @@ def test_mut_08_an_unknown_outcome_is_asked_again_and_never_rolled_back(code: Er
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("FENCED_LEADER_EPOCH means that a newer leader exists")
+@requirement("INVALID_REQUEST rejects an inconsistent ISR proposal")
+@requirement("An ISR proposal on an outdated version is refused")
+@requirement("AlterIsr reports a topic that is gone")
+@requirement("A newer state makes a leader judge its followers again")
+@requirement("A pending ISR change is retried and its age is measured")
 @pytest.mark.parametrize(
     "code",
     [
@@ -90,7 +115,7 @@ def test_mut_08_an_unknown_outcome_is_asked_again_and_never_rolled_back(code: Er
         ErrorCode.NEW_LEADER_ELECTED,
     ],
 )
-def test_c3_05_to_08_these_answers_leave_it_pending_until_a_newer_state(code: ErrorCode) -> None:
+def test_these_answers_leave_it_pending_until_a_newer_state(code: ErrorCode) -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     assert harness.answered(expand(1, 2, 3), code) == []
@@ -138,7 +163,8 @@ def test_a_member_that_has_said_nothing_lags_from_the_start_of_the_epoch() -> No
     assert harness.tick(LAG_MAX_S + 1.0) == [fx.ProposeIsr(5, 50, members(1, 2))]
 
 
-def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
+@requirement("The ISR admits no broker that is dead or shutting down")
+def test_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     assert harness.answered(expand(1, 2, 3), ErrorCode.INELIGIBLE_REPLICA, 50, at=2.0) == []
@@ -147,7 +173,8 @@ def test_hole_20_ineligible_replica_reverts_and_is_not_asked_again_at_once() -> 
     assert harness.fetched(3, 10, at=3.5) == [expand(1, 2, 3)]
 
 
-def test_hole_52_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone() -> None:
+@requirement("An ISR change of unknown outcome stays pending")
+def test_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     harness.appended(12)
@@ -158,9 +185,10 @@ def test_hole_52_a_member_whose_admission_is_in_doubt_counts_even_when_it_has_go
     assert harness.replica.high_watermark == 10
 
 
+@requirement("An ISR change of unknown outcome stays pending")
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 @pytest.mark.parametrize(("version", "after"), [(49, [expand(1, 2, 3)]), (-1, [expand(1, 2, 3)]), (51, [])])
-def test_hole_52_only_a_controller_that_knows_our_version_can_say_that_nothing_was_applied(
+def test_only_a_controller_that_knows_our_version_can_say_that_nothing_was_applied(
     code: ErrorCode, version: int, after: list[fx.Effect]
 ) -> None:
     harness = leader(members(1, 2))
@@ -184,14 +212,16 @@ def test_open_19_an_expansion_may_wait_unless_producers_wait_for_it_and_a_shrink
     assert waits(lagging, lagging.tick(1.0 + LAG_MAX_S + 0.1)) == [False]
 
 
-def test_hole_20_a_replica_that_is_not_live_here_is_not_proposed() -> None:
+@requirement("The ISR admits no broker that is dead or shutting down")
+def test_a_replica_that_is_not_live_here_is_not_proposed() -> None:
     harness = leader(members(1, 2))
     harness.step(ev.LiveBrokers({1: life(1), 2: life(2)}, 0.5))
     assert harness.fetched(3, 10) == []
     assert harness.step(ev.LiveBrokers({1: life(1), 2: life(2), 3: life(3)}, 1.0)) == [expand(1, 2, 3)]
 
 
-def test_hole_21_only_the_life_that_fetched_is_proposed() -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+def test_only_the_life_that_fetched_is_proposed() -> None:
     harness = leader(members(1, 2))
     # Broker 3 came back as life 2 while our metadata still name life 1: neither may be proposed yet.
     assert harness.fetched(3, 10, epoch=2) == []
@@ -200,7 +230,8 @@ def test_hole_21_only_the_life_that_fetched_is_proposed() -> None:
     assert harness.step(ev.LiveBrokers(dict(harness.live), 1.0)) == [fx.ProposeIsr(5, 50, wanted)]
 
 
-def test_hole_21_positions_of_another_life_commit_nothing() -> None:
+@requirement("AlterIsr names the broker epoch of every ISR member")
+def test_positions_of_another_life_commit_nothing() -> None:
     harness = leader()
     harness.appended(12)
     harness.fetched(2, 12)
@@ -214,7 +245,9 @@ def test_mut_12_an_older_life_is_refused() -> None:
     assert harness.fetched(3, 10, epoch=1) == [fx.RefusePosition(3, ErrorCode.STALE_BROKER_EPOCH)]
 
 
-def test_mut_02_hole_05_joining_needs_the_start_of_this_epoch() -> None:
+@requirement("The leader maintains the set of replicas that are caught up")
+@requirement("A replica joins the ISR only past the start of the leader epoch")
+def test_mut_02_joining_needs_the_start_of_this_epoch() -> None:
     # HW 7 lags the truth: everything below 10 may be committed, so a follower at 8 lacks records.
     harness = ReplicaHarness(1, leo=10, hw=7)
     harness.told(1, isr=members(1, 2))
@@ -222,7 +255,8 @@ def test_mut_02_hole_05_joining_needs_the_start_of_this_epoch() -> None:
     assert harness.fetched(3, 10) == [expand(1, 2, 3)]
 
 
-def test_mut_04_hole_04_positions_of_another_epoch_are_refused() -> None:
+@requirement("Every replica fetch carries the current leader epoch")
+def test_mut_04_positions_of_another_epoch_are_refused() -> None:
     harness = leader()
     harness.appended(12)
     assert harness.fetched(2, 12, leader_epoch=4) == [fx.RefusePosition(2, ErrorCode.FENCED_LEADER_EPOCH)]
@@ -249,18 +283,21 @@ def test_f15_4_a_diverged_position_is_answered_and_not_counted() -> None:
     assert harness.replica.high_watermark == 10
 
 
-def test_hole_03_an_epoch_that_ended_earlier_here_diverges_too() -> None:
+@requirement("Truncation repeats until leader and follower share an epoch")
+def test_an_epoch_that_ended_earlier_here_diverges_too() -> None:
     harness = leader()
     assert harness.fetched(3, 11, last_epoch=4, found=(4, 10)) == [fx.SendDivergence(3, 11, 4, 10)]
 
 
-def test_hole_24_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
+@requirement("The high watermark stands still below min.insync.replicas")
+def test_mut_14_the_high_watermark_stands_still_below_min_isr() -> None:
     harness = leader(members(1), min_isr=2)
     assert harness.appended(12) == []
     assert harness.replica.high_watermark == 10
 
 
-def test_hole_23_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+def test_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
     harness = leader(members(1), min_isr=2)
     with pytest.raises(TidelogError) as refused:
         harness.replica.check_produce(-1, -1)
@@ -269,20 +306,24 @@ def test_hole_23_acks_all_is_refused_below_min_isr_and_acks_1_is_not() -> None:
     harness.replica.check_produce(-1, 1)
 
 
-def test_l17_the_last_replica_takes_records_and_commits_them_if_min_isr_allows_it() -> None:
+@requirement("With f replicas a partition tolerates f - 1 failures")
+@requirement("A partition stays available on its last live replica")
+def test_the_last_replica_takes_records_and_commits_them_if_min_isr_allows_it() -> None:
     harness = leader(members(1), min_isr=1)
     harness.replica.check_produce(5, acks=-1)
     assert harness.appended(12) == [fx.AdvanceHighWatermark(12)]
 
 
-def test_hole_23_min_isr_is_capped_at_the_replication_factor() -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+def test_min_isr_is_capped_at_the_replication_factor() -> None:
     harness = ReplicaHarness(1)
     harness.told(1, isr=members(1), replicas=(1,), min_isr=2)
     harness.replica.check_produce(-1, -1)
     assert harness.appended(12) == [fx.AdvanceHighWatermark(12)]
 
 
-def test_hole_23_a_confirmed_shrink_below_min_isr_fails_what_is_parked() -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+def test_a_confirmed_shrink_below_min_isr_fails_what_is_parked() -> None:
     harness = leader(members(1, 2))
     harness.appended(12, at=1.0)
     proposal = fx.ProposeIsr(5, 50, members(1))
@@ -291,19 +332,24 @@ def test_hole_23_a_confirmed_shrink_below_min_isr_fails_what_is_parked() -> None
     assert harness.replica.high_watermark == 10
 
 
-def test_hole_31_an_idle_partition_never_shrinks() -> None:
+@requirement("Follower lag is measured in time and is zero on an idle log")
+def test_an_idle_partition_never_shrinks() -> None:
     harness = leader()
     assert harness.tick(1_000_000.0) == []
 
 
-def test_hole_31_lag_starts_at_the_first_unacknowledged_append() -> None:
+@requirement("KeepInSyncTime bounds the lag of an ISR member")
+@requirement("Follower lag is measured in time and is zero on an idle log")
+def test_lag_starts_at_the_first_unacknowledged_append() -> None:
     harness = leader(members(1, 2))
     harness.appended(12, at=100.0)
     assert harness.tick(100.0 + LAG_MAX_S - 0.1) == []
     assert harness.tick(100.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
 
 
-def test_l13_a_follower_that_keeps_up_under_constant_load_stays() -> None:
+@requirement("Follower lag is measured in time and is zero on an idle log")
+@requirement("A slow follower leaves the ISR after the lag limit")
+def test_a_follower_that_keeps_up_under_constant_load_stays() -> None:
     harness = leader(members(1, 2))
     for second in range(60):
         harness.appended(10 + second * 5 + 5, at=float(second))
@@ -311,7 +357,8 @@ def test_l13_a_follower_that_keeps_up_under_constant_load_stays() -> None:
         assert harness.tick(second + 0.9) == []
 
 
-def test_row_9_after_an_own_pause_lag_is_measured_anew() -> None:
+@requirement("A leader paused within its session drops no follower")
+def test_after_an_own_pause_lag_is_measured_anew() -> None:
     harness = leader(members(1, 2))
     harness.appended(12, at=1.0)
     harness.step(ev.Resumed(61.0))
@@ -319,6 +366,8 @@ def test_row_9_after_an_own_pause_lag_is_measured_anew() -> None:
     assert harness.tick(61.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
 
 
+@requirement("A leader asks for an ISR change and does not wait")
+@requirement("A partition has one pending ISR change, and it is resolved")
 def test_i11_one_change_is_pending_at_a_time() -> None:
     harness = leader(members(1))
     assert harness.fetched(2, 10) == [expand(1, 2)]
@@ -327,7 +376,8 @@ def test_i11_one_change_is_pending_at_a_time() -> None:
     assert harness.answered(expand(1, 2)) == [expand(1, 2, 3, version=51)]
 
 
-def test_c4_05_everything_that_came_into_sync_goes_into_one_proposal() -> None:
+@requirement("One AlterIsr carries the changes of many partitions")
+def test_everything_that_came_into_sync_goes_into_one_proposal() -> None:
     harness = leader(members(1))
     proposal = harness.fetched(2, 10)[0]
     assert proposal == expand(1, 2)
@@ -354,14 +404,16 @@ def test_kafka_13837_a_position_of_a_stranger_is_an_error() -> None:
     assert harness.fetched(9, 10) == [fx.RefusePosition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-def test_hole_17_an_equal_version_in_a_success_ends_the_pending_state() -> None:
+@requirement("A repeated AlterIsr succeeds once its ISR is in force")
+def test_an_equal_version_in_a_success_ends_the_pending_state() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     harness.answered(expand(1, 2, 3), partition_epoch=50)
     assert harness.replica.isr == Committed(members(1, 2, 3))
 
 
-def test_hole_19_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
+@requirement("An AlterIsr answer settles only its own proposal")
+def test_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     harness.told(1, leader_epoch=6, partition_epoch=52, isr=members(1, 2))
@@ -370,7 +422,8 @@ def test_hole_19_an_answer_to_a_state_no_longer_held_is_ignored() -> None:
     assert harness.replica.partition_epoch == 52
 
 
-def test_hole_19_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one() -> None:
+@requirement("An AlterIsr answer settles only its own proposal")
+def test_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one() -> None:
     harness = leader(members(1, 2))
     harness.fetched(3, 10)
     assert harness.told(1, partition_epoch=51, isr=members(1, 2)) == [expand(1, 2, 3, version=51)]
@@ -378,6 +431,8 @@ def test_hole_19_an_answer_to_an_earlier_proposal_does_not_settle_the_pending_on
     assert harness.replica.isr == PendingExpand(Committed(members(1, 2)), members(3))
 
 
+@requirement("A newer state makes a leader judge its followers again")
+@requirement("An AlterIsr during a controller failover reaches the successor")
 def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_adopted() -> None:
     harness = leader(members(1, 2))
     harness.told(1, partition_epoch=51, isr=members(1, 2, 3))
@@ -386,7 +441,8 @@ def test_conflict_12_leader_and_isr_with_the_same_epoch_and_a_higher_version_is_
     assert harness.replica.isr == Committed(members(1, 2, 3))
 
 
-def test_l33_a_deposed_leader_fails_what_is_parked_and_answers_no_more() -> None:
+@requirement("A deposed leader that wakes up commits nothing")
+def test_a_deposed_leader_fails_what_is_parked_and_answers_no_more() -> None:
     harness = leader()
     harness.appended(12)
     assert harness.step(ev.Deposed(6)) == [fx.FailPending(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
@@ -412,7 +468,9 @@ def test_requests_of_another_epoch_are_fenced(claimed: int, code: ErrorCode) -> 
     assert str(claimed) in refused.value.message
 
 
-def test_l25_high_watermark_above_the_log_is_refused_at_the_door() -> None:
+@requirement("A started replica recovers and takes the lower high watermark")
+@requirement("A restarted broker returns to its stored roles")
+def test_high_watermark_above_the_log_is_refused_at_the_door() -> None:
     with pytest.raises(ValueError, match="high watermark 11"):
         ReplicaHarness(1, leo=10, hw=11)
 
@@ -428,7 +486,8 @@ def test_kafka_7415_an_empty_log_that_began_an_epoch_is_compared_too() -> None:
 # -- flush=sync (reliability 3.6 rule F) -------------------------------------------------------------------------------
 
 
-def test_hole_27_with_flush_sync_a_leader_counts_itself_when_its_sync_has_ended() -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_with_flush_sync_a_leader_counts_itself_when_its_sync_has_ended() -> None:
     harness = leader()
     harness.step(ev.Appended(12, 1.0, counts=False))
     assert harness.fetched(2, 12) == harness.fetched(3, 12) == [], "both followers hold it, this leader may lose it"
@@ -437,7 +496,8 @@ def test_hole_27_with_flush_sync_a_leader_counts_itself_when_its_sync_has_ended(
     assert harness.step(ev.Synced(11, 1.4)) == [], "late news"
 
 
-def test_hole_27_a_new_leader_does_not_count_its_unsynced_tail() -> None:
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_a_new_leader_does_not_count_its_unsynced_tail() -> None:
     harness = ReplicaHarness(1, leo=10, hw=4)
     harness.step(ev.LeaderAndIsr(1, 5, 50, members(1, 2, 3), (1, 2, 3), 2, dict(harness.live), 0.0, own_end=6))
     harness.fetched(2, 10)

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.replica import follower, leader, life, members
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -28,7 +29,8 @@ def test_a_log_that_was_begun_anew_has_no_history_to_compare() -> None:
     ], "records without an epoch are nobody's"
 
 
-def test_hole_25_an_empty_log_beyond_the_end_of_an_unclean_leader_begins_with_it() -> None:
+@requirement("An unclean election needs the consent of the topic")
+def test_an_empty_log_beyond_the_end_of_an_unclean_leader_begins_with_it() -> None:
     harness = leader(leo=10, hw=10)
     assert harness.step(position(11, -1, own_start=11, found=-1)) == [fx.SendLogStart(3, 11)]
 

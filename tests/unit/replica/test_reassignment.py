@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.replica import ReplicaHarness, life, members
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -34,7 +35,8 @@ def alone() -> ReplicaHarness:
     return harness
 
 
-def test_b7_02_a_move_that_begins_is_heard_in_the_state_as_it_is(alone: ReplicaHarness) -> None:
+@requirement("A reassignment adds new replicas before it removes old ones")
+def test_a_move_that_begins_is_heard_in_the_state_as_it_is(alone: ReplicaHarness) -> None:
     refused = alone.fetched(2, 10)
     assert refused == [fx.RefusePosition(2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     told(alone, (2, 1), (2,))
@@ -47,7 +49,8 @@ def test_an_older_order_does_not_take_the_targets_away(alone: ReplicaHarness) ->
     assert alone.fetched(2, 10) == [fx.ProposeIsr(5, 50, members(1, 2), True)]
 
 
-def test_hole_23_a_target_raises_no_minimum_before_the_end(alone: ReplicaHarness) -> None:
+@requirement("Writes with acks=all are refused below min.insync.replicas")
+def test_a_target_raises_no_minimum_before_the_end(alone: ReplicaHarness) -> None:
     """The copy would have to be complete before anybody could produce again."""
     told(alone, (2, 1), (2,))
     alone.replica.check_produce(5, -1)

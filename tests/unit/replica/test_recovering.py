@@ -1,6 +1,7 @@
 """A leader that was elected uncleanly reports back before anybody may join (HOLE-26, KIP-704)."""
 
 from helpers.replica import ReplicaHarness, life, members
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
@@ -30,12 +31,14 @@ BELOW_MIN_ISR = [fx.FailPending(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
 REPORT = fx.ProposeIsr(5, 50, members(1))
 
 
-def test_hole_26_it_settles_its_epoch_then_reports_with_the_isr_as_it_is() -> None:
+@requirement("An uncleanly elected leader reports back before its ISR grows")
+def test_it_settles_its_epoch_then_reports_with_the_isr_as_it_is() -> None:
     harness = elected()
     assert told(harness) == [fx.StartEpoch(5, 10), REPORT]
 
 
-def test_hole_26_nobody_is_proposed_before_the_report_is_answered() -> None:
+@requirement("An uncleanly elected leader reports back before its ISR grows")
+def test_nobody_is_proposed_before_the_report_is_answered() -> None:
     harness = elected()
     told(harness)
     assert harness.fetched(2, 10) == [] and harness.tick(1.0) == []
@@ -45,7 +48,8 @@ def test_hole_26_nobody_is_proposed_before_the_report_is_answered() -> None:
     ]
 
 
-def test_hole_52_the_report_goes_out_again_until_it_is_answered() -> None:
+@requirement("An ISR change of unknown outcome stays pending")
+def test_the_report_goes_out_again_until_it_is_answered() -> None:
     harness = elected()
     told(harness)
     assert harness.answered(REPORT, ErrorCode.NOT_CONTROLLER, partition_epoch=-1) == [REPORT]
@@ -55,7 +59,8 @@ def test_hole_52_the_report_goes_out_again_until_it_is_answered() -> None:
     assert harness.fetched(2, 10) == [fx.ProposeIsr(5, 51, members(1, 2))]
 
 
-def test_hole_24_the_high_watermark_stays_below_min_isr() -> None:
+@requirement("The high watermark stands still below min.insync.replicas")
+def test_the_high_watermark_stays_below_min_isr() -> None:
     harness = elected()
     told(harness)
     harness.answered(REPORT)

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.controller.service import ControllerRoutes
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.authorizer import ANONYMOUS, CLUSTER, AllowEverything, Operation, Resource, ResourceType
@@ -91,11 +92,13 @@ def short(method: Any) -> str:
     return str(method.path).rpartition("/")[2]
 
 
-def test_c3_01_every_method_has_a_row_and_no_row_is_left_over() -> None:
+@requirement("AlterIsr needs the CLUSTER_ACTION permission")
+def test_every_method_has_a_row_and_no_row_is_left_over() -> None:
     assert {method.path for method in METHODS} == set(RULES)
 
 
-def test_c3_01_what_servers_do_to_each_other_is_a_cluster_action() -> None:
+@requirement("AlterIsr needs the CLUSTER_ACTION permission")
+def test_what_servers_do_to_each_other_is_a_cluster_action() -> None:
     actions = {path.rpartition("/")[2] for path, rule in RULES.items() if rule == OnCluster(Operation.CLUSTER_ACTION)}
     assert actions == {
         *("ReplicaFetch", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "Liveness"),

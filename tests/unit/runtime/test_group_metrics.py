@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
+from helpers.requirements import requirement
 from tidelog.broker.groups import detection_s
 from tidelog.ids import TopicPartition
 from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics, GroupSnapshot
@@ -59,12 +60,14 @@ def test_a_shard_that_is_lost_has_no_epoch_and_one_that_was_never_served_costs_n
     assert registry.get_sample_value("tidelog_coordinator_shards") == 1
 
 
-def test_a4_09_the_detection_budget_is_a_session_and_more_with_each_ping_that_may_fail() -> None:
+@requirement("The time to detect a dead member is computed and exported")
+def test_the_detection_budget_is_a_session_and_more_with_each_ping_that_may_fail() -> None:
     assert detection_s(6.0, 0) == 6.0 * 1.01 + 0.02, "never before the member's own lease is out"
     assert detection_s(6.0, 3) == 12.0
 
 
-def test_a4_09_the_largest_budget_of_all_groups_is_exported_also_of_those_that_are_not_shown() -> None:
+@requirement("The time to detect a dead member is computed and exported")
+def test_the_largest_budget_of_all_groups_is_exported_also_of_those_that_are_not_shown() -> None:
     groups = [snapshot("a", 0), snapshot("b", 0)._replace(detection_s=17.5), snapshot("c", 0)]
     assert shown(groups, groups_max=1).get_sample_value("tidelog_coordinator_detection_seconds") == 17.5
     assert shown([]).get_sample_value("tidelog_coordinator_detection_seconds") == 0

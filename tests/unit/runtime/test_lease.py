@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from helpers.requirements import requirement
 from helpers.zookeeper import Tasks, owned_tasks
 from tidelog.ports.meta import Create, Delete, Op, SessionState, SetData
 from tidelog.runtime.lease import Lease, LeaseKeeper, PauseWatch
@@ -93,8 +94,9 @@ async def test_mut_26_a_cut_off_holder_stops_before_another_can_be_elected(seed:
         assert new.epoch == old.epoch + 1
 
 
+@requirement("Every controller write checks the controller epoch")
 @pytest.mark.parametrize("seed", range(20))
-async def test_hole_11_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> None:
+async def test_a_holder_that_wakes_from_a_pause_does_not_act(seed: int) -> None:
     async with two_candidates(seed) as (store, old, new):
         old.meta.pause()
         paused_at = asyncio.get_running_loop().time()
@@ -119,8 +121,9 @@ async def test_a_short_loss_of_the_connection_costs_no_lease() -> None:
         assert old.epoch == 1 and store.dump()["/controller"].stat.ephemeral_owner == old.meta.session_id
 
 
+@requirement("A write of unknown outcome is read back before it is judged")
 @pytest.mark.parametrize("applied", [True, False])
-async def test_hole_13_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) -> None:
+async def test_a_lost_answer_to_the_lease_write_costs_no_lease(applied: bool) -> None:
     async with two_candidates(4) as (_store, old, _new):
         for _ in range(5):
             old.meta.lose_next_answer(applied=applied)
@@ -140,6 +143,7 @@ async def test_an_ephemeral_that_somebody_wrote_to_or_removed_ends_the_lease(cha
         assert not keeper.holds()
 
 
+@requirement("Leaders keep serving while ZooKeeper has no quorum")
 async def test_a_lease_survives_an_outage_of_the_store_only_for_its_time_and_comes_back_with_it() -> None:
     async with two_candidates(6) as (store, old, new):
         store.stop()
@@ -170,6 +174,7 @@ async def test_an_answer_that_waited_for_its_paused_reader_counts_from_when_its_
         assert keeper.holds()  # and the next one renews it
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 def test_own_pauses_are_noticed() -> None:
     watch = PauseWatch(threshold_s=2.0)
     assert [watch.tick(t) for t in (0.0, 1.0, 3.0, 5.5, 6.0)] == [None, None, None, 2.5, None]

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, Address, BrokerId, TopicPartition
 from tidelog.ports.meta import SessionState
@@ -261,6 +262,7 @@ def test_the_space_that_is_left_is_asked_for_at_each_scrape() -> None:
     assert value(registry, "tidelog_data_dir_free_bytes") == 5
 
 
+@requirement("A broker at its limits refuses requests and loses nothing")
 def test_the_worst_loop_lag_of_the_last_5_s_is_shown_to_every_scrape() -> None:
     registry = CollectorRegistry()
     process = BrokerMetrics(registry).process

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from helpers.batches import headers
 from helpers.compacted import HOUR_MS, NOW_MS, RULES, Kept, begun_swap, compact, finished, keyed, read_all
 from helpers.logs import TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs
+from helpers.requirements import requirement
 from tidelog.storage.compaction import Cleaned, Damage, Source, grouped
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
@@ -255,7 +256,8 @@ def test_a_full_map_ends_the_dirty_part_early_and_the_next_pass_goes_on() -> Non
     assert read_all(bed.log) == newest(bed.sent, end)
 
 
-def test_hole_28_the_last_batches_of_each_producer_stay_without_their_records() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_the_last_batches_of_each_producer_stay_without_their_records() -> None:
     bed = Bed()
     for sequence in range(8):
         lead(bed.log, numbered(keyed((b"a", b"%d" % sequence)), 7, 0, sequence), 0)

@@ -11,6 +11,7 @@ import pytest
 
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store, rebuilt_epochs, rebuilt_producers
+from helpers.requirements import requirement
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
@@ -337,6 +338,7 @@ def test_last_write_torn_at_every_byte() -> None:
     assert tried > len(A)
 
 
+@requirement("A crash of the whole cluster loses at most unflushed records")
 @pytest.mark.parametrize("story", STORIES)
 def test_every_cut_of_a_killed_process_loses_nothing(story: Callable[[Witness], None]) -> None:
     calls = told(story, None)[2]

@@ -4,6 +4,7 @@ import pytest
 
 from helpers.batches import batch, offsets, patched, placed
 from helpers.logs import ROOT, TP, contents, follow, lead, open_store
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.storage.dump import dump_segment
 from tidelog.storage.log_context import LogConfig
@@ -43,7 +44,8 @@ def cut_file(disk: SimDisk, size: int, path: str = FILE) -> None:
     disk.overwrite(path, disk.read(path)[:size])
 
 
-def test_row_33_a_torn_tail_is_cut_and_said() -> None:
+@requirement("A torn log tail is cut back to the last valid batch")
+def test_a_torn_tail_is_cut_and_said() -> None:
     disk, _ = written(3)
     cut_file(disk, 3 * SIZE - 5)
     store, log = killed(disk, ONE_FILE)
@@ -53,8 +55,9 @@ def test_row_33_a_torn_tail_is_cut_and_said() -> None:
     assert store.intact_since == 5, "nothing that counted was lost"
 
 
+@requirement("A flipped bit is never served or replicated")
 @pytest.mark.parametrize("position", [0, 1, 16, 20, 61, SIZE - 1])
-def test_row_32_a_bad_batch_in_the_middle_is_never_hidden(position: int) -> None:
+def test_a_bad_batch_in_the_middle_is_never_hidden(position: int) -> None:
     disk, _ = written(4)
     disk.flip_bit(FILE, SIZE + position)
     store, log = killed(disk, ONE_FILE)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.runtime.os_disk import OsDisk, os_disk
 from tidelog.testing.disk import Crash, PowerCut, SimDisk
@@ -318,7 +319,8 @@ async def test_one_that_waits_keeps_no_other_waiting(tmp_path: Path) -> None:
     assert await waiting
 
 
-async def test_row_30_a_slow_sync_takes_virtual_time_and_covers_only_what_was_there_before() -> None:
+@requirement("A stalled log sync moves leadership to another replica")
+async def test_a_slow_sync_takes_virtual_time_and_covers_only_what_was_there_before() -> None:
     disk = sim(b"abc")
     disk.slow("sync", 30.0, path="/a")
     file = disk.open("/a")

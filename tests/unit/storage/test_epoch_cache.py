@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.storage.epoch_cache import UNDEFINED_END, EpochCache, EpochEnd, EpochStart
 
 
@@ -23,6 +24,7 @@ def test_f15_2_end_offset_for() -> None:
     assert cache().end_offset_for(0, 50) == UNDEFINED_END
 
 
+@requirement("Every new leader epoch runs the truncation check again")
 def test_kafka_7415_a_leader_that_wrote_nothing_has_an_entry() -> None:
     history = cache((1, 0))
     assert history.assign(2, 30)

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, open_store
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, read_lines, replace_file, write_lines
@@ -74,6 +75,7 @@ def test_a_file_in_place_of_the_directory() -> None:
 # --- intact_since -----------------------------------------------------------------------------------------------------
 
 
+@requirement("A last ISR member that lost power is not elected automatically")
 def test_intact_since_rule() -> None:
     def rule(previous: int | None, clean: bool, boot: bool, damaged: bool = False) -> int | None:
         return intact_since_after_start(previous, was_clean=clean, same_boot=boot, damaged=damaged)
@@ -108,11 +110,13 @@ def test_intact_since_over_a_restart(clean: bool, crash: Crash, kept: int | None
     assert open_store(disk).intact_since == (kept or 9)
 
 
+@requirement("A broker with a replaced disk rejoins an ISR only after catch-up")
 def test_a_wiped_directory_is_intact_since_its_registration() -> None:
     store = open_store(SimDisk())
     assert (store.data_dir.fresh, store.intact_since) == (True, None)
 
 
+@requirement("A last ISR member that lost power is not elected automatically")
 def test_mut_22_kafka_10471_the_marker_is_gone_before_anything_is_loaded() -> None:
     disk = SimDisk()
     assert started(disk).close({TP: 2}, 5)
@@ -167,7 +171,8 @@ def test_marker_names_the_broker_epoch() -> None:
 # --- checkpoints ------------------------------------------------------------------------------------------------------
 
 
-def test_hole_08_entries_that_are_not_named_are_carried_over() -> None:
+@requirement("A checkpoint keeps the entries that an update does not name")
+def test_entries_that_are_not_named_are_carried_over() -> None:
     disk = SimDisk()
     store = started(disk)
     lead(store.create(OTHER, TOPIC_ID), A, 1)
@@ -180,7 +185,8 @@ def test_hole_08_entries_that_are_not_named_are_carried_over() -> None:
     assert (store.logs[TP].recorded_high_watermark, store.logs[OTHER].recorded_high_watermark) == (1, 1)
 
 
-def test_hole_35_a_missing_high_watermark_is_zero() -> None:
+@requirement("A log opens with its checkpointed high watermark")
+def test_a_missing_high_watermark_is_zero() -> None:
     disk = SimDisk()
     started(disk)
     disk.crash(Crash.PROCESS)
@@ -349,7 +355,8 @@ def test_a_torn_journal_line_is_cut_and_the_next_one_holds() -> None:
         assert EpochJournal(disk, "").history(KEY).entries == ((1, 0), (3, 10))
 
 
-def test_row_32_a_bad_line_in_the_middle_makes_every_log_be_read_from_its_start() -> None:
+@requirement("A flipped bit is never served or replicated")
+def test_a_bad_line_in_the_middle_makes_every_log_be_read_from_its_start() -> None:
     disk = SimDisk()
     store = started(disk)
     log = store.logs[TP]
@@ -397,7 +404,8 @@ def test_a_long_journal_is_compacted_at_start() -> None:
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
-def test_hole_10_a_recreated_topic_does_not_get_the_old_records() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_recreated_topic_does_not_get_the_old_records() -> None:
     disk = SimDisk()
     store = started(disk)
     store.checkpoint({TP: 2})
@@ -416,10 +424,9 @@ def test_hole_10_a_recreated_topic_does_not_get_the_old_records() -> None:
     assert store.intact_since == 5, "the deleted log is no loss"
 
 
+@requirement("A topic id separates topics that share a name")
 @pytest.mark.parametrize(("op", "path"), [("append", ".index"), ("rename", "events-0")])
-def test_hole_10_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_stop_is_clean(
-    op: str, path: str
-) -> None:
+def test_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_stop_is_clean(op: str, path: str) -> None:
     """Its folder keeps its name, and nobody has flushed it: a marker would promise records that go with the power."""
     disk = SimDisk()
     store = started(disk)
@@ -433,7 +440,8 @@ def test_hole_10_a_log_that_cannot_be_deleted_is_kept_for_the_repetition_and_no_
     assert open_store(disk).intact_since is None
 
 
-def test_hole_10_a_deletion_that_failed_succeeds_when_it_is_repeated() -> None:
+@requirement("A topic id separates topics that share a name")
+def test_a_deletion_that_failed_succeeds_when_it_is_repeated() -> None:
     disk = SimDisk()
     store = started(disk)
     disk.fail("append", errno.EIO, path=".index")

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.batches import BATCH_BYTES_MAX, batch, headers, offsets, patched, placed, sized_batch
 from helpers.logs import SMALL, TP, contents, follow, lead, new_log, open_store, rebuilt_epochs
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
@@ -260,6 +261,7 @@ def test_reset_to_starts_elsewhere_and_stays_there() -> None:
 # --- flushing ---------------------------------------------------------------------------------------------------------
 
 
+@requirement("A replica knows its log end, high watermark and flushed offset")
 def test_recovery_point_follows_the_flush_and_never_passes_the_end() -> None:
     log = new_log()
     lead(log, A, 0)

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, follow, lead, new_log, open_store, rebuilt_producers
+from helpers.requirements import requirement
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_snapshot import _facts
@@ -102,7 +103,8 @@ def three_batches(log: PartitionLog) -> None:
         lead(log, numbered(batch(b"v" * 100), 1, 0, sequence), 0)
 
 
-def test_hole_28_a_snapshot_is_taken_when_a_segment_is_full_and_at_a_clean_stop() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_snapshot_is_taken_when_a_segment_is_full_and_at_a_clean_stop() -> None:
     disk = SimDisk()
     store = open_store(disk)
     three_batches(store.create(TP, TOPIC_ID))
@@ -113,7 +115,8 @@ def test_hole_28_a_snapshot_is_taken_when_a_segment_is_full_and_at_a_clean_stop(
     assert log.producers.facts() == rebuilt_producers(contents(log))
 
 
-def test_hole_28_after_a_clean_stop_the_records_are_not_read_again() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_after_a_clean_stop_the_records_are_not_read_again() -> None:
     disk = SimDisk()
     store = open_store(disk, LogConfig())
     three_batches(store.create(TP, TOPIC_ID))
@@ -127,7 +130,8 @@ def test_hole_28_after_a_clean_stop_the_records_are_not_read_again() -> None:
     assert open_store(disk, LogConfig()).logs[TP].producers.facts() == before
 
 
-def test_hole_28_a_snapshot_of_records_that_were_cut_off_is_not_believed() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_snapshot_of_records_that_were_cut_off_is_not_believed() -> None:
     disk = SimDisk()
     store = open_store(disk)
     log = store.create(TP, TOPIC_ID)

@@ -3,6 +3,7 @@
 import pytest
 
 from helpers.batches import batch, headers
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.storage.producer_state import SEQUENCE_MASK, ProducerLimits, ProducerTable, SeenBatch
 from tidelog.wire.batch import BatchHeader, numbered
@@ -38,7 +39,8 @@ class Log:
         return refused.value.code
 
 
-def test_hole_28_a_repeated_batch_is_found_with_its_offset() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_repeated_batch_is_found_with_its_offset() -> None:
     log = Log()
     log.append(0, 3)
     log.append(3, 2)
@@ -48,7 +50,8 @@ def test_hole_28_a_repeated_batch_is_found_with_its_offset() -> None:
     assert log.end == 5
 
 
-def test_hole_28_only_the_last_five_are_found() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_only_the_last_five_are_found() -> None:
     log = Log()
     for sequence in range(6):
         log.append(sequence)
@@ -56,14 +59,16 @@ def test_hole_28_only_the_last_five_are_found() -> None:
     assert log.refusal(0) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-def test_hole_28_a_gap_is_refused() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_gap_is_refused() -> None:
     log = Log()
     log.append(0, 2)
     assert log.refusal(3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.append(2) is None
 
 
-def test_hole_28_other_borders_than_the_stored_ones_are_no_repetition() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_other_borders_than_the_stored_ones_are_no_repetition() -> None:
     log = Log()
     log.append(0, 2)
     log.append(2, 2)
@@ -71,14 +76,16 @@ def test_hole_28_other_borders_than_the_stored_ones_are_no_repetition() -> None:
     assert log.refusal(3, 3) is ErrorCode.UNKNOWN_PRODUCER_ID, "a part of it is not stored"
 
 
-def test_hole_28_an_older_epoch_is_fenced_also_with_a_repetition() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_an_older_epoch_is_fenced_also_with_a_repetition() -> None:
     log = Log()
     log.append(0, epoch=1)
     assert log.refusal(0, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert log.append(0, epoch=1) == SeenBatch(0, 0, 0)
 
 
-def test_hole_28_a_new_epoch_begins_with_0() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_new_epoch_begins_with_0() -> None:
     log = Log()
     log.append(0, 4)
     assert log.refusal(4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -87,7 +94,8 @@ def test_hole_28_a_new_epoch_begins_with_0() -> None:
     assert log.refusal(4, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_hole_28_an_unknown_producer_may_begin_anywhere() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_an_unknown_producer_may_begin_anywhere() -> None:
     # KIP-360: its earlier records may be gone. What came before is then neither stored for sure nor missing for sure.
     log = Log()
     assert log.append(10) is None
@@ -96,8 +104,9 @@ def test_hole_28_an_unknown_producer_may_begin_anywhere() -> None:
     assert log.append(11) is None
 
 
+@requirement("A producer batch that is sent again is stored once")
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_hole_28_sequences_wrap(count: int) -> None:
+def test_sequences_wrap(count: int) -> None:
     log = Log()
     first = SEQUENCE_MASK - 1
     log.append(first, count)

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.storage.retention import FOREVER, RetentionClock, SegmentFacts, size_start, time_start
 
 LOG = [
@@ -40,7 +41,8 @@ def test_a_segment_without_timestamps_goes_with_the_next_that_has_some() -> None
     assert time_start([nameless], 0, 30, 1e15, 1_000) == 0
 
 
-def test_row_34_a_clock_that_jumps_ahead_deletes_no_hour_of_records() -> None:
+@requirement("A jump of the wall clock changes nothing but timestamps")
+def test_a_clock_that_jumps_ahead_deletes_no_hour_of_records() -> None:
     clock = RetentionClock(0.0, 100.0)
     assert clock.read(60_000.0, 160.0) == 60_000
     assert clock.read(60_000.0 + HOUR_MS, 161.0) == 62_000, "twice the second that has passed"
@@ -48,8 +50,9 @@ def test_row_34_a_clock_that_jumps_ahead_deletes_no_hour_of_records() -> None:
     assert clock.read(62_000.0 - HOUR_MS, 163.0) == 62_000 - HOUR_MS, "set back: that keeps more"
 
 
+@requirement("A jump of the wall clock changes nothing but timestamps")
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e12)), max_size=30))
-def test_row_34_the_clock_of_retention_is_never_ahead_of_the_wall(steps: list[tuple[float, float]]) -> None:
+def test_the_clock_of_retention_is_never_ahead_of_the_wall(steps: list[tuple[float, float]]) -> None:
     now, before, clock = 0.0, 0.0, RetentionClock(0.0, 0.0)
     for elapsed_s, wall in steps:
         now += elapsed_s

@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.ids import TopicPartition
 from tidelog.testing.group_invariants import GroupChecker, Seat
 from tidelog.testing.invariants import Violation
@@ -38,35 +39,38 @@ def test_x5_the_next_owner_begins_at_what_is_committed(checker: GroupChecker) ->
     checker.handed_out(A, TP, 3)
 
 
+@requirement("Committed offsets never move back and leave no gap")
 @pytest.mark.parametrize("offset", [-1, 2, 6])
-def test_n12_no_gap_between_the_stored_offset_and_the_start_of_the_next_owner(
-    checker: GroupChecker, offset: int
-) -> None:
+def test_no_gap_between_the_stored_offset_and_the_start_of_the_next_owner(checker: GroupChecker, offset: int) -> None:
     with pytest.raises(Violation, match="N12"):
         checker.given(B, TP, offset, (1, 2))
 
 
-def test_n11_two_consumers_hand_out_records_of_one_partition(checker: GroupChecker) -> None:
+@requirement("At most one consumer of a group delivers a partition")
+def test_two_consumers_hand_out_records_of_one_partition(checker: GroupChecker) -> None:
     moved(checker)
     with pytest.raises(Violation, match="N11"):
         checker.handed_out(A, TP, 5)
 
 
-def test_n11_who_asks_processes_nothing_once_another_has_begun(checker: GroupChecker) -> None:
+@requirement("At most one consumer of a group delivers a partition")
+def test_who_asks_processes_nothing_once_another_has_begun(checker: GroupChecker) -> None:
     moved(checker)
     checker.processed(A, TP, 4, asked=False)
     with pytest.raises(Violation, match="N11"):
         checker.processed(A, TP, 4, asked=True)
 
 
-def test_n11_the_stored_owner_alone_is_not_believed(checker: GroupChecker) -> None:
+@requirement("At most one consumer of a group delivers a partition")
+def test_the_stored_owner_alone_is_not_believed(checker: GroupChecker) -> None:
     """The store may say what it wants: who was not given it again since another has acted is no owner."""
     moved(checker).owner_stored("g", TP, "a")
     with pytest.raises(Violation, match="and so does"):
         checker.handed_out(A, TP, 5)
 
 
-def test_n11_a_consumer_that_was_given_nothing_hands_out_nothing(checker: GroupChecker) -> None:
+@requirement("At most one consumer of a group delivers a partition")
+def test_a_consumer_that_was_given_nothing_hands_out_nothing(checker: GroupChecker) -> None:
     with pytest.raises(Violation, match="not given"):
         checker.handed_out(B, TP, 3)
 
@@ -89,10 +93,9 @@ def test_i16_the_stored_generation_does_not_fall(checker: GroupChecker) -> None:
         checker.generation_stored("g", 1)
 
 
+@requirement("Committed offsets never move back and leave no gap")
 @pytest.mark.parametrize(("offset", "number"), [(2, "N12"), (6, "X5")])
-def test_n12_x5_a_committed_offset_neither_falls_nor_runs_ahead(
-    checker: GroupChecker, offset: int, number: str
-) -> None:
+def test_x5_a_committed_offset_neither_falls_nor_runs_ahead(checker: GroupChecker, offset: int, number: str) -> None:
     checker.offset_stored("g", TP, 5)
     with pytest.raises(Violation, match=number):
         checker.offset_stored("g", TP, offset)

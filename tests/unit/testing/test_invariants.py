@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from helpers.requirements import requirement
 from tidelog.ids import TopicPartition
 from tidelog.testing.invariants import BatchView, Checker, LogView, PartitionView, ReplicaView, StoredView, Violation
 
@@ -295,7 +296,8 @@ def x1_broken_read_and_gone(c: Checker) -> None:
     c.final_read(TP, {})
 
 
-def test_hole_28_a_record_that_is_stored_twice_is_found() -> None:
+@requirement("A producer batch that is sent again is stored once")
+def test_a_record_that_is_stored_twice_is_found() -> None:
     Checker().stored_once(TP, {3: b"a", 4: b"b"})
     with pytest.raises(Violation, match=r"HOLE-28.*offsets 3 and 5"):
         Checker().stored_once(TP, {3: b"a", 4: b"b", 5: b"a"})
@@ -311,6 +313,14 @@ def test_what_holds_is_let_pass(story: Story) -> None:
     story(Checker())
 
 
+@requirement("ISR and catch-up replicas make up the assigned replicas")
+@requirement("The leader is in the ISR and the ISR is among the replicas")
+@requirement("ISR members agree below the HW of a presumed leader")
+@requirement("Stored ISR members agree below the HW of every presumed leader")
+@requirement("Every ISR member reaches the high watermark of the leader")
+@requirement("A committed record never disappears or changes")
+@requirement("Epochs never decrease and one epoch has one leader")
+@requirement("The exposed high watermark never moves back")
 @pytest.mark.parametrize(("name", "story"), BROKEN.items(), ids=BROKEN.keys())
 def test_what_is_broken_is_named_by_its_number(name: str, story: Story) -> None:
     with pytest.raises(Violation) as found:
@@ -357,7 +367,8 @@ def unclean(leader: int, epoch: int) -> StoredView:
     return replace(stored(leader, epoch, isr(leader)), recovering=True)
 
 
-def test_i6_n07_a_recorded_unclean_election_takes_back_what_its_leader_lacks_and_no_more() -> None:
+@requirement("The exposed high watermark never moves back")
+def test_i6_a_recorded_unclean_election_takes_back_what_its_leader_lacks_and_no_more() -> None:
     c = Checker()
     c.acked(TP, 0, b"a")
     c.acked(TP, 1, b"b")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, ServiceDescriptor
 
+from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
 from tidelog.wire.pb import admin_pb2, common_pb2, control_pb2, controller_pb2, coordinator_pb2, replica_pb2
 
@@ -206,11 +207,51 @@ def expected_type(field: str, kind: str) -> str:
     return f"[{inner}]" if kind.startswith("[") else inner
 
 
+@requirement("Message frames are left to gRPC")
+@requirement("ClusterMetadataRequest may name a group and topics")
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
+@requirement("A broker is described by id, host and port")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+@requirement("PingRequest counts the failed pings before it")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("A reported offset names topic, partition and offset")
+@requirement("StopFetcherRequest names the consumer that is to stop")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@requirement("Ownership is listed by consumer thread")
+@requirement("An assigned partition comes with its start offset")
+@requirement("StartFetcherResponse confirms a start")
+@requirement("Topic, partition and offset form one value")
+@requirement("Heartbeat is another name of Ping")
+@requirement("AlterIsr carries the wanted state of each partition")
+@requirement("AlterIsr is answered as a whole and for each partition")
 @pytest.mark.parametrize("message", sorted(DOCUMENTED))
 def test_a_documented_message_exists_or_its_replacement_is_named(message: str) -> None:
     assert message in messages() or message in REPLACED
 
 
+@requirement("Message frames are left to gRPC")
+@requirement("ClusterMetadataRequest may name a group and topics")
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
+@requirement("A broker is described by id, host and port")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+@requirement("PingRequest counts the failed pings before it")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("A reported offset names topic, partition and offset")
+@requirement("StopFetcherRequest names the consumer that is to stop")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@requirement("Ownership is listed by consumer thread")
+@requirement("An assigned partition comes with its start offset")
+@requirement("StartFetcherResponse confirms a start")
+@requirement("Topic, partition and offset form one value")
+@requirement("Heartbeat is another name of Ping")
+@requirement("AlterIsr carries the wanted state of each partition")
+@requirement("AlterIsr is answered as a whole and for each partition")
+@requirement("A replica fetch names topic, partition, replica and offset")
+@requirement("A replica fetch returns messages and the high watermark")
 @pytest.mark.parametrize(("message", "field", "kind"), documented_fields())
 def test_a_documented_field_has_its_name_and_type_or_its_replacement_is_named(
     message: str, field: str, kind: str
@@ -223,6 +264,23 @@ def test_a_documented_field_has_its_name_and_type_or_its_replacement_is_named(
     assert type_of(ours.fields_by_name[field]) == expected_type(field, kind)
 
 
+@requirement("Message frames are left to gRPC")
+@requirement("ClusterMetadataRequest may name a group and topics")
+@requirement("ClusterMetadataResponse names coordinator and live brokers")
+@requirement("A broker is described by id, host and port")
+@requirement("RegisterConsumerRequest says everything about a consumer")
+@requirement("RegisterConsumerResponse has an error code and no partitions")
+@requirement("PingRequest counts the failed pings before it")
+@requirement("PingResponse carries offsets only with auto commit")
+@requirement("A reported offset names topic, partition and offset")
+@requirement("StopFetcherRequest names the consumer that is to stop")
+@requirement("StopFetcherResponse has the fields of PingResponse")
+@requirement("StartFetcherRequest carries ownership and live brokers")
+@requirement("Ownership is listed by consumer thread")
+@requirement("An assigned partition comes with its start offset")
+@requirement("StartFetcherResponse confirms a start")
+@requirement("Version, correlation and client ids need no request header")
+@requirement("Heartbeat is another name of Ping")
 def test_every_row_of_replaced_is_needed_and_names_what_exists() -> None:
     used = {key for field in documented_fields() for key in rows_for(*field)} | (set(DOCUMENTED) & set(REPLACED))
     assert set(REPLACED) - used == set(), "rows that nothing needs"
@@ -256,6 +314,7 @@ def test_coord_16_open_03_the_coordinator_speaks_over_the_stream_that_the_consum
     assert not {"host", "port", "address"} & set(messages()["RegisterConsumerRequest"].fields_by_name)
 
 
+@requirement("Every coordinator error has a code and a consumer reaction")
 def test_error_numbers_are_the_same_in_code_on_the_wire_and_in_the_register() -> None:
     wire = {v.name: v.number for v in common_pb2.DESCRIPTOR.enum_types_by_name["ErrorCode"].values}
     assert wire == {code.name: code.value for code in ErrorCode}

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.requirements import requirement
 from tidelog.ids import BrokerId
 from tidelog.release import Release
 from tidelog.wire import znodes
@@ -31,14 +32,18 @@ def drawn_states(draw: st.DrawFn) -> znodes.StoredState:
 states = drawn_states()
 
 
+@requirement("One state znode holds leader, ISR and epochs of a partition")
+@requirement("ZooKeeper stores the current leader and ISR")
+@requirement("Leader, ISR and epoch live in one znode")
 @given(states)
-def test_hole_39_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> None:
+def test_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> None:
     data = znodes.encode_state(state)
     assert znodes.decode_state("t", 0, data) == state
     # Hand-made JSON is JSON: what json.dumps would have written.
     assert json.loads(data)["isr"] == [[m.broker_id, m.broker_epoch] for m in state.isr]
 
 
+@requirement("ZooKeeper lists brokers, topics and their partitions")
 def test_a_registration_comes_back() -> None:
     registration = znodes.BrokerRegistration(
         broker_id=BrokerId(3),
@@ -51,6 +56,7 @@ def test_a_registration_comes_back() -> None:
     assert znodes.decode_broker(3, znodes.encode_broker(registration)) == registration
 
 
+@requirement("The controller znode is ephemeral and names the controller")
 def test_a_controller_registration_comes_back_and_names_its_address() -> None:
     registration = znodes.ControllerRegistration(1, "c1", 9090, "x", Release("0.3.0", 3, 2))
     back = znodes.decode_controller(znodes.encode_controller(registration))
@@ -58,6 +64,9 @@ def test_a_controller_registration_comes_back_and_names_its_address() -> None:
     assert str(back.address) == "c1:9090"
 
 
+@requirement("The topic znode holds the replicas of every partition")
+@requirement("ZooKeeper lists brokers, topics and their partitions")
+@requirement("The replicas of each partition are stored in ZooKeeper")
 def test_a_topic_comes_back_in_partition_order() -> None:
     replicas = tuple((BrokerId(p % 3), BrokerId((p + 1) % 3)) for p in range(12))
     assignment = znodes.TopicAssignment(topic_id=b"0123456789abcdef", partitions=replicas)
@@ -157,7 +166,10 @@ def test_parents_come_before_children() -> None:
         seen.add(path)
 
 
-def test_c1_01_b8_01_e1_01_znodes_are_where_the_documents_have_them() -> None:
+@requirement("The controller znode is ephemeral and names the controller")
+@requirement("One state znode holds leader, ISR and epochs of a partition")
+@requirement("A broker registers its address in an ephemeral znode")
+def test_znodes_are_where_the_documents_have_them() -> None:
     assert znodes.state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
     assert (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH) == ("/controller", "/controller_epoch")
     assert (znodes.broker_path(7), znodes.topic_path("t")) == ("/brokers/ids/7", "/brokers/topics/t")
@@ -177,12 +189,15 @@ stored_heads = st.builds(
 )
 
 
+@requirement("Consumer ids are stored with their group and not as znodes")
 @given(stored_heads)
-def test_a6_02_a_group_comes_back(head: znodes.StoredHead) -> None:
+def test_a_group_comes_back(head: znodes.StoredHead) -> None:
     assert znodes.decode_head("g", znodes.encode_head(head)) == head
 
 
-def test_a6_03_an_owner_and_a6_05_an_offset_come_back_from_the_documented_paths() -> None:
+@requirement("Partition owners of a group are stored in persistent znodes")
+@requirement("Committed offsets of a group are stored in ZooKeeper")
+def test_an_owner_and_an_offset_come_back_from_the_documented_paths() -> None:
     owner = znodes.StoredOwner("c-0", "c", 7)
     assert znodes.decode_owner(znodes.owner_path("g", "t", 3), znodes.encode_owner(owner)) == owner
     offset = znodes.StoredOffset(2**62, -1, 'what "I" did')
@@ -191,7 +206,8 @@ def test_a6_03_an_owner_and_a6_05_an_offset_come_back_from_the_documented_paths(
     assert znodes.offset_path("g", "t", 3) == "/consumers/g/offsets/t/3"
 
 
-def test_a6_01_the_coordinator_znode_names_its_broker() -> None:
+@requirement("The coordinator znode is ephemeral and names its broker")
+def test_the_coordinator_znode_names_its_broker() -> None:
     registration = znodes.CoordinatorRegistration(BrokerId(3), "x")
     data = znodes.encode_coordinator(registration)
     assert znodes.decode_coordinator(data) == registration
