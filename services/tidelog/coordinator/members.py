@@ -361,12 +361,15 @@ class Members:
         if watcher.asked is Asked.PING:
             self._ping_failed(group, member, watcher.number)
             return
-        # It lives, and does not do what it is told: it is not kept alive any longer (HOLE-47).
-        member.silent = True
-        self.pings.clear(watcher.member)
+        self._let_fall_silent(watcher.member, member)
         self._desk.unwatch_pings(group, member)
         self._desk.deadlines.set((LEASE, *watcher.member), member.dead_at)
         self._rebalancer.fail(group, member.consumer_id)
+
+    def _let_fall_silent(self, key: MemberKey, member: Member) -> None:
+        """A member that lives and does not do what it is told is not kept alive any longer (HOLE-47)."""
+        member.silent = True
+        self.pings.clear(key)
 
     def _ping_failed(self, group: Group, member: Member, number: int) -> None:
         member.failed_pings += 1
