@@ -68,26 +68,29 @@ class Polls:
 
     def polled(self, record: Polled, poll: int) -> None:
         consumer = self._consumers.setdefault(record.process, Consumer())
-        subscribed = record.group is not None
         for topic, partition, records in record.partitions:
             if not records:
                 continue
             key = self._tables.key_number(topic, partition)
-            before = consumer.last.get(key)
-            first, last = records[0][0], records[-1][0]
-            if before is not None and first != before + 1:
-                inner = record.op is not None and consumer.last_op.get(key) == record.op
-                self._jumps.append(Jump(key, before, first, poll, inner, subscribed))
-            consumer.last[key] = last
+            offsets = [offset for offset, _ in records]
+            self._jump_to(record, poll, consumer, key, offsets[0])
+            consumer.last[key] = offsets[-1]
             if record.op is not None:
                 consumer.last_op[key] = record.op
-            offsets = [offset for offset, _ in records]
-            if (
-                offsets == list(range(first, first + len(offsets)))
-                or consumer.changed_at.get(key, -1.0) >= record.began
-            ):
-                continue  # what is in the operation's rebalance log may jump
-            self._jumps.extend(Jump(key, a, b, poll, True, subscribed) for a, b in pairwise(offsets) if b != a + 1)
+            self._jumps_within(record, poll, consumer, key, offsets)
+
+    def _jump_to(self, record: Polled, poll: int, consumer: Consumer, key: int, first: int) -> None:
+        before = consumer.last.get(key)
+        if before is not None and first != before + 1:
+            inner = record.op is not None and consumer.last_op.get(key) == record.op
+            self._jumps.append(Jump(key, before, first, poll, inner, record.group is not None))
+
+    def _jumps_within(self, record: Polled, poll: int, consumer: Consumer, key: int, offsets: list[int]) -> None:
+        first = offsets[0]
+        if offsets == list(range(first, first + len(offsets))) or consumer.changed_at.get(key, -1.0) >= record.began:
+            return  # what is in the operation's rebalance log may jump
+        subscribed = record.group is not None
+        self._jumps.extend(Jump(key, a, b, poll, True, subscribed) for a, b in pairwise(offsets) if b != a + 1)
 
     def check(self, order: VersionOrder, found: Findings) -> None:
         found.judged(*(name for names in _POLL_RULES.values() for name in names))
