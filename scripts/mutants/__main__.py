@@ -1,7 +1,7 @@
-"""`make mutants`: planted mistakes, and who notices them.
+"""`make mutants`: planted mistakes, and what notices them.
 
 Without SEARCH=1 those are replayed that have been noticed before, from the kept seeds, and all of them must be noticed again;
-what no search has noticed yet is named. With it every one is searched for from seed 0 on, and must be noticed.
+one that no search has noticed yet is named. With it every one is searched for from seed 0 on, and must be noticed.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from mutants import checker, groups, holes, simulator
-from mutants.patching import BySimulator, Inconclusive, Mutant, StalePatch, Verdict, judge
+from mutants.judging import Inconclusive, Verdict, judge
+from mutants.patching import BySimulator, Mutant
 
 TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, holes.MUTANTS, checker.MUTANTS)
 FOUND: Final = Path(__file__).with_name("found_seeds.json")
@@ -36,13 +37,15 @@ def seeds_for(mutant: Mutant, kept: dict[str, int], *, search: bool, most: int) 
     return [*first, *(range(at, min(at + _BATCH, most)) for at in range(0, most, _BATCH))]
 
 
-def verdict_on(mutant: Mutant, seeds: Sequence[range]) -> Verdict | str:
-    """The verdict, or why there is none."""
+def verdict_on(mutant: Mutant, seeds: Sequence[range]) -> tuple[Verdict | str, float]:
+    """The verdict, or why there is none; and the seconds that it took."""
+    began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         try:
-            return judge(mutant, Path(folder) / "services", seeds)
-        except (StalePatch, Inconclusive) as error:
-            return str(error)
+            verdict: Verdict | str = judge(mutant, Path(folder) / "report", seeds)
+        except Inconclusive as error:
+            verdict = str(error)
+    return verdict, time.perf_counter() - began
 
 
 def main() -> int:
@@ -64,9 +67,9 @@ def main() -> int:
     started = time.perf_counter()
     unnoticed = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for mutant, verdict in zip(mutants, pool.map(verdict_on, mutants, plans), strict=True):
+        for mutant, (verdict, took_s) in zip(mutants, pool.map(verdict_on, mutants, plans), strict=True):
             line = told(mutant, verdict, kept.get(mutant.name), most)
-            print(f"{mutant.name:<28} {line}", flush=True)
+            print(f"{mutant.name:<28} {took_s:5.1f} s  {line}", flush=True)
             if isinstance(verdict, str) or not verdict.killed:
                 unnoticed += 1
             elif verdict.seed is not None:
@@ -82,13 +85,15 @@ def main() -> int:
 def told(mutant: Mutant, verdict: Verdict | str, kept: int | None, most: int) -> str:
     if isinstance(verdict, str):
         return f"NOT JUDGED: {verdict}"
+    if not verdict.reached:
+        return f"NEVER REACHED: {mutant.mistake}"
     if not verdict.killed:
         seeds = f" by {most} seeds" if isinstance(mutant.must_fail, BySimulator) else ""
         return f"NOT NOTICED{seeds}: {mutant.mistake}"
     where = "" if verdict.seed is None else f"seed {verdict.seed}"
     if where and kept is not None and kept != verdict.seed:
         where += f" (was {kept})"
-    return f"{where:<20} {verdict.how[:150]}"
+    return f"{where:<20} {verdict.how[-150:]}"
 
 
 if __name__ == "__main__":

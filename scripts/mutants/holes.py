@@ -1,584 +1,500 @@
-"""The known holes of the protocol, each opened again in the real code. docs/rules.md has the rules."""
+"""The known holes of the protocol, each opened again in the real code. docs/rules.md has the rules that close them."""
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
-from mutants.patching import ByTest, Mutant, Patch
+from mutants.altering import altered
+from mutants.patching import ByTest, Code, Plant, Table, around
+from tidelog.broker import fetch
+from tidelog.broker.control_service import ControlService
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.client.membership import Membership
+from tidelog.controller import alter_isr, election, reassignment
+from tidelog.controller.alter_isr import Hearing
+from tidelog.controller.channels import BrokerChannel
+from tidelog.controller.effects import Outcome
+from tidelog.controller.machine import ControllerMachine
+from tidelog.controller.racks import Racks
+from tidelog.controller.shutdown import ShutdownDesk
+from tidelog.controller.store import FencedStore
+from tidelog.coordinator.group import Member
+from tidelog.coordinator.machine import CoordinatorMachine
+from tidelog.coordinator.members import Members
+from tidelog.coordinator.model import Phase
+from tidelog.coordinator.rebalance import Rebalancer
+from tidelog.coordinator.store import FencedGroupStore
+from tidelog.errors import ErrorCode
+from tidelog.ids import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog.ports.meta import Check
+from tidelog.replica import effects as fx
+from tidelog.replica.isr import Committed, PendingShrink
+from tidelog.replica.leader import AppendMarks, LeaderState
+from tidelog.replica.partition import PartitionReplica, Role
+from tidelog.runtime import zk_patterns
+from tidelog.storage import data_dir
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.producer_state import ProducerTable
+from tidelog.wire import znodes
+from tidelog.wire.znodes import Move
 
-_PARTITION: Final = "replica/partition.py"
-_LEADER: Final = "replica/leader.py"
-_ELECTION: Final = "controller/election.py"
-_ALTER_ISR: Final = "controller/alter_isr.py"
-_CONTROL: Final = "broker/control_service.py"
-_MANAGER: Final = "broker/replica_manager.py"
-_MEMBERS: Final = "coordinator/members.py"
-_REBALANCE: Final = "coordinator/rebalance.py"
+MUTANTS: Final = Table(__name__)
 
-_OF_FOLLOWERS: Final = "replica/test_follower.py"
-_OF_LEADERS: Final = "replica/test_leader.py"
-_OF_ELECTIONS: Final = "controller/test_election.py"
-_OF_ISR_CHANGES: Final = "controller/test_machine_isr.py"
-_OF_MEMBERS: Final = "coordinator/test_members.py"
-_OF_REBALANCES: Final = "coordinator/test_rebalance.py"
+_ISR_CHANGES: Final = "controller/test_machine_isr"
 
 
-def _hole(number: int, mistake: str, file: str, test: str, *patches: Patch) -> Mutant:
-    return Mutant(f"HOLE-{number:02}", mistake, patches, ByTest(f"tests/unit/{file}::test_{test}"))
+def named(name: str, file: str, test: str) -> Callable[[Plant], Plant]:
+    return MUTANTS.mutant(name, ByTest(f"tests/unit/{file}.py::test_{test}"))
 
 
-MUTANTS: Final = (
-    _hole(
-        1,
-        "who becomes a follower cuts its log to its own high watermark",
-        _OF_FOLLOWERS,
-        "becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_itself",
-        Patch(
-            _PARTITION,
-            "        self.partition_epoch = event.partition_epoch\n        if event.leader >= 0:\n",
-            """        self.partition_epoch = event.partition_epoch
-        self._cut_to(self.high_watermark)
-        out.append(fx.TruncateTo(self.high_watermark))
-        if event.leader >= 0:
-""",
-        ),
-    ),
-    _hole(
-        2,
-        "a diverging log is cut to its own high watermark, wherever the histories part",
-        _OF_FOLLOWERS,
-        "divergence_cuts_to_the_end_of_the_common_epoch",
-        Patch(
-            _PARTITION, "        cut = max(0, min(cut, self.log_end_offset))\n", "        cut = self.high_watermark\n"
-        ),
-    ),
-    _hole(
-        3,
-        "a follower cuts to the end that it is told, although the epoch found is another one than it asked for",
-        _OF_FOLLOWERS,
-        "an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one",
-        Patch(
-            _PARTITION,
-            """        cut = event.own_end
-        if event.own_epoch == event.diverging_epoch:
-            cut = min(event.diverging_end, event.own_end)
-""",
-            "        cut = event.diverging_end\n",
-        ),
-    ),
-    _hole(
-        4,
-        "a position of an earlier leader epoch counts",
-        _OF_LEADERS,
-        "mut_04_positions_of_another_epoch_are_refused",
-        Patch(
-            _PARTITION,
-            "        if event.leader_epoch != leading.epoch:\n            older",
-            "        if event.leader_epoch > leading.epoch:\n            older",
-        ),
-    ),
-    _hole(
-        5,
-        "a follower may join the ISR below the start of the leader's epoch",
-        _OF_LEADERS,
-        "mut_02_joining_needs_the_start_of_this_epoch",
-        Patch(_LEADER, "progress.offset >= max(high_watermark, self.epoch_start)", "progress.offset >= high_watermark"),
-    ),
-    _hole(
-        6,
-        "a new epoch of the same leader is no news for its follower",
-        _OF_FOLLOWERS,
-        "the_same_leader_in_a_new_epoch_runs_the_check_again",
-        Patch(
-            _PARTITION,
-            "            return self._on_same_epoch(event)\n        return self._become_leader",
-            """            return self._on_same_epoch(event)
-        if self.role is Role.FOLLOWER and event.leader == self.leader:
-            self.leader_epoch, self.partition_epoch = event.leader_epoch, event.partition_epoch
-            return []
-        return self._become_leader""",
-        ),
-    ),
-    _hole(
-        7,
-        "a broker that comes back in another life is taken for the one that left",
-        _OF_ELECTIONS,
-        "a_bounced_leader_is_failure_plus_start",
-        Patch(
-            _ELECTION,
-            "    return broker is not None and broker.epoch == member.broker_epoch\n",
-            "    return broker is not None\n",
-        ),
-    ),
-    _hole(
-        8,
-        "a broker begins its life with a partial list",
-        "broker/test_control_service.py",
-        "the_first_request_of_a_life_must_be_full",
-        Patch(_CONTROL, "        if not request.full and not self.ready:\n", "        if False:\n"),
-    ),
-    _hole(
-        9,
-        "a late StopReplica stops what was started since",
-        "broker/test_control_service.py",
-        "stop_replica_is_fenced_by_leader_epoch",
-        Patch(_MANAGER, " and leader_epoch <= host.replica.leader_epoch:\n", " and leader_epoch < 0:\n"),
-    ),
-    _hole(
-        10,
-        "a topic that is made again gets the records of the one before",
-        "broker/test_control_service.py",
-        "a_topic_made_again_does_not_inherit_the_old_records",
-        Patch(_MANAGER, "        if host is not None and host.topic_id != state.topic_id:\n", "        if False:\n"),
-    ),
-    _hole(
-        11,
-        "the controller's multis do not check the controller epoch",
-        "controller/test_store.py",
-        "mut_10_i12_a_raised_controller_epoch_fences_every_write",
-        Patch(
-            "controller/store.py", "Check(znodes.CONTROLLER_EPOCH, epoch_version)", "Check(znodes.CONTROLLER_EPOCH, -1)"
-        ),
-    ),
-    _hole(
-        12,
-        "the ISR of a deposed leader is written whatever was decided since",
-        _OF_ISR_CHANGES,
-        "an_election_in_flight_fences_the_old_leaders_proposal",
-        Patch(
-            _ALTER_ISR,
-            "    if wanted.leader_epoch < state.leader_epoch:\n        return ErrorCode.FENCED_LEADER_EPOCH\n",
-            "",
-        ),
-        Patch(_ALTER_ISR, "    if asker != state.leader or wanted.leader != state.leader:\n", "    if False:\n"),
-        Patch(_ALTER_ISR, "    if wanted.current_zk_version < state.partition_epoch:\n", "    if False:\n"),
-        Patch(_ALTER_ISR, "    if state.leader not in members or len", "    if len"),
-        Patch(_ALTER_ISR, "    if not all(_eligible(member, state, brokers, ineligible)", "    if not all(True"),
-    ),
-    _hole(
-        13,
-        "a write of unknown outcome is taken for one that was not applied",
-        "controller/test_machine_brokers.py",
-        "an_unknown_outcome_that_was_applied_is_adopted",
-        Patch(
-            "controller/machine.py",
-            """            self._resign(f"the store refuses the state of {tp}")
-        else:
-            self._out.examine(group)
-""",
-            """            self._resign(f"the store refuses the state of {tp}")
-        else:
-            self._unblock(self._writer_of(tp))
-""",
-        ),
-    ),
-    _hole(
-        14,
-        "nobody sees for how long a leader has waited for the answer to its ISR change",
-        "broker/test_replica_manager.py",
-        "how_long_a_change_has_waited_for_its_answer_is_measured",
-        Patch(
-            _LEADER,
-            "        return 0.0 if isinstance(self.isr, Committed) else at - self.pending_since\n",
-            "        return 0.0\n",
-        ),
-    ),
-    _hole(
-        15,
-        "a controlled shutdown does not see the expansion that is being written",
-        "controller/test_shutdown.py",
-        "an_expansion_that_is_being_written_is_seen",
-        Patch(
-            "controller/shutdown.py",
-            "        members = writing.isr if state is None else (*state.isr, *writing.isr)\n",
-            "        members = () if state is None else state.isr\n",
-        ),
-    ),
-    _hole(
-        16,
-        "a leader holds itself to the smaller ISR that it has asked for",
-        _OF_LEADERS,
-        "mut_07_a_shrink_counts_only_when_confirmed",
-        Patch(
-            "replica/isr.py",
-            """        # They count until the controller agrees: it may still elect one of them (HOLE-16).
-        return self.committed.isr""",
-            "        return self.committed.isr - self.leaving",
-        ),
-    ),
-    _hole(
-        17,
-        "an AlterIsr that comes again is judged by its old version",
-        _OF_ISR_CHANGES,
-        "a_repeated_request_is_success_once_the_first_is_written",
-        Patch(
-            _ALTER_ISR,
-            "    if same_set and not state.recovering:\n",
-            "    if same_set and not state.recovering and wanted.current_zk_version == state.partition_epoch:\n",
-        ),
-    ),
-    _hole(
-        18,
-        "a controller that is behind judges who is ahead of it",
-        _OF_ISR_CHANGES,
-        "f05_8_checks_in_order",
-        Patch(
-            _ALTER_ISR,
-            """    if wanted.leader_epoch > state.leader_epoch or wanted.current_zk_version > state.partition_epoch:
-""",
-            "    if False:\n",
-        ),
-    ),
-    _hole(
-        19,
-        "the answer to an earlier proposal is taken for that of the pending one",
-        _OF_LEADERS,
-        "an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one",
-        Patch(
-            _PARTITION,
-            "        if event.proposal != fx.ProposeIsr(leading.epoch, leading.partition_epoch, pending.proposed):\n",
-            "        if False:\n",
-        ),
-    ),
-    _hole(
-        20,
-        "the controller lets a broker back into the ISR that shuts down",
-        "controller/test_shutdown.py",
-        "who_leaves_is_not_let_back_in",
-        Patch(
-            _ALTER_ISR,
-            "    return member.broker_id not in ineligible or member.broker_id == state.leader\n",
-            "    return True\n",
-        ),
-    ),
-    _hole(
-        21,
-        "the controller does not look at the broker epochs of an ISR's members",
-        _OF_ISR_CHANGES,
-        "a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way",
-        Patch(
-            _ALTER_ISR,
-            "    if broker is None or broker.epoch != member.broker_epoch:\n",
-            "    if broker is None:\n",
-        ),
-    ),
-    _hole(
-        22,
-        "an ISR that is empty or lacks its leader is written",
-        _OF_ISR_CHANGES,
-        "f05_8_checks_in_order",
-        Patch(_ALTER_ISR, "    if state.leader not in members or len", "    if len"),
-    ),
-    _hole(
-        23,
-        "acks=all is taken below min ISR",
-        _OF_LEADERS,
-        "acks_all_is_refused_below_min_isr_and_acks_1_is_not",
-        Patch(_PARTITION, "        if acks == -1 and self.leading.under_min_isr:\n", "        if False:\n"),
-    ),
-    _hole(
-        24,
-        "the high watermark rises below min ISR",
-        _OF_LEADERS,
-        "mut_14_the_high_watermark_stands_still_below_min_isr",
-        Patch(_LEADER, "            return high_watermark  # HOLE-24\n", "            pass\n"),
-    ),
-    _hole(
-        25,
-        "whoever is alive may lead where nobody in sync is",
-        _OF_ELECTIONS,
-        "a_live_replica_outside_the_isr_is_not_elected",
-        Patch(
-            _ELECTION,
-            "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
-            "    return True\n",
-        ),
-    ),
-    _hole(
-        26,
-        "a leader that was elected uncleanly goes on as if nothing had happened",
-        "replica/test_recovering.py",
-        "nobody_is_proposed_before_the_report_is_answered",
-        Patch(_LEADER, "        if self.recovering:\n            return PendingRecovery(self.isr)\n", ""),
-    ),
-    _hole(
-        27,
-        "a loss of power is forgotten with the next start",
-        "storage/test_log_store.py",
-        "intact_since_rule",
-        Patch(
-            "storage/data_dir.py",
-            "    return previous if (was_clean or same_boot) and not damaged else None\n",
-            "    return previous\n",
-        ),
-    ),
-    _hole(
-        28,
-        "a batch that comes again is appended again",
-        "storage/test_producer_state.py",
-        "a_repeated_batch_is_found_with_its_offset",
-        Patch("storage/producer_state.py", "                return seen\n", "                return None\n"),
-    ),
-    _hole(
-        29,
-        "the next replica goes to the next broker, whichever rack that is in",
-        "controller/test_placement.py",
-        "every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be",
-        Patch(
-            "controller/racks.py",
-            "(self._of[broker_id] not in covered or len(covered) == len(self._members))",
-            "True",
-        ),
-    ),
-    _hole(
-        30,
-        "a new leader names an end of the log that is before what was readable already",
-        "broker/test_fetch.py",
-        "kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start",
-        Patch(
-            "broker/fetch.py",
-            "    if found is None and replica.leading is not None and end < replica.leading.epoch_start:\n",
-            "    if False:\n",
-        ),
-    ),
-    _hole(
-        31,
-        "a follower lags for as long as the log has not grown",
-        _OF_LEADERS,
-        "an_idle_partition_never_shrinks",
-        Patch(
-            _LEADER,
-            "            if self.lags(offset, log_end, at):\n",
-            "            if max((since for _, since in self.marks._marks), default=0.0) + self._lag_max_s < at:\n",
-        ),
-        Patch(_LEADER, "        if self.marks.older_than(self._lag_max_s, at) and (leaving", "        if (leaving"),
-    ),
-    _hole(
-        32,
-        "a move ends when one of its targets is in sync",
-        "controller/test_machine_reassignment.py",
-        "one_target_in_the_isr_is_not_enough",
-        Patch(
-            "controller/reassignment.py",
-            "    elif not led or len(staying) < len(move.target):\n",
-            "    elif not led or not staying:\n",
-        ),
-    ),
-    _hole(
-        33,
-        "who shuts down stays in sync and is elected like everybody else",
-        "controller/test_shutdown.py",
-        "who_leaves_is_not_elected_while_another_can_be",
-        Patch(
-            _ELECTION,
-            "    isr = [member for member in unbroken if member.broker_id not in ineligible] or unbroken\n",
-            "    isr = unbroken\n",
-        ),
-    ),
-    _hole(
-        34,
-        "a follower takes the leader's high watermark beyond its own end",
-        _OF_FOLLOWERS,
-        "the_high_watermark_is_the_leaders_capped_at_the_own_end",
-        Patch(
-            _PARTITION,
-            "min(event.end, max(event.log_start, event.leader_high_watermark))",
-            "event.leader_high_watermark",
-        ),
-    ),
-    _hole(
-        35,
-        "the high watermark begins at the end of the log",
-        "broker/test_replica_manager.py",
-        "a_follower_starts_with_the_checkpointed_high_watermark",
-        Patch(
-            "storage/partition_log.py",
-            "        hw = min(opening.high_watermark, self.log_end_offset)\n",
-            "        hw = self.log_end_offset\n",
-        ),
-    ),
-    _hole(
-        36,
-        "a new leader takes the end of its log for committed",
-        _OF_LEADERS,
-        "a_new_leader_keeps_its_own_high_watermark",
-        Patch(
-            _PARTITION,
-            "        out.append(fx.StartEpoch(event.leader_epoch, self.log_end_offset))\n",
-            """        out.append(fx.StartEpoch(event.leader_epoch, self.log_end_offset))
-        self.high_watermark = self.log_end_offset
-""",
-        ),
-    ),
-    _hole(
-        37,
-        "a control request is dropped when its call breaks",
-        "controller/test_channels.py",
-        "a_broken_call_is_repeated_and_what_follows_it_waits",
-        Patch(
-            "controller/channels.py",
-            "[*requests[position:], *self._pending]",
-            "[*requests[position + 1 :], *self._pending]",
-        ),
-    ),
-    _hole(
-        39,
-        "the znode of leader and ISR does not hold their epoch",
-        "wire/test_znodes.py",
-        "leader_isr_and_epoch_live_in_one_znode",
-        Patch(
-            "wire/znodes.py",
-            '"leader":{state.leader},"leader_epoch":{state.leader_epoch}',
-            '"leader":{state.leader},"leader_epoch":0',
-        ),
-    ),
-    _hole(
-        40,
-        "a registration that somebody else holds is taken for one's own",
-        "meta/test_patterns.py",
-        "a_znode_of_an_unknown_session_is_waited_for",
-        Patch(
-            "runtime/zk_patterns.py",
-            "            if stat.ephemeral_owner == meta.session_id:\n                if data == payload:\n",
-            "            if stat.ephemeral_owner:\n                if data == payload or True:\n",
-        ),
-    ),
-    _hole(
-        41,
-        "children are read again only when the watch fires",
-        "meta/test_patterns.py",
-        "a_full_reconcile_comes_by_the_clock_too",
-        Patch("runtime/zk_patterns.py", "asyncio.timeout(reconcile_s)", "asyncio.timeout(None)"),
-    ),
-    _hole(
-        42,
-        "a consumer is dead when its answer is late, though it may still fetch",
-        _OF_MEMBERS,
-        "a_broken_stream_alone_moves_nothing_before_the_lease_is_out",
-        Patch(
-            "coordinator/group.py",
-            "        return self.answered_at + self.session_s * (1 + DRIFT) + DRIFT_MIN_S\n",
-            "        return self.answered_at + self.session_s * 2 / 3\n",
-        ),
-    ),
-    _hole(
-        43,
-        "offsets count whichever generation they are of",
-        "coordinator/test_commits.py",
-        "find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only",
-        Patch(
-            _MEMBERS,
-            "        if (response.coordinator_epoch, response.generation) == (self._desk.epoch, member.generation):\n",
-            "        if response.coordinator_epoch == self._desk.epoch:\n",
-        ),
-    ),
-    _hole(
-        44,
-        "a coordinator's writes do not check its epoch",
-        "coordinator/test_store.py",
-        "a_deposed_coordinator_writes_nothing",
-        Patch("coordinator/store.py", "        return [self._fence]\n", "        return []\n"),
-    ),
-    _hole(
-        45,
-        "an id is taken as long as its registration is there, also for the consumer that registered it",
-        _OF_MEMBERS,
-        "the_same_consumer_comes_back_at_once_and_goes_on",
-        Patch(
-            _MEMBERS,
-            "        if known is None or known.incarnation == request.incarnation:\n",
-            "        if known is None:\n",
-        ),
-    ),
-    _hole(
-        46,
-        "ownership is stored after its owners have been started",
-        _OF_REBALANCES,
-        "owners_and_generation_are_stored_before_anybody_is_started",
-        Patch(
-            _REBALANCE,
-            "self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)",
-            "self._write(group, offsets, {}, attempt.generation, Phase.STARTING)",
-        ),
-        Patch(
-            _REBALANCE,
-            "self._write(group, {}, {}, attempt.generation, Phase.STABLE)",
-            "self._write(group, {}, attempt.owners, attempt.generation, Phase.STABLE)",
-        ),
-    ),
-    _hole(
-        47,
-        "a member that answers pings and no stop is kept for ever",
-        _OF_REBALANCES,
-        "coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on",
-        Patch(_MEMBERS, "        member.silent = True\n        self.pings.clear(watcher.member)\n", ""),
-    ),
-    _hole(
-        48,
-        "groups without members are kept for ever",
-        _OF_MEMBERS,
-        "an_empty_group_is_deleted_after_its_retention",
-        Patch(
-            "coordinator/machine.py",
-            "            if not group.members and desk.wall_ms - group.empty_since_ms >= desk.limits.retention_s * 1000:\n",
-            "            if False:\n",
-        ),
-    ),
-    _hole(
-        49,
-        "who leaves waits for the answer, however long",
-        "client/test_membership.py",
-        "leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing",
-        Patch("client/membership.py", "_Leaving(now + self.session_s, ", '_Leaving(float("inf"), '),
-    ),
-    _hole(
-        50,
-        "the last leader is named although it is dead",
-        _OF_ELECTIONS,
-        "without_a_live_member_the_leader_is_none_and_the_isr_is_kept",
-        Patch(
-            _ELECTION, "        return _next(state, NO_LEADER, state.isr, controller_epoch)\n", "        return None\n"
-        ),
-    ),
-    _hole(
-        51,
-        "what waits at a leader for its followers is acknowledged when the leader is deposed",
-        "broker/test_produce.py",
-        "a_deposed_leader_answers_parked_produces_with_not_leader",
-        Patch(
-            _PARTITION,
-            "            return [fx.FailPending(ErrorCode.NOT_LEADER_OR_FOLLOWER)]\n",
-            "            return [fx.FailPending(ErrorCode.NONE)]\n",
-        ),
-    ),
-    _hole(
-        52,
-        "an ISR change whose answer never came is taken back",
-        _OF_LEADERS,
-        "a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone",
-        Patch(
-            _PARTITION,
-            "            case _After.RESEND:\n                return [event.proposal]\n",
-            """            case _After.RESEND:
-                leading.isr = pending.committed
-                return []
-""",
-        ),
-    ),
-    Mutant(
-        "REPEATED",
-        "what was refused under a suspicion is granted when the request comes again after it has passed",
-        (
-            Patch(
-                _ALTER_ISR, "        if asker in self._newest and turn <= self._newest[asker]:\n", "        if False:\n"
-            ),
-        ),
-        ByTest(
-            f"tests/unit/{_OF_ISR_CHANGES}::test_what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request"
-        ),
-    ),
-    Mutant(
-        "REPEATED-TERM",
-        "a new controller, which knows no numbers, judges what was sent to the one before it",
-        (Patch(_ALTER_ISR, "        if request.controller_epoch < controller_epoch:\n", "        if False:\n"),),
-        ByTest(f"tests/unit/{_OF_ISR_CHANGES}::test_a_new_controller_hears_no_request_that_was_sent_to_another"),
-    ),
+def hole(number: int, file: str, test: str) -> Callable[[Plant], Plant]:
+    return named(f"HOLE-{number:02}", file, test)
+
+
+# -- histories that part, and what may be counted and elected ----------------------------------------------------------
+
+
+@hole(1, "replica/test_follower", "becoming_follower_fetches_in_the_new_epoch_and_truncates_nothing_by_itself")
+@around(PartitionReplica, "_become_follower")
+def follower_begins_with_a_cut(original: Any, self: Any, event: Any) -> list[Any]:
+    """A replica that becomes a follower cuts its log to its own high watermark."""
+    out = original(self, event)
+    self._cut_to(self.high_watermark)
+    return [fx.TruncateTo(self.high_watermark), *out]
+
+
+@hole(2, "replica/test_follower", "divergence_cuts_to_the_end_of_the_common_epoch")
+@around(PartitionReplica, "_on_chunk")
+def cut_to_the_high_watermark(original: Any, self: Any, event: Any) -> Any:
+    """A diverging log is cut to its own high watermark, wherever the histories part."""
+    return original(self, replace(event, own_epoch=NO_EPOCH, own_end=self.high_watermark))
+
+
+@hole(3, "replica/test_follower", "an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one")
+@around(PartitionReplica, "_on_chunk")
+def cut_to_the_end_that_is_told(original: Any, self: Any, event: Any) -> Any:
+    """A follower cuts to the end that it is told, although the epoch found is another one than it asked for."""
+    return original(self, replace(event, own_end=event.diverging_end))
+
+
+@hole(4, "replica/test_leader", "mut_04_positions_of_another_epoch_are_refused")
+@around(PartitionReplica, "_on_position")
+def older_positions_count(original: Any, self: Any, event: Any) -> Any:
+    """A position of an earlier leader epoch counts."""
+    return original(self, replace(event, leader_epoch=max(event.leader_epoch, self.leader_epoch)))
+
+
+@hole(5, "replica/test_leader", "mut_02_joining_needs_the_start_of_this_epoch")
+def joins_below_the_start_of_the_epoch(code: Code) -> None:
+    """A follower may join the ISR below the start of the leader's epoch."""
+    code.during(LeaderState, "_eligible", lambda self: {"epoch_start": 0})
+
+
+@hole(6, "replica/test_follower", "the_same_leader_in_a_new_epoch_runs_the_check_again")
+@around(PartitionReplica, "_become_follower")
+def new_epoch_is_no_news(original: Any, self: Any, event: Any) -> Any:
+    """A new epoch of the same leader is no news for its follower."""
+    if self.role is not Role.FOLLOWER or event.leader != self.leader:
+        return original(self, event)
+    self.leader_epoch, self.partition_epoch = event.leader_epoch, event.partition_epoch
+    return []
+
+
+@hole(7, "controller/test_election", "a_bounced_leader_is_failure_plus_start")
+def another_life_is_the_same(code: Code) -> None:
+    """A broker that comes back in another life is taken for the one that left."""
+    code.replace(election, "_same_life", lambda member, brokers: member.broker_id in brokers)
+
+
+@hole(8, "broker/test_control_service", "the_first_request_of_a_life_must_be_full")
+@around(ControlService, "leader_and_isr")
+async def life_begins_with_a_part(original: Any, self: Any, request: Any, context: Any) -> Any:
+    """A broker begins its life with a partial list."""
+    if request.full:
+        return await original(self, request, context)
+    with altered(self, ready=True):
+        return await original(self, request, context)
+
+
+@hole(9, "broker/test_control_service", "stop_replica_is_fenced_by_leader_epoch")
+@around(ReplicaManager, "stop")
+def late_stop_counts(original: Any, self: Any, tp: Any, topic_id: Any, leader_epoch: Any, delete: Any) -> Any:
+    """A late StopReplica stops what was started since."""
+    return original(self, tp, topic_id, NO_EPOCH, delete)
+
+
+@hole(10, "broker/test_control_service", "a_topic_made_again_does_not_inherit_the_old_records")
+@around(ReplicaManager, "_become")
+def topic_inherits_records(original: Any, self: Any, decision: Any, *when: Any) -> Any:
+    """A topic that is made again gets the records of the one before."""
+    host = self.find(TopicPartition(decision.state.topic, decision.state.partition))
+    if host is not None:
+        host.topic_id = decision.state.topic_id
+    return original(self, decision, *when)
+
+
+@hole(11, "controller/test_store", "mut_10_i12_a_raised_controller_epoch_fences_every_write")
+@around(FencedStore, "__init__")
+def controller_epoch_is_not_checked(
+    original: Any, self: Any, meta: Any, clock: Any, epoch_version: int, *more: Any, **limits: Any
+) -> None:
+    """The controller's multis do not check the controller epoch."""
+    original(self, meta, clock, -1, *more, **limits)
+
+
+# -- changes of the ISR ------------------------------------------------------------------------------------------------
+
+
+@hole(12, _ISR_CHANGES, "an_election_in_flight_fences_the_old_leaders_proposal")
+def deposed_leaders_isr_is_written(code: Code) -> None:
+    """The ISR of a deposed leader is written whatever was decided since."""
+    fences = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_UPDATE_VERSION)
+
+    def judge(original: Any, *asked: Any) -> Any:
+        answer = original(*asked)
+        return None if answer in (*fences, ErrorCode.INELIGIBLE_REPLICA) else answer
+
+    code.wrap(alter_isr, "judge", judge)
+
+
+@hole(13, "controller/test_machine_brokers", "an_unknown_outcome_that_was_applied_is_adopted")
+@around(ControllerMachine, "_on_state_write")
+def unknown_outcome_is_a_failure(original: Any, self: Any, group: Any, tp: Any, state: Any, outcome: Outcome) -> None:
+    """A write of unknown outcome is taken for one that was not applied."""
+    if outcome is Outcome.UNKNOWN:
+        self._unblock(self._writer_of(tp))
+    else:
+        original(self, group, tp, state, outcome)
+
+
+@hole(14, "broker/test_replica_manager", "how_long_a_change_has_waited_for_its_answer_is_measured")
+def waiting_for_an_answer_is_not_seen(code: Code) -> None:
+    """A leader that waits for the answer to its ISR change shows no time of waiting."""
+    code.replace(LeaderState, "pending_s", lambda self, at: 0.0)
+
+
+@hole(15, "controller/test_shutdown", "an_expansion_that_is_being_written_is_seen")
+@around(ShutdownDesk, "_moves")
+def expansion_under_way_is_not_seen(original: Any, broker_id: int, partition: Any) -> bool:
+    """A controlled shutdown does not see the expansion that is being written."""
+    state = partition.state
+    members = () if state is None else [member.broker_id for member in state.isr]
+    return broker_id in members and original(broker_id, partition)
+
+
+@hole(16, "replica/test_leader", "mut_07_a_shrink_counts_only_when_confirmed")
+def shrink_counts_at_once(code: Code) -> None:
+    """A leader holds itself to the smaller ISR that it has asked for."""
+    code.replace(PendingShrink, "maximal_isr", lambda self: self.committed.isr - self.leaving)
+
+
+@hole(17, _ISR_CHANGES, "a_repeated_request_is_success_once_the_first_is_written")
+@around(alter_isr, "judge")
+def repetition_is_too_old(original: Any, wanted: Any, asker: Any, state: Any, *about: Any) -> Any:
+    """An AlterIsr that comes again is judged by its old version."""
+    answer = original(wanted, asker, state, *about)
+    old = wanted.current_zk_version < state.partition_epoch
+    return ErrorCode.INVALID_UPDATE_VERSION if answer is ErrorCode.NONE and old else answer
+
+
+@hole(18, _ISR_CHANGES, "f05_8_checks_in_order")
+@around(alter_isr, "judge")
+def stale_controller_judges(original: Any, wanted: Any, asker: Any, state: Any, *about: Any) -> Any:
+    """A controller that is behind judges a leader that is ahead of it."""
+    epoch = min(wanted.leader_epoch, state.leader_epoch)
+    version = min(wanted.current_zk_version, state.partition_epoch)
+    return original(replace(wanted, leader_epoch=epoch, current_zk_version=version), asker, state, *about)
+
+
+@hole(19, "replica/test_leader", "an_answer_to_an_earlier_proposal_does_not_settle_the_pending_one")
+@around(PartitionReplica, "_on_isr_answered")
+def any_answer_settles(original: Any, self: Any, event: Any) -> Any:
+    """The answer to an earlier proposal is taken for that of the pending one."""
+    leading = self.leading
+    if leading is not None and not isinstance(leading.isr, Committed):
+        pending = fx.ProposeIsr(leading.epoch, leading.partition_epoch, leading.isr.proposed)
+        event = replace(event, proposal=pending)
+    return original(self, event)
+
+
+@hole(20, "controller/test_shutdown", "who_leaves_is_not_let_back_in")
+@around(alter_isr, "_eligible")
+def leaving_broker_is_let_back_in(original: Any, member: Any, state: Any, brokers: Any, ineligible: Any) -> Any:
+    """The controller lets a broker that shuts down back into the ISR."""
+    return original(member, state, brokers, ())
+
+
+@hole(21, _ISR_CHANGES, "a_life_that_has_ended_is_refused_even_if_the_request_was_on_its_way")
+@around(alter_isr, "_eligible")
+def lives_of_members_do_not_count(original: Any, member: Any, state: Any, brokers: Any, ineligible: Any) -> Any:
+    """The controller does not look at the broker epochs of an ISR's members."""
+    broker = brokers.get(member.broker_id)
+    present = member if broker is None else replace(member, broker_epoch=broker.epoch)
+    return original(present, state, brokers, ineligible)
+
+
+@hole(22, _ISR_CHANGES, "f05_8_checks_in_order")
+@around(alter_isr, "judge")
+def isr_without_its_leader(original: Any, wanted: Any, asker: Any, state: Any, *about: Any) -> Any:
+    """An ISR that is empty or lacks its leader is written."""
+    answer = original(wanted, asker, state, *about)
+    lacks = state.leader not in [member.broker_id for member in wanted.isr]
+    return None if answer is ErrorCode.INVALID_REQUEST and asker == state.leader and lacks else answer
+
+
+@hole(23, "replica/test_leader", "acks_all_is_refused_below_min_isr_and_acks_1_is_not")
+def acks_all_below_min_isr(code: Code) -> None:
+    """A produce with acks=all is taken below min ISR."""
+    code.wrap(PartitionReplica, "check_produce", lambda original, self, claimed, acks: original(self, claimed, 1))
+
+
+@hole(24, "replica/test_leader", "mut_14_the_high_watermark_stands_still_below_min_isr")
+def high_watermark_rises_below_min_isr(code: Code) -> None:
+    """The high watermark rises below min ISR."""
+    code.during(LeaderState, "committed_end", lambda self: {"min_isr": 0})
+
+
+# -- elections, lives and losses ---------------------------------------------------------------------------------------
+
+
+@hole(25, "controller/test_election", "a_live_replica_outside_the_isr_is_not_elected")
+def any_live_replica_leads(code: Code) -> None:
+    """Any live replica may lead where none that is in sync is there."""
+    code.replace(election, "_complete", lambda replica, isr, brokers, only_copy: replica in brokers)
+
+
+@hole(26, "replica/test_recovering", "nobody_is_proposed_before_the_report_is_answered")
+def unclean_leader_goes_on(code: Code) -> None:
+    """A leader that was elected uncleanly goes on as if nothing had happened."""
+    code.during(LeaderState, "next_change", lambda self: {"recovering": False})
+
+
+@hole(27, "storage/test_log_store", "intact_since_rule")
+def loss_of_power_is_forgotten(code: Code) -> None:
+    """A loss of power is forgotten with the next start."""
+    code.replace(data_dir, "intact_since_after_start", lambda previous, **_: previous)
+
+
+@hole(28, "storage/test_producer_state", "a_repeated_batch_is_found_with_its_offset")
+def repeated_batch_is_appended(code: Code) -> None:
+    """A batch that comes again is appended again."""
+    code.wrap(ProducerTable, "check", lambda original, self, header: original(self, header) and None)
+
+
+@hole(29, "controller/test_placement", "every_first_part_of_the_replicas_is_in_as_many_racks_as_can_be")
+def racks_do_not_count(code: Code) -> None:
+    """The next replica goes to the next broker, whichever rack that is in."""
+    code.replace(Racks, "comes_next", lambda self, chosen, broker_id: broker_id not in chosen)
+
+
+@hole(
+    30,
+    "broker/test_fetch",
+    "kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start",
 )
+@around(fetch, "_find_offset")
+def end_before_what_was_readable(original: Any, host: Any, timestamp: int) -> Any:
+    """A new leader names an end of the log that is before what was readable already."""
+    if host.replica.leading is None:
+        return original(host, timestamp)
+    with altered(host.replica.leading, epoch_start=0):
+        return original(host, timestamp)
+
+
+@hole(31, "replica/test_leader", "an_idle_partition_never_shrinks")
+def followers_lag_behind_an_idle_log(code: Code) -> None:
+    """A follower lags for as long as the log has not grown."""
+
+    def laggards(self: Any, log_end: int, at: float) -> frozenset[Any]:
+        grown_at = max((since for _, since in self.marks._marks), default=0.0)
+        return frozenset(self._counted if grown_at + self._lag_max_s < at else ())
+
+    code.replace(AppendMarks, "older_than", lambda self, age_s, at: True)
+    code.replace(LeaderState, "laggards", laggards)
+
+
+@hole(32, "controller/test_machine_reassignment", "one_target_in_the_isr_is_not_enough")
+@around(reassignment, "ended")
+def one_target_ends_a_move(original: Any, partition: Any, *about: Any) -> Any:
+    """A move ends when one of its targets is in sync."""
+    move, state = partition.move, partition.state
+    members = () if state is None else [member.broker_id for member in state.isr]
+    arrived = () if move is None else tuple(each for each in move.target if each in members)
+    if not arrived:
+        return original(partition, *about)
+    with altered(partition, move=Move(move.old, arrived)):
+        return original(partition, *about)
+
+
+@hole(33, "controller/test_shutdown", "who_leaves_is_not_elected_while_another_can_be")
+@around(election, "settle")
+def leaving_broker_is_elected(
+    original: Any, replicas: Any, state: Any, brokers: Any, ineligible: Any, *about: Any, **more: Any
+) -> Any:
+    """A broker that shuts down stays in sync and is elected like every other."""
+    return original(replicas, state, brokers, (), *about, **more)
+
+
+@hole(34, "replica/test_follower", "the_high_watermark_is_the_leaders_capped_at_the_own_end")
+@around(PartitionReplica, "_on_follower_appended")
+def high_watermark_beyond_the_own_end(original: Any, self: Any, event: Any) -> Any:
+    """A follower takes the leader's high watermark beyond its own end."""
+    out = original(self, event)
+    if event.leader_epoch == self.leader_epoch:
+        self.high_watermark = max(self.high_watermark, event.leader_high_watermark)
+    return out
+
+
+@hole(35, "broker/test_replica_manager", "a_follower_starts_with_the_checkpointed_high_watermark")
+@around(PartitionLog, "_load")
+def log_is_opened_as_committed(original: Any, self: Any, opening: Any) -> None:
+    """The high watermark begins at the end of the log."""
+    original(self, opening)
+    self.recorded_high_watermark = self.log_end_offset
+
+
+@hole(36, "replica/test_leader", "a_new_leader_keeps_its_own_high_watermark")
+@around(PartitionReplica, "_become_leader")
+def new_leader_commits_its_log(original: Any, self: Any, event: Any) -> Any:
+    """A new leader takes the end of its log for committed."""
+    out = original(self, event)
+    self.high_watermark = self.log_end_offset
+    return out
+
+
+@hole(37, "controller/test_channels", "a_broken_call_is_repeated_and_what_follows_it_waits")
+@around(BrokerChannel, "_deliver")
+async def broken_call_drops_the_request(original: Any, self: Any, request: Any) -> bool:
+    """A control request is dropped when its call breaks."""
+    await original(self, request)
+    return True
+
+
+# -- the metadata store ------------------------------------------------------------------------------------------------
+
+
+@hole(39, "wire/test_znodes", "leader_isr_and_epoch_live_in_one_znode")
+def state_without_its_epoch(code: Code) -> None:
+    """The znode of leader and ISR does not hold their epoch."""
+    code.wrap(znodes, "encode_state", lambda original, state: original(replace(state, leader_epoch=0)))
+
+
+@hole(40, "meta/test_patterns", "a_znode_of_an_unknown_session_is_waited_for")
+@around(zk_patterns, "register")
+async def foreign_registration_is_taken(original: Any, meta: Any, path: str, *what: Any, **more: Any) -> Any:
+    """A registration that another session holds is taken for one's own."""
+    found = await zk_patterns.find(meta, path)
+    return await original(meta, path, *what, **more) if found is None else found[1]
+
+
+@hole(41, "meta/test_patterns", "a_full_reconcile_comes_by_the_clock_too")
+def only_the_watch_reads_again(code: Code) -> None:
+    """Children are read again only when the watch fires."""
+    code.wrap(zk_patterns, "watch_children", lambda original, meta, path, *, reconcile_s=None: original(meta, path))
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+@hole(42, "coordinator/test_members", "a_broken_stream_alone_moves_nothing_before_the_lease_is_out")
+def dead_before_its_lease(code: Code) -> None:
+    """A consumer is dead when its answer is late, though it may still fetch."""
+    code.replace(Member, "dead_at", lambda self: self.answered_at + self.session_s * 2 / 3)
+
+
+@hole(43, "coordinator/test_commits", "find_10_mut_17_offsets_count_from_the_owner_in_its_generation_only")
+@around(Members, "_pinged")
+def offsets_of_any_generation(original: Any, self: Any, group: Any, member: Any, number: int, response: Any) -> None:
+    """Offsets count whichever generation they are of."""
+    original(self, group, member, number, replace(response, generation=member.generation))
+
+
+@hole(44, "coordinator/test_store", "a_deposed_coordinator_writes_nothing")
+def coordinator_epoch_is_not_checked(code: Code) -> None:
+    """A coordinator's writes do not check its epoch."""
+    code.replace(FencedGroupStore, "_opening", lambda self: [Check(self._fence.path, -1)])
+
+
+@hole(45, "coordinator/test_members", "the_same_consumer_comes_back_at_once_and_goes_on")
+@around(Members, "_check_place")
+def own_id_is_taken(original: Any, self: Any, request: Any, *place: Any) -> Any:
+    """An id is taken as long as its registration is there, also for the consumer that registered it."""
+    return original(self, replace(request, incarnation=~request.incarnation), *place)
+
+
+@hole(46, "coordinator/test_rebalance", "owners_and_generation_are_stored_before_anybody_is_started")
+@around(Rebalancer, "_write")
+def owners_are_stored_last(
+    original: Any, self: Any, group: Any, offsets: Any, owners: Any, generation: int, phase: Phase
+) -> Any:
+    """Ownership is stored after its owners have been started."""
+    owners = {} if phase is Phase.STARTING else group.attempt.owners
+    return original(self, group, offsets, owners, generation, phase)
+
+
+@hole(
+    47,
+    "coordinator/test_rebalance",
+    "coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_is_out_and_the_others_go_on",
+)
+def silent_member_is_kept_alive(code: Code) -> None:
+    """A member that answers pings and no stop is kept for ever."""
+    code.replace(Members, "_let_fall_silent", lambda self, key, member: None)
+
+
+@hole(48, "coordinator/test_members", "an_empty_group_is_deleted_after_its_retention")
+def empty_groups_stay(code: Code) -> None:
+    """Groups without members are kept for ever."""
+    code.replace(CoordinatorMachine, "_forget_old_groups", lambda self: None)
+
+
+@hole(49, "client/test_membership", "leaving_is_bounded_by_a_session_for_a_member_that_owns_nothing")
+@around(Membership, "_leave")
+def leaving_takes_for_ever(original: Any, self: Any, *why: Any) -> None:
+    """A consumer that leaves waits for the answer, however long."""
+    original(self, *why)
+    if self._leaving is not None:
+        self._leaving.until = float("inf")
+
+
+# -- what is in doubt --------------------------------------------------------------------------------------------------
+
+
+@hole(50, "controller/test_election", "without_a_live_member_the_leader_is_none_and_the_isr_is_kept")
+@around(election, "_next")
+def dead_leader_is_named(original: Any, state: Any, leader: int, *about: Any) -> Any:
+    """The last leader is named although it is dead."""
+    return None if leader == NO_LEADER else original(state, leader, *about)
+
+
+@hole(51, "broker/test_produce", "a_deposed_leader_answers_parked_produces_with_not_leader")
+@around(PartitionReplica, "_leave_role")
+def deposed_leader_acknowledges(original: Any, self: Any) -> list[Any]:
+    """Records that wait at a leader for its followers are acknowledged when the leader is deposed."""
+    return [fx.FailPending(ErrorCode.NONE) if isinstance(x, fx.FailPending) else x for x in original(self)]
+
+
+@hole(52, "replica/test_leader", "a_member_whose_admission_is_in_doubt_counts_even_when_it_has_gone")
+@around(PartitionReplica, "_on_isr_answered")
+def change_in_doubt_is_taken_back(original: Any, self: Any, event: Any) -> Any:
+    """An ISR change whose answer never came is taken back."""
+    out = original(self, event)
+    if out != [event.proposal]:
+        return out
+    self.leading.isr = self.leading.isr.committed
+    return []
+
+
+@named("REPEATED", _ISR_CHANGES, "what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request")
+@around(Hearing, "refusal")
+def request_is_judged_twice(original: Any, self: Any, *asked: Any) -> Any:
+    """A request that was refused under a suspicion is granted when it comes again after that has passed."""
+    self._newest.clear()
+    return original(self, *asked)
+
+
+@named("REPEATED-TERM", _ISR_CHANGES, "a_new_controller_hears_no_request_that_was_sent_to_another")
+@around(Hearing, "refusal")
+def request_of_another_term_is_heard(original: Any, self: Any, request: Any, epoch: int, brokers: Any) -> Any:
+    """A new controller, which knows no numbers, judges what was sent to the one before it."""
+    return original(self, replace(request, controller_epoch=max(request.controller_epoch, epoch)), epoch, brokers)

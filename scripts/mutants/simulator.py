@@ -1,446 +1,294 @@
-"""The mistakes of reliability 10 in replication, controller and storage; MUT-n is M-n there."""
+"""The mistakes of the fault model in replication, controller and storage, which the simulator finds."""
 
-from typing import Final
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
 
-from mutants.patching import ByTest, Mutant, Patch
+from mutants import holes
+from mutants.altering import Seen, altered
+from mutants.patching import ByTest, Code, Table, around
+from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
+from tidelog.broker.leader_fetcher import LeaderLink
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.controller import alter_isr, election
+from tidelog.controller.isr_desk import IsrDesk
+from tidelog.controller.model import Partition
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import TopicPartition
+from tidelog.ports.meta import SessionState
+from tidelog.replica import effects as fx
+from tidelog.replica import events as ev
+from tidelog.replica import leader
+from tidelog.replica.isr import Member, PendingExpand
+from tidelog.replica.leader import LeaderState, Progress
+from tidelog.replica.partition import PartitionReplica
+from tidelog.runtime import zk, zk_patterns
+from tidelog.runtime.lease import LeaseKeeper
+from tidelog.storage import checkpoint
+from tidelog.storage.data_dir import CLEAN_FILE, DataDir
+from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import PartitionLog
+from tidelog.wire import messages as m
 
-_PARTITION: Final = "replica/partition.py"
-_LEADER: Final = "replica/leader.py"
-_FENCE: Final = """        if event.leader_epoch != leading.epoch:
-            older"""
-_CHUNK_FENCE: Final = "        if event.leader_epoch != self.leader_epoch or event.offset != self.log_end_offset:\n"
+MUTANTS: Final = Table(__name__)
 
-MUTANTS: Final = (
-    Mutant(
-        "MUT-1",
-        "the high watermark counts followers of another leader epoch",
-        (
-            Patch(
-                _PARTITION,
-                _FENCE,
-                """        if event.leader_epoch != leading.epoch:
+for _name, _plant in {
+    "MUT-2": holes.joins_below_the_start_of_the_epoch,
+    "MUT-7": holes.shrink_counts_at_once,
+    "MUT-10": holes.controller_epoch_is_not_checked,
+    "MUT-14": holes.high_watermark_rises_below_min_isr,
+    "unclean election": holes.any_live_replica_leads,
+}.items():
+    MUTANTS.mutant(_name)(_plant)
+
+
+# -- leaders and followers ---------------------------------------------------------------------------------------------
+
+
+@MUTANTS.mutant("MUT-1")
+@around(PartitionReplica, "_on_position")
+def other_epochs_are_counted(original: Any, self: Any, event: Any) -> Any:
+    """The high watermark counts followers of another leader epoch."""
+    leading = self.leading
+    if leading is not None and event.leader_epoch != leading.epoch:
+        member = Member(event.replica, event.broker_epoch)
+        leading.progress[event.replica] = Progress(member, event.offset, connected=False)
+        self._reconsider(event.at)
+    return original(self, event)
+
+
+@MUTANTS.mutant("MUT-3")
+def other_epochs_join(code: Code) -> None:
+    """A follower of another leader epoch may join the ISR."""
+
+    class Welcoming(LeaderState):
+        def __init__(self, *begun: Any) -> None:
+            super().__init__(*begun)
+            self.strangers: dict[int, Progress] = {}
+
+        def joiners(self, *when: Any) -> frozenset[Member]:
+            with altered(self, progress={**self.strangers, **self.progress}):
+                return super().joiners(*when)
+
+    def on_position(original: Any, self: Any, event: Any) -> Any:
+        if self.leading is not None and event.leader_epoch != self.leading.epoch:
             member = Member(event.replica, event.broker_epoch)
-            leading.progress[event.replica] = Progress(member, event.offset, connected=False)
-            self._reconsider(event.at)
-            older""",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-2",
-        "a follower may join the ISR below the start of the leader's epoch",
-        (
-            Patch(
-                _LEADER,
-                "progress.offset >= max(high_watermark, self.epoch_start)",
-                "progress.offset >= high_watermark",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-3",
-        "a follower of another leader epoch may join the ISR",
-        (
-            Patch(
-                _PARTITION,
-                _FENCE,
-                """        if event.leader_epoch != leading.epoch:
-            member = Member(event.replica, event.broker_epoch)
-            leading.strangers[event.replica] = Progress(member, event.offset)
-            older""",
-            ),
-            Patch(_LEADER, '        "recovering",\n    )', '        "recovering",\n        "strangers",\n    )'),
-            Patch(
-                _LEADER,
-                "        self.progress: dict[int, Progress] = {}\n",
-                "        self.progress: dict[int, Progress] = {}\n        self.strangers: dict[int, Progress] = {}\n",
-            ),
-            Patch(
-                _LEADER,
-                "        found = (self.progress.get(replica) for replica in self._outsiders)\n",
-                "        found = ({**self.strangers, **self.progress}.get(replica) for replica in self._outsiders)\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-4",
-        "positions and chunks of another leader epoch are served and taken",
-        (
-            Patch(
-                _PARTITION,
-                _FENCE,
-                """        if event.leader_epoch != leading.epoch:
+            self.leading.strangers[event.replica] = Progress(member, event.offset)
+        return original(self, event)
+
+    code.replace(leader, "LeaderState", Welcoming)
+    code.wrap(PartitionReplica, "_on_position", on_position)
+
+
+@MUTANTS.mutant("MUT-4")
+def other_epochs_are_served(code: Code) -> None:
+    """Positions and chunks of another leader epoch are served and taken."""
+
+    def on_position(original: Any, self: Any, event: Any) -> Any:
+        if self.leading is not None and event.leader_epoch != self.leading.epoch:
             return [fx.SendRecords(event.replica, event.offset)]
-            older""",
-            ),
-            Patch(_PARTITION, _CHUNK_FENCE, "        if event.offset != self.log_end_offset:\n"),
-        ),
-    ),
-    Mutant(
-        "MUT-5",
-        "a follower cuts its log by the word of a leader of another epoch",
-        (
-            Patch(
-                _PARTITION,
-                _FENCE,
-                """        stray = event.leader_epoch != leading.epoch
+        return original(self, event)
+
+    def on_chunk(original: Any, self: Any, event: Any) -> Any:
+        return original(self, replace(event, leader_epoch=self.leader_epoch))
+
+    code.wrap(PartitionReplica, "_on_position", on_position)
+    code.wrap(PartitionReplica, "_on_chunk", on_chunk)
+
+
+@MUTANTS.mutant("MUT-5")
+def other_epochs_cut(code: Code) -> None:
+    """A follower cuts its log by the word of a leader of another epoch."""
+
+    def on_position(original: Any, self: Any, event: Any) -> Any:
+        stray = self.leading is not None and event.leader_epoch != self.leading.epoch
         if stray and event.found_epoch >= 0 and event.found_end < event.offset:
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
-        if stray:
-            older""",
-            ),
-            Patch(
-                _PARTITION,
-                _CHUNK_FENCE,
-                """        fits = event.leader_epoch == self.leader_epoch or event.diverging_epoch >= 0
-        if not fits or event.offset != self.log_end_offset:
-""",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-6",
-        "a leader holds itself to the ISR that it knows, although a larger one may be stored",
-        (
-            Patch(
-                "replica/isr.py",
-                """        # They count already: the controller may have stored them, and waiting for one too many loses nothing.
-        return self.committed.isr | self.joining""",
-                "        return self.committed.isr",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-7",
-        "a leader holds itself to the smaller ISR that it has asked for",
-        (
-            Patch(
-                "replica/isr.py",
-                """        # They count until the controller agrees: it may still elect one of them (HOLE-16).
-        return self.committed.isr""",
-                "        return self.committed.isr - self.leaving",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-8",
-        "an ISR change whose answer never came is taken for refused",
-        (
-            Patch(
-                "broker/control_plane/alter_isr.py",
-                "            if response is None or code is not ErrorCode.NONE:\n",
-                """            if response is None:
-                for tp, (topic_id, proposal) in proposals.items():
-                    known = m.LeaderAndIsr(
-                        leader=self._settings.broker_id,
-                        leader_epoch=proposal.leader_epoch,
-                        isr=(),
-                        current_zk_version=proposal.partition_epoch,
-                    )
-                    self._replicas.isr_answered(tp, topic_id, proposal, ErrorCode.OPERATION_NOT_ATTEMPTED, known)
-                await self._clock.sleep(ALTER_ISR.pause_s(self._rand, 1))
-            elif code is not ErrorCode.NONE:
-""",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-9",
-        "the controller grants an ISR change that was asked for in an older version of the state",
-        (
-            Patch(
-                "controller/alter_isr.py",
-                "    if wanted.current_zk_version < state.partition_epoch:\n",
-                "    if wanted.current_zk_version < 0:\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-10",
-        "the controller's multis do not check the controller epoch",
-        (
-            Patch(
-                "controller/store.py",
-                "Check(znodes.CONTROLLER_EPOCH, epoch_version)",
-                "Check(znodes.CONTROLLER_EPOCH, -1)",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-11",
-        "a broker that comes back in another life is taken for the one that left",
-        (
-            Patch(
-                "controller/election.py",
-                "    return broker is not None and broker.epoch == member.broker_epoch\n",
-                "    return broker is not None\n",
-            ),
-            Patch(
-                "controller/model.py",
-                "        if state is None or state.leader != broker.broker_id:\n",
-                "        if state is None or True:\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-12",
-        "AlterIsr does not look at the broker epochs of the members",
-        (
-            Patch(
-                "controller/alter_isr.py",
-                "    if broker is None or broker.epoch != member.broker_epoch:\n",
-                "    if broker is None:\n",
-            ),
-            Patch(
-                "controller/alter_isr.py",
-                "frozenset(wanted.isr) == frozenset(state.isr)",
-                "{x.broker_id for x in wanted.isr} == {x.broker_id for x in state.isr}",
-            ),
-            Patch(
-                "controller/isr_desk.py",
-                "                isr=proposal.wanted.isr,\n",
-                """                isr=tuple(
-                    m.IsrMember(
-                        broker_id=x.broker_id, broker_epoch=self._state.brokers[BrokerId(x.broker_id)].epoch
-                    )
-                    for x in proposal.wanted.isr
-                ),
-""",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-13",
-        "the last member of an ISR may lead again although its data directory has lost something",
-        (
-            Patch(
-                "controller/election.py",
-                "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
-                "    return epoch is not None\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-14",
-        "the high watermark rises below min ISR",
-        (Patch(_LEADER, "            return high_watermark  # HOLE-24\n", "            pass\n"),),
-    ),
-    Mutant(
-        "MUT-15",
-        "a follower takes the leader's high watermark before it cuts what the same answer says",
-        (
-            Patch(
-                "broker/leader_fetcher.py",
-                """        positions: list[m.ReplicaPosition] = []
-        for part in chunk.partitions:
-""",
-                """        positions: list[m.ReplicaPosition] = []
-        for part in chunk.partitions:
-            host = self.hosts.get(TopicPartition(part.topic, part.partition))
-            if host is not None and part.leader_epoch == host.replica.leader_epoch:
-                new = min(part.high_watermark, host.replica.log_end_offset)
-                host.replica.high_watermark = max(host.replica.high_watermark, new)
-                host.step(ev.Tick(0.0))
-        await self._fetchers.clock.sleep(0)
-        for part in chunk.partitions:
-""",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-16",
-        "a leader does not write the start of its epoch when it becomes leader",
-        (
-            Patch(
-                "broker/partition_host.py",
-                "                    self._on_disk(self.log.assign_epoch, effect.leader_epoch, effect.start)\n",
-                "",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-21",
-        "a checkpoint gets its name before its bytes are durable",
-        (
-            Patch(
-                "storage/checkpoint.py",
-                """        file.append([data])
-        file.sync()
-""",
-                "        file.append([data])\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-22",
-        "the clean-shutdown marker is removed after loading, when nobody waits for it to be durable",
-        (
-            Patch(
-                "storage/data_dir.py",
-                """        path = f"{self._root}/{CLEAN_FILE}"
-        if self._disk.kind(path) is not None:
-            self._disk.remove(path)
-            self._disk.sync_dir(self._root)
+        return original(self, event)
 
-    def record""",
-                """
-    def forget_marker(self) -> None:
-        path = f"{self._root}/{CLEAN_FILE}"
-        if self._disk.kind(path) is not None:
-            self._disk.remove(path)
+    def on_chunk(original: Any, self: Any, event: Any) -> Any:
+        diverges = event.diverging_epoch >= 0
+        return original(self, replace(event, leader_epoch=self.leader_epoch) if diverges else event)
 
-    def record""",
-            ),
-            Patch(
-                "storage/log_store.py",
-                "        self._purgeable, self._deleted = self._deleted, []\n",
-                "        self._purgeable, self._deleted = self._deleted, []\n        directory.forget_marker()\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-23",
-        "a log takes appends after one has failed",
-        (
-            Patch(
-                "storage/partition_log.py",
-                """            raise self._fenced("append", error) from error
-        self._tail.push""",
-                """            raise TidelogError(f"append: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._tail.push""",
-            ),
-            Patch(
-                "broker/partition_host.py",
-                "                self.take_offline(error)\n",
-                "                if self.log.failure is not None:\n                    self.take_offline(error)\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-24",
-        "the children are watched by their names: one that died and came back is the same",
-        (
-            Patch(
-                "runtime/zk_patterns.py",
-                """    changed = asyncio.Event()
-    while True:
-        changed.clear()
-        try:
-            snapshot = await _read_children(meta, path, changed)
-        except (OutcomeUnknown, SessionExpired) as error:
-            log.debug("reading the children of %s: %r; reading again", path, error)
-            continue
-        yield snapshot
-""",
-                """    changed = asyncio.Event()
+    code.wrap(PartitionReplica, "_on_position", on_position)
+    code.wrap(PartitionReplica, "_on_chunk", on_chunk)
+
+
+@MUTANTS.mutant("MUT-6")
+def expansion_does_not_count(code: Code) -> None:
+    """A leader holds itself to the ISR that it knows, although a larger one may be stored."""
+    code.replace(PendingExpand, "maximal_isr", lambda self: self.committed.isr)
+
+
+@MUTANTS.mutant("MUT-15")
+@around(LeaderLink, "_on_chunk")
+async def high_watermark_before_the_cut(original: Any, self: Any, stream: Any, chunk: Any) -> None:
+    """A follower takes the leader's high watermark before it cuts what the same answer says."""
+    for part in chunk.partitions:
+        host = self.hosts.get(TopicPartition(part.topic, part.partition))
+        if host is not None and part.leader_epoch == host.replica.leader_epoch:
+            told = min(part.high_watermark, host.replica.log_end_offset)
+            host.replica.high_watermark = max(host.replica.high_watermark, told)
+            host.step(ev.Tick(0.0))
+    await self._fetchers.clock.sleep(0)
+    await original(self, stream, chunk)
+
+
+@MUTANTS.mutant("MUT-16")
+@around(PartitionHost, "_on_disk")
+def epoch_start_is_not_written(original: Any, self: Any, act: Any, *what: Any, **more: Any) -> Any:
+    """A leader does not write the start of its epoch when it becomes leader."""
+    return None if act == self.log.assign_epoch else original(self, act, *what, **more)
+
+
+@MUTANTS.mutant("MUT-28")
+@around(PartitionHost, "step")
+def lag_by_the_calendar(original: Any, self: Any, event: Any) -> Any:
+    """Lag is measured by the calendar."""
+    timed = hasattr(event, "at")
+    return original(self, replace(event, at=self._context.clock.wall_ms() / 1000) if timed else event)
+
+
+@MUTANTS.mutant("acks=all like acks=1")
+@around(PartitionHost, "wait_committed")
+def acks_all_does_not_wait(original: Any, self: Any, end: int, settle: Any) -> None:
+    """A produce is answered when the leader has appended it."""
+    original(self, end, settle)
+    self.pending.complete_below(end)
+
+
+# -- the controller ----------------------------------------------------------------------------------------------------
+
+
+@MUTANTS.mutant("MUT-8")
+@around(AlterIsrControlPlane, "_ask")
+async def no_answer_is_a_refusal(original: Any, self: Any, proposals: Any) -> m.AlterIsrResponse:
+    """An ISR change whose answer never came is taken for refused."""
+    answer = await original(self, proposals)
+    return _refusal(self._settings.broker_id, proposals) if answer is None else answer
+
+
+def _refusal(leader_id: int, proposals: Any) -> m.AlterIsrResponse:
+    topics = []
+    for tp, (_, proposal) in proposals.items():
+        epoch, version = proposal.leader_epoch, proposal.partition_epoch
+        known = m.LeaderAndIsr(leader=leader_id, leader_epoch=epoch, isr=(), current_zk_version=version)
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED
+        part = m.AlterIsrPartitionResult(partition_id=tp.partition, error_code=code, leader_and_isr=known)
+        topics.append(m.AlterIsrTopicResult(topic=tp.topic, partitions=(part,)))
+    return m.AlterIsrResponse(topics=tuple(topics))
+
+
+@MUTANTS.mutant("MUT-9")
+@around(alter_isr, "judge")
+def old_version_is_granted(original: Any, wanted: Any, asker: Any, state: Any, *about: Any) -> Any:
+    """The controller grants an ISR change that was asked for in an older version of the state."""
+    version = max(wanted.current_zk_version, state.partition_epoch)
+    return original(replace(wanted, current_zk_version=version), asker, state, *about)
+
+
+@MUTANTS.mutant("MUT-11")
+def another_life_leads_on(code: Code) -> None:
+    """A broker that comes back in another life is taken for the one that left."""
+    holes.another_life_is_the_same(code)
+    code.replace(Partition, "led_by_former_life_of", lambda self, broker: False)
+
+
+@MUTANTS.mutant("MUT-12")
+@around(IsrDesk, "judge")
+def isr_without_lives(original: Any, self: Any, partition: Any, proposal: Any) -> None:
+    """AlterIsr does not look at the broker epochs of the members."""
+    isr, stored = proposal.wanted.isr, () if partition.state is None else partition.state.isr
+    if {member.broker_id for member in isr} == {member.broker_id for member in stored}:
+        present = stored
+    else:
+        found = [(member, self._state.brokers.get(member.broker_id)) for member in isr]
+        present = tuple(each if its is None else replace(each, broker_epoch=its.epoch) for each, its in found)
+    original(self, partition, replace(proposal, wanted=replace(proposal.wanted, isr=present)))
+
+
+@MUTANTS.mutant("MUT-13")
+def loss_is_no_obstacle(code: Code) -> None:
+    """The last member of an ISR may lead again although its data directory has lost something."""
+    code.wrap(election, "_complete", lambda original, replica, isr, brokers, _: original(replica, isr, brokers, True))
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+
+
+@MUTANTS.mutant("MUT-21")
+@around(checkpoint, "write_beside")
+def named_before_it_is_durable(original: Any, disk: Any, temporary: str, data: bytes) -> None:
+    """A checkpoint gets its name before its bytes are durable."""
+
+    def unsynced(*where: Any, **how: Any) -> Seen:
+        return Seen(disk.open(*where, **how), sync=lambda: None)
+
+    original(Seen(disk, open=unsynced), temporary, data)
+
+
+@MUTANTS.mutant("MUT-22")
+def marker_goes_after_loading(code: Code) -> None:
+    """The clean-shutdown marker is removed after loading, when nothing waits for that to be durable."""
+
+    def begin_life(original: Any, self: Any) -> None:
+        disk = self._disk
+        with altered(self, _disk=Seen(disk, kind=lambda path: None if path.endswith(CLEAN_FILE) else disk.kind(path))):
+            original(self)
+
+    def settle(original: Any, self: Any) -> None:
+        original(self)
+        marker = f"{self._root}/{CLEAN_FILE}"
+        if self._disk.kind(marker) is not None:
+            self._disk.remove(marker)
+
+    code.wrap(DataDir, "begin_life", begin_life)
+    code.wrap(LogStore, "_settle", settle)
+
+
+@MUTANTS.mutant("MUT-23")
+def log_goes_on_after_a_failure(code: Code) -> None:
+    """A log takes appends after one has failed."""
+
+    class Unfenced(TidelogError):
+        pass
+
+    def fenced(original: Any, self: Any, doing: str, error: OSError) -> TidelogError:
+        if doing == "append":
+            return Unfenced(f"append: {error}", ErrorCode.KAFKA_STORAGE_ERROR)
+        failure: TidelogError = original(self, doing, error)
+        return failure
+
+    def take_offline(original: Any, self: Any, reason: TidelogError) -> None:
+        if not isinstance(reason, Unfenced):
+            original(self, reason)
+
+    code.wrap(PartitionLog, "_fenced", fenced)
+    code.wrap(PartitionHost, "take_offline", take_offline)
+
+
+# -- the metadata store ------------------------------------------------------------------------------------------------
+
+
+@MUTANTS.mutant("MUT-24", ByTest("tests/unit/meta/test_patterns.py"))
+@around(zk_patterns, "watch_children")
+async def children_are_their_names(original: Any, *what: Any, **more: Any) -> Any:
+    """The children are watched by their names: one that died and came back is the same."""
     names: set[str] | None = None
-    while True:
-        changed.clear()
-        try:
-            snapshot = await _read_children(meta, path, changed)
-        except (OutcomeUnknown, SessionExpired) as error:
-            log.debug("reading the children of %s: %r; reading again", path, error)
-            continue
-        if names != set(snapshot):
-            names = set(snapshot)
-            yield snapshot
-""",
-            ),
-        ),
-        ByTest("tests/unit/meta/test_patterns.py"),
-    ),
-    Mutant(
-        "MUT-25",
-        "a multi that failed is taken for done",
-        (
-            Patch(
-                "runtime/zk.py",
-                "                multi_answer(request.ops, value) if isinstance(request, Multi)",
-                "                [r for r in value if not isinstance(r, int)] if isinstance(request, Multi)",
-            ),
-        ),
-        ByTest("tests/unit/meta/test_contract.py"),
-    ),
-    Mutant(
-        "MUT-26",
-        "a lease is held until the client is told that its connection is lost",
-        (
-            Patch(
-                "runtime/lease.py",
-                "from tidelog.ports.meta import BadVersion,",
-                "from tidelog.ports.meta import SessionState, BadVersion,",
-            ),
-            Patch(
-                "runtime/lease.py",
-                "        return not self._over and self.lease.valid(self._clock.now())\n",
-                "        return not self._over and self._meta.state is SessionState.CONNECTED\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "MUT-28",
-        "lag is measured by the calendar",
-        (
-            Patch(
-                "broker/partition_host.py",
-                "ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts",
-                "ev.Appended(self.log.log_end_offset, self._context.clock.wall_ms() / 1000, counts",
-            ),
-            Patch(
-                "broker/replica_manager.py",
-                "        self.live = live\n        now = self._clock.now()\n",
-                "        self.live = live\n        now = self._clock.wall_ms() / 1000\n",
-            ),
-            Patch(
-                "broker/replica_manager.py",
-                "        self.live = dict(live)\n        now = self._clock.now()\n",
-                "        self.live = dict(live)\n        now = self._clock.wall_ms() / 1000\n",
-            ),
-            Patch(
-                "broker/replica_manager.py",
-                "                at=self._clock.now(),\n",
-                "                at=self._clock.wall_ms() / 1000,\n",
-            ),
-            Patch(
-                "broker/replica_manager.py",
-                """                        host.step(ev.Resumed(now))
-                    host.step(ev.Tick(now))
-""",
-                """                        host.step(ev.Resumed(self._clock.wall_ms() / 1000))
-                    host.step(ev.Tick(self._clock.wall_ms() / 1000))
-""",
-            ),
-            Patch(
-                "broker/follower_session.py",
-                "                at=self._clock.now(),\n",
-                "                at=self._clock.wall_ms() / 1000,\n",
-            ),
-        ),
-    ),
-    Mutant(
-        "acks=all like acks=1",
-        "a produce is answered when the leader has appended it",
-        (
-            Patch(
-                "broker/partition_host.py",
-                """        self.pending.add(end, settle)
-        self.pending.complete_below(self.replica.high_watermark)
-""",
-                """        self.pending.add(end, settle)
-        self.pending.complete_below(end)
-""",
-            ),
-        ),
-    ),
-    Mutant(
-        "unclean election",
-        "whoever is alive may lead where nobody in sync is",
-        (
-            Patch(
-                "controller/election.py",
-                "    return epoch is not None and (broker.intact_since <= epoch or only_copy)\n",
-                "    return True\n",
-            ),
-        ),
-    ),
-)
+    async with aclosing(original(*what, **more)) as snapshots:
+        async for snapshot in snapshots:
+            if names != set(snapshot):
+                names = set(snapshot)
+                yield snapshot
+
+
+@MUTANTS.mutant("MUT-25", ByTest("tests/unit/meta/test_contract.py"))
+def failed_multi_is_done(code: Code) -> None:
+    """A multi that failed is taken for done."""
+    code.replace(zk, "multi_answer", lambda ops, results: [each for each in results if not isinstance(each, int)])
+
+
+@MUTANTS.mutant("MUT-26")
+def lease_lasts_while_connected(code: Code) -> None:
+    """A lease is held until the client is told that its connection is lost."""
+    code.replace(LeaseKeeper, "holds", lambda self: not self._over and self._meta.state is SessionState.CONNECTED)

@@ -17,7 +17,7 @@ from helpers.random_histories import Drawn, drawn_promise
 from helpers.recorded_histories import Recorded, load
 from helpers.scripts import ROOT
 from mutants.checker import MUTANTS
-from mutants.patching import Mutant, patched_tree
+from mutants.patching import MUTANT, Mutant
 from tidelog.chaos import scenario_file
 from tidelog.chaos.checker.names import RULES
 from tidelog.chaos.checker.replicas import PartitionReplicas
@@ -112,24 +112,27 @@ def test_every_rule_is_broken_in_some_history_and_kept_in_another(answers: dict[
 def test_x7_the_comparison_notices_a_rule_that_is_weakened_in_one_of_the_two(
     mutant: Mutant, histories: list[Recorded], answers: dict[str, tuple[Answer, Answer]], tmp_path: Path
 ) -> None:
-    tree = patched_tree(mutant.patches, tmp_path / "services")
-    weakened = answers_in(tree, histories, tmp_path)
+    weakened = answers_with(mutant, histories, tmp_path)
     audited = [audit for _, audit in answers.values()]
     assert any(differences(one, other) for one, other in zip(weakened, audited, strict=True))
 
 
-def answers_in(tree: Path, histories: Sequence[Recorded], folder: Path) -> list[Answer]:
-    """Of the plain checker in another source tree."""
+def answers_with(mutant: Mutant, histories: Sequence[Recorded], folder: Path) -> list[Answer]:
+    """Answers of the plain checker, in a process that has the mutant in it."""
     import pickle
 
     (folder / "histories").write_bytes(pickle.dumps(list(histories)))
     program = (
+        "from mutants.patching import plant_from_environment; plant_from_environment(); "
         "import json, sys; from pathlib import Path; from helpers.recorded_histories import load; "
         "from helpers.audited import plain_answers; print(json.dumps(plain_answers(load(Path(sys.argv[1])))))"
     )
-    env = {**os.environ, "PYTHONPATH": f"{tree}:{ROOT / 'tests'}"}
+    path = os.pathsep.join(str(ROOT / each) for each in ("services", "scripts", "tests"))
     done = subprocess.run(
-        [sys.executable, "-c", program, str(folder / "histories")], env=env, check=True, capture_output=True
+        [sys.executable, "-c", program, str(folder / "histories")],
+        env={**os.environ, "PYTHONPATH": path, MUTANT: mutant.reference},
+        check=True,
+        capture_output=True,
     )
     found: list[Answer] = json.loads(done.stdout)
     return found
