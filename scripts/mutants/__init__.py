@@ -10,7 +10,7 @@ found_seeds.json) or a test, by its pytest id (`ByTest`). Only the process that 
 before it collects anything (`plugin.py`), the simulator before its first seed (`simulate.py`). Processes that a test starts
 run the code as it is, so no test that judges may leave the work to one.
 
-`simulator.py` has the mutants of the fault model, `groups.py` those of coordinators and consumers, `holes.py` those of the
+`simulator.py` has the mutants of the fault model, `groups.py` those of coordinators and consumers, `rules.py` those of the
 known holes, `checker.py` those of the checker of chaos. To add a table, write a module with a `Table` named MUTANTS and name
 it in `__main__.TABLES`.
 """

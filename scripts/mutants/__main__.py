@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from mutants import checker, groups, holes, simulator
+from mutants import checker, groups, rules, simulator
 from mutants.judging import Inconclusive, Verdict, judge
 from mutants.patching import BySimulator, Mutant
 
-TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, holes.MUTANTS, checker.MUTANTS)
+TABLES: Final = (simulator.MUTANTS, groups.MUTANTS, rules.MUTANTS, checker.MUTANTS)
 FOUND: Final = Path(__file__).with_name("found_seeds.json")
 REPLAY_SEEDS: Final = 40
 """How many are tried when a kept seed fails no more, since any change of the code draws another run."""
@@ -69,7 +69,7 @@ def main() -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for mutant, (verdict, took_s) in zip(mutants, pool.map(verdict_on, mutants, plans), strict=True):
             line = told(mutant, verdict, kept.get(mutant.name), most)
-            print(f"{mutant.name:<28} {took_s:5.1f} s  {line}", flush=True)
+            print(f"{mutant.name:<70} {took_s:5.1f} s  {line}", flush=True)
             if isinstance(verdict, str) or not verdict.killed:
                 unnoticed += 1
             elif verdict.seed is not None:
@@ -77,7 +77,7 @@ def main() -> int:
             if arguments.search:
                 FOUND.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
     for mutant in never:
-        print(f"{mutant.name:<28} not noticed by any search so far: {mutant.mistake}")
+        print(f"{mutant.name:<70} not noticed by any search so far: {mutant.mistake}")
     print(f"{len(mutants) - unnoticed} of {len(mutants)} noticed\n{time.perf_counter() - started:.1f} s")
     return 1 if unnoticed else 0
 

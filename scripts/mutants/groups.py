@@ -9,7 +9,7 @@ that is deleted by hand makes two of them. MUT-17 has one too: no seed has notic
 
 from typing import Any, Final
 
-from mutants import holes
+from mutants import rules
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table
 from tidelog.client.membership import Membership
@@ -19,9 +19,9 @@ from tidelog.errors import ErrorCode
 
 MUTANTS: Final = Table(__name__)
 
-MUTANTS.mutant(
-    "MUT-20", ByTest("tests/unit/coordinator/test_store.py::test_a_deposed_coordinator_writes_nothing")
-)(holes.coordinator_epoch_is_not_checked)
+MUTANTS.mutant("MUT-20", ByTest("tests/unit/coordinator/test_store.py::test_a_deposed_coordinator_writes_nothing"))(
+    rules.coordinator_epoch_is_not_checked
+)
 
 
 @MUTANTS.mutant("MUT-17", ByTest("tests/unit/coordinator/test_commits.py"))

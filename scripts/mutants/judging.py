@@ -28,7 +28,7 @@ class Inconclusive(Exception):
 class Verdict:
     killed: bool
     how: str = ""
-    """What was noticed first."""
+    """The first failure."""
     seed: int | None = None
     reached: bool = True
     """Something that the mutant replaces was used."""

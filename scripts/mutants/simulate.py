@@ -1,4 +1,4 @@
-"""The simulator with a mutant in it: `TIDELOG_MUTANT=mutants.simulator:MUT-6 python -m mutants.simulate --seeds 10`."""
+"""The simulator with a mutant in it: `TIDELOG_MUTANT=TABLE:NAME python -m mutants.simulate --seeds 10`."""
 
 import sys
 

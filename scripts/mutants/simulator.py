@@ -4,7 +4,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
-from mutants import holes
+from mutants import rules
 from mutants.altering import Seen, altered
 from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker.control_plane.alter_isr import AlterIsrControlPlane
@@ -33,11 +33,11 @@ from tidelog.wire import messages as m
 MUTANTS: Final = Table(__name__)
 
 for _name, _plant in {
-    "MUT-2": holes.joins_below_the_start_of_the_epoch,
-    "MUT-7": holes.shrink_counts_at_once,
-    "MUT-10": holes.controller_epoch_is_not_checked,
-    "MUT-14": holes.high_watermark_rises_below_min_isr,
-    "unclean election": holes.any_live_replica_leads,
+    "MUT-2": rules.joins_below_the_start_of_the_epoch,
+    "MUT-7": rules.shrink_counts_at_once,
+    "MUT-10": rules.controller_epoch_is_not_checked,
+    "MUT-14": rules.high_watermark_rises_below_min_isr,
+    "unclean election": rules.any_live_replica_leads,
 }.items():
     MUTANTS.mutant(_name)(_plant)
 
@@ -190,7 +190,7 @@ def old_version_is_granted(original: Any, wanted: Any, asker: Any, state: Any, *
 @MUTANTS.mutant("MUT-11")
 def another_life_leads_on(code: Code) -> None:
     """A broker that comes back in another life is taken for the one that left."""
-    holes.another_life_is_the_same(code)
+    rules.another_life_is_the_same(code)
     code.replace(Partition, "led_by_former_life_of", lambda self, broker: False)
 
 
