@@ -496,7 +496,7 @@ async def broken_call_drops_the_request(original: Any, self: Any, request: Any) 
 # -- the metadata store ------------------------------------------------------------------------------------------------
 
 
-@rule("Leader, ISR and epoch live in one znode", "wire/test_znodes", "leader_isr_and_epoch_live_in_one_znode")
+@rule("Leader and ISR and epoch live in one znode", "wire/test_znodes", "leader_isr_and_epoch_live_in_one_znode")
 def state_without_its_epoch(code: Code) -> None:
     """The znode of leader and ISR does not hold their epoch."""
     code.wrap(znodes, "encode_state", lambda original, state: original(replace(state, leader_epoch=0)))
@@ -515,7 +515,7 @@ async def foreign_registration_is_taken(original: Any, meta: Any, path: str, *wh
 
 
 @rule(
-    "A watch only triggers a read, and a timer repeats that read",
+    "A watch only triggers a read that a timer repeats",
     "meta/test_patterns",
     "a_full_reconcile_comes_by_the_clock_too",
 )

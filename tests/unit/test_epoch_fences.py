@@ -375,9 +375,9 @@ NAME_NO_EPOCH: dict[Any, str] = {
 @requirement("A topic id separates topics that share a name")
 @requirement("Every controller write checks the controller epoch")
 @requirement("Control requests are repeated in order until answered")
-@requirement("Leader, ISR and epoch live in one znode")
+@requirement("Leader and ISR and epoch live in one znode")
 @requirement("An ephemeral znode counts only for the session that made it")
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_wrong_epoch_is_answered_with_its_code_and_changes_nothing(case: Case) -> None:
     assert case.send() is case.code

@@ -109,7 +109,7 @@ async def test_nothing_is_read_before_somebody_asks(bench: Bench) -> None:
     assert bench.meta.read == []
 
 
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 async def test_of_ten_thousand_topics_only_what_changed_is_read_again(bench: Bench) -> None:
     names = [f"t{n}" for n in range(10_000)]
     await bench.make(names)

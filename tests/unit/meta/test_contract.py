@@ -151,7 +151,7 @@ async def test_ephemerals_carry_their_session_and_go_with_it(env: Env) -> None:
         await env.two.get("/t")
 
 
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 async def test_a_watch_fires_once_for_what_it_is_on(env: Env) -> None:
     fired: list[str] = []
 

@@ -210,7 +210,7 @@ class Snapshots:
             self.seen.append({name: stat.czxid for name, (_, stat) in snapshot.items()})
 
 
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 async def test_mut_24_a_child_that_died_and_came_back_while_disconnected_shows_by_its_czxid(
     store: SimZooKeeper,
 ) -> None:
@@ -249,7 +249,7 @@ async def test_a_missing_parent_has_no_children_until_it_appears(store: SimZooKe
         assert snapshots.seen[-1] == {"2": stat.czxid}
 
 
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 @pytest.mark.parametrize("seed", range(20))
 async def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> None:
     store = SimZooKeeper(random.Random(seed), servers=3, lag_s=0.1)
@@ -273,7 +273,7 @@ async def test_the_last_snapshot_is_the_truth_whatever_happened(seed: int) -> No
     assert snapshots.seen[-1] == truth
 
 
-@requirement("A watch only triggers a read, and a timer repeats that read")
+@requirement("A watch only triggers a read that a timer repeats")
 async def test_a_full_reconcile_comes_by_the_clock_too(store: SimZooKeeper) -> None:
     (meta,) = await clients(store, 1)
     await ensure_path(meta, "/p")

@@ -34,7 +34,7 @@ states = drawn_states()
 
 @requirement("One state znode holds leader, ISR and epochs of a partition")
 @requirement("ZooKeeper stores the current leader and ISR")
-@requirement("Leader, ISR and epoch live in one znode")
+@requirement("Leader and ISR and epoch live in one znode")
 @given(states)
 def test_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> None:
     data = znodes.encode_state(state)
