@@ -2,51 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from helpers.requirements import requirement
+from helpers.spy_meta import SpyMeta
 from tidelog.controller.effects import Outcome, PartitionRemoval, StateWrite, TopicWrite, WriteGroup
 from tidelog.controller.store import FencedStore, brokers_of, read_snapshot
 from tidelog.ids import BrokerId, TopicPartition
-from tidelog.ports.meta import Check, Create, MetaError, Op, SetData, Stat, TooLarge
+from tidelog.ports.meta import Check, Create, SetData, Stat
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
-from tidelog.testing.meta import SimMeta, SimZooKeeper
+from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.rand import seeded
 from tidelog.wire import znodes
 from unit.controller.harness import isr, state
 
 ROWS = ((BrokerId(1),),)
-
-
-class SpyMeta:
-    """Hands multis on to the twin, and remembers them."""
-
-    def __init__(self, meta: SimMeta) -> None:
-        self._meta = meta
-        self.multis: list[Sequence[Op]] = []
-        self.running = 0
-        self.running_max = 0
-        self.fail: list[MetaError] = []
-        self.limit_ops = 10_000
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._meta, name)
-
-    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        self.multis.append(ops)
-        self.running += 1
-        self.running_max = max(self.running_max, self.running)
-        try:
-            if len(ops) > self.limit_ops:
-                raise TooLarge(ops[0].path)
-            if self.fail:
-                raise self.fail.pop()
-            return await self._meta.multi(ops)
-        finally:
-            self.running -= 1
 
 
 class Bench:

@@ -2,54 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 
 from helpers.requirements import requirement
+from helpers.spy_meta import SpyMeta
 from tidelog.coordinator.effects import DeleteGroup, Write
 from tidelog.coordinator.events import Outcome, WriteId
 from tidelog.coordinator.model import Committed, GroupHead, Owner, Phase, StoredGroup, StoredMember
 from tidelog.coordinator.store import FencedGroupStore, Stored, read_groups
 from tidelog.ids import TopicPartition
-from tidelog.ports.meta import Check, Create, Op, OutcomeUnknown, SetData, Stat
+from tidelog.ports.meta import Check, Create, SetData
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
-from tidelog.testing.meta import SimMeta, SimZooKeeper
+from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.meta_tree import Change
 from tidelog.testing.rand import seeded
 from tidelog.wire import znodes
 
 FENCE = Check(znodes.COORDINATOR_EPOCH, 0)
 WALL_MS = 1_700_000_000_000
-
-
-class SpyMeta:
-    """Hands multis on to the twin, and remembers them."""
-
-    def __init__(self, meta: SimMeta) -> None:
-        self.twin = meta
-        self.multis: list[Sequence[Op]] = []
-        self.running = 0
-        self.running_max = 0
-        self.unanswered: list[bool] = []
-        """Of the next multis: the answer is lost, and whether it was applied."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.twin, name)
-
-    async def multi(self, ops: Sequence[Op]) -> list[Stat | None]:
-        self.multis.append(ops)
-        self.running += 1
-        self.running_max = max(self.running_max, self.running)
-        try:
-            if not self.unanswered:
-                return await self.twin.multi(ops)
-            if self.unanswered.pop(0):
-                await self.twin.multi(ops)
-            raise OutcomeUnknown(ops[0].path)
-        finally:
-            self.running -= 1
 
 
 class Bench:
