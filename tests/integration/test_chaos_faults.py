@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from helpers.cluster import pid_of, running_cluster
+from helpers.groups import on_every_broker
 from helpers.requirements import requirement
 from helpers.scene import Scene, log_bytes, under_load
 from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, Injected, On
@@ -181,6 +182,7 @@ async def test_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_
     async with playing(cluster, tmp_path) as play:
         scene, epochs = play.scene, play.scene.states()
         lives = [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)]
+        expired = on_every_broker(cluster, "tidelog_zk_session_expirations_total")
         killed, (name,) = await play.begin("kill", "zookeeper leader")
         others = [each for each in cluster.names(ZOOKEEPER) if each != name]
         modes = {"leader", "follower"}
@@ -199,6 +201,7 @@ async def test_zookeeper_changes_its_leader_and_loses_its_quorum_and_no_session_
         )
         await scene.until("ZooKeeper", lambda: scene.stored.reachable)
         assert [scene.stored.broker_epoch(broker) for broker in (0, 1, 2)] == lives
+        assert on_every_broker(cluster, "tidelog_zk_session_expirations_total") == expired, "of a coordinator too"
         assert [state.leader_epoch for state in scene.states()] == [state.leader_epoch for state in epochs]
 
 
