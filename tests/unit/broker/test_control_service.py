@@ -443,6 +443,7 @@ def test_a_request_that_was_overtaken_changes_nothing() -> None:
     assert bench.code(roles(state(topic="new"), full=False, sequence=6)) is NONE
 
 
+@requirement("A new controller sends every decision again")
 @requirement("Repeated or reordered control messages break no invariant")
 def test_the_same_request_twice_is_applied_twice_and_harmless() -> None:
     bench = ControlBench()

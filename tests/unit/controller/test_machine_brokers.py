@@ -44,6 +44,7 @@ def c() -> Harness:
     return harness
 
 
+@requirement("A new controller sends every decision again")
 @requirement("A decision stored but not published is not lost")
 def test_a_new_controller_sends_every_decision_again() -> None:
     c = Harness()

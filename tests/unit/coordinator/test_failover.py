@@ -14,6 +14,7 @@ from unit.coordinator.scene import Scene, topic_count, tps
 LEASE_S = 10.0 * (1 + DRIFT) + DRIFT_MIN_S
 
 
+@requirement("A rolling restart of all brokers causes no rebalance")
 @requirement("A new coordinator reads its groups and their members")
 @requirement("A killed coordinator broker costs no committed offset")
 def test_coord_09_when_the_same_members_return_they_go_on_and_nobody_is_stopped() -> None:

@@ -430,6 +430,7 @@ def test_k01_members_that_die_at_one_time_are_one_rebalance() -> None:
     assert [(each.reason, each.failed) for each in scene.of(fx.Rebalanced)] == [("failure", False)]
 
 
+@requirement("A member silent during a rebalance fails only the attempt")
 def test_after_too_many_failures_it_is_alarmed_and_tried_again_all_the_same() -> None:
     scene = Scene()
     _a, b = scene.join("a", "b")
