@@ -85,6 +85,7 @@ async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[Play]
                     await scene.full()
 
 
+@requirement("A follower paused beyond the lag limit rejoins after catch-up")
 async def test_processes_die_stand_still_and_come_back(cluster: LocalCluster, tmp_path: Path) -> None:
     async with playing(cluster, tmp_path) as play:
         scene = play.scene
@@ -129,6 +130,7 @@ async def test_a_rolling_restart_has_one_broker_down_at_a_time(cluster: LocalClu
         await play.scene.full()
 
 
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
 @requirement("Clients cut from all brokers get unknown outcomes")
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: LocalCluster, tmp_path: Path) -> None:
     async with playing(cluster, tmp_path) as play:

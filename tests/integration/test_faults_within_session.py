@@ -1,17 +1,13 @@
-"""Rows of the fault matrix on real processes whose faults end no session: short pauses, slow links, cuts beside ZooKeeper, and
-its own absence."""
+"""Faults on real processes that end no session: a leader without controllers, intervals, and ZooKeeper's absence."""
 
-import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from helpers.metrics import metric
 from helpers.requirements import requirement
-from helpers.scene import Scene, log_bytes, state_of, under_load
-from helpers.stored import State as Stored
-from tidelog.cluster.api import CONTROLLER, Direction, State, Traffic
+from helpers.scene import Scene, state_of, under_load
+from tidelog.cluster.api import CONTROLLER, State
 from tidelog.cluster.local import LocalCluster
 from tidelog.storage.log_store import HIGH_WATERMARKS_FILE, RECOVERY_POINTS_FILE
 
@@ -21,7 +17,6 @@ SESSION_S = 15.0
 """Longer than any fault below but for the last, which stops its clock: whatever happens has another reason than its end."""
 LAG_S = 4.0
 """Longer than a busy machine holds up a follower that nothing is to happen to."""
-LIMIT_S = 150.0
 NEVER = "3600000"
 OFTEN = "100"
 ALONE = ((0, 1, 2),)
@@ -32,85 +27,12 @@ SETTINGS = {
     "broker": SESSION
     | {
         "replica_lag_time_max_ms": str(int(LAG_S * 1000)),
-        "replica_fetch_chunk_bytes": str(16 << 10),
         "high_watermark_checkpoint_interval_ms": NEVER,
         "log_flush_interval_ms": NEVER,
     },
     "broker-1": {"high_watermark_checkpoint_interval_ms": OFTEN},
     "broker-2": {"log_flush_interval_ms": OFTEN},
 }
-
-
-def high_watermark(scene: Scene, name: str) -> float:
-    return metric(scene.cluster, name, "tidelog_partition_high_watermark", topic=scene.topic)
-
-
-def log_end(scene: Scene, name: str) -> float:
-    return metric(scene.cluster, name, "tidelog_partition_log_end_offset", topic=scene.topic)
-
-
-async def falls_asleep(scene: Scene) -> tuple[Stored, float]:
-    """Broker 0, while records are on their way to its followers: the state and its shrinks until then. Where they are old by now
-    it sleeps another time: it may have blamed its followers before, and rightly."""
-    cluster = scene.cluster
-    while True:
-        await scene.more_acks()
-        await scene.full()
-        before, shrinks = scene.state(), metric(cluster, "broker-0", "tidelog_isr_shrinks_total")
-        cut_at = time.monotonic()
-        for follower in ("broker-1", "broker-2"):
-            await scene.do(cluster.proxy.cut, follower, "broker-0")
-        await scene.until("a tail", lambda: log_end(scene, "broker-0") > high_watermark(scene, "broker-0"))
-        await scene.do(cluster.pause, "broker-0")
-        await scene.do(cluster.heal)
-        if time.monotonic() - cut_at < LAG_S / 4:
-            return before, shrinks
-        await scene.do(cluster.resume, "broker-0")
-
-
-@requirement("A leader paused within its session drops no follower")
-async def test_a_leader_that_slept_blames_nobody_for_it(cluster: LocalCluster, tmp_path: Path) -> None:
-    """It falls asleep while records are on their way to its followers, and wakes when they are older than the lag limit."""
-
-    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-        before, shrinks = await falls_asleep(scene)
-        await asyncio.sleep(1.5 * LAG_S)  # the fault itself
-        assert state_of(cluster, "broker-0") is State.PAUSED
-        await scene.do(cluster.resume, "broker-0")
-        await scene.more_acks()
-        assert metric(cluster, "broker-0", "tidelog_isr_shrinks_total") == shrinks
-        assert scene.state() == before, "no election, and the same ISR"
-
-
-@requirement("A follower paused beyond the lag limit rejoins after catch-up")
-async def test_a_follower_that_sleeps_beyond_the_lag_limit_leaves_and_comes_back(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    async with under_load(cluster, tmp_path) as scene:
-        await scene.do(cluster.pause, "broker-1")
-        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-        assert (without.leader, without.leader_epoch) == (0, 0)
-        await scene.more_acks()
-        assert state_of(cluster, "broker-1") is State.PAUSED and 1 in scene.stored.brokers()
-        await scene.do(cluster.resume, "broker-1")
-        await scene.full()
-    assert scene.longest_stall_s(0) < SESSION_S / 2
-
-
-@requirement("A slow follower leaves the ISR after the lag limit")
-async def test_a_follower_on_a_slow_link_leaves_the_isr_although_it_moves_on(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-        await scene.do(cluster.proxy.shape, "broker-0", "broker-1", Traffic(bytes_per_s=10_000.0))
-        had = len(log_bytes(cluster, 1, scene.topic, 0))
-        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-        assert (without.leader, without.leader_epoch) == (0, 0)
-        await scene.more_acks()
-        assert had < len(log_bytes(cluster, 1, scene.topic, 0)) < len(log_bytes(cluster, 0, scene.topic, 0))
-        await scene.do(cluster.heal)
-        await scene.full()
-    assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
 @requirement("Fencing holds when any single link is cut")
@@ -149,41 +71,6 @@ async def test_a_leader_cut_from_the_controllers_serves_on_and_its_isr_waits(
         assert state_of(cluster, "broker-1") is State.PAUSED
         await scene.do(cluster.resume, "broker-1")
         await scene.full()
-
-
-@requirement("A follower that receives no answers is not counted as caught up")
-async def test_a_follower_that_hears_nothing_counts_for_nothing_although_it_is_heard(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    def check_committed(scene: Scene) -> None:
-        committed, held = high_watermark(scene, "broker-0"), log_end(scene, "broker-1")
-        # Asked last: who is a member now was one then.
-        assert committed <= held or 1 not in scene.state().isr, "no more than what it has said it holds"
-
-    async def cut(scene: Scene) -> None:
-        await scene.do(cluster.isolate, "broker-0", ["broker-1"], Direction.OUTBOUND)
-        assert cluster.proxy.cuts() == [("broker-0", "broker-1")]
-        held = log_end(scene, "broker-1")
-        await scene.until("a tail", lambda: log_end(scene, "broker-0") > held)
-        check_committed(scene)
-
-    async with under_load(cluster, tmp_path, assignment=ALONE) as scene:
-        for _ in range(4):  # what is on its way just then may be a high watermark and no records
-            await cut(scene)
-            await scene.do(cluster.heal)
-            await scene.more_acks()
-        await cut(scene)
-        while 1 in scene.state().isr:
-            check_committed(scene)
-            await asyncio.sleep(0.1)
-        without = await scene.reached("an ISR without it", lambda state: state.isr == {0, 2})
-        assert (without.leader, without.leader_epoch) == (0, 0)
-        await scene.more_acks()
-        assert log_end(scene, "broker-1") < high_watermark(scene, "broker-0")
-        assert 1 in scene.stored.brokers()
-        await scene.do(cluster.heal)
-        await scene.full()
-    assert scene.longest_stall_s(0) < SESSION_S / 2
 
 
 @requirement("Checkpoints and flushes come at configured intervals")

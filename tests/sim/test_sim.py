@@ -24,6 +24,7 @@ from tidelog.testing.stories import story_of
 pytestmark = pytest.mark.sim
 
 
+@requirement("A follower that receives no answers is not counted as caught up")
 @requirement("The leader is in the ISR and the ISR is among the replicas")
 @requirement("ISR members agree below the HW of a presumed leader")
 @requirement("Stored ISR members agree below the HW of every presumed leader")

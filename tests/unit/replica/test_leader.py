@@ -357,6 +357,32 @@ def test_a_follower_that_keeps_up_under_constant_load_stays() -> None:
         assert harness.tick(second + 0.9) == []
 
 
+@requirement("A slow follower leaves the ISR after the lag limit")
+def test_a_follower_that_moves_on_too_slowly_leaves() -> None:
+    harness = leader(members(1, 2))
+    proposed: list[int] = []
+    for second in range(int(LAG_MAX_S * 2)):
+        harness.appended(10 + (second + 1) * 10, at=float(second))
+        effects = harness.fetched(2, 11 + second, at=second + 0.5)  # a tenth of the load
+        assert fx.AdvanceHighWatermark(11 + second) in effects, "it moves on"
+        proposed += [second] * effects.count(fx.ProposeIsr(5, 50, members(1)))
+    (first,) = proposed
+    assert LAG_MAX_S <= first < LAG_MAX_S + 2
+
+
+@requirement("A follower that receives no answers is not counted as caught up")
+def test_a_follower_that_hears_no_answer_counts_for_nothing() -> None:
+    harness = leader(members(1, 2))
+    harness.appended(12, at=1.0)
+    at = 1.0
+    while at < 1.0 + LAG_MAX_S - 0.5:  # it asks again for what was sent to it
+        assert harness.fetched(2, 10, at=at) == []
+        assert harness.tick(at + 0.1) == []
+        at += 0.5
+    assert harness.replica.high_watermark == 10
+    assert harness.tick(1.0 + LAG_MAX_S + 0.1) == [fx.ProposeIsr(5, 50, members(1))]
+
+
 @requirement("A leader paused within its session drops no follower")
 def test_after_an_own_pause_lag_is_measured_anew() -> None:
     harness = leader(members(1, 2))
