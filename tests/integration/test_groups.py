@@ -1,21 +1,13 @@
 """Consumer groups on real processes: who owns what, over joins, leaves, deaths and coordinators that go."""
 
 import asyncio
-import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from helpers import slow_member
 from helpers.aio import eventually
 from helpers.cluster import unique_topic
-from helpers.groups import given_for_pauses_s
 from helpers.requirements import requirement
 from helpers.scene import left_as_found
 from tidelog.client.admin import AdminClient
@@ -151,93 +143,6 @@ async def test_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
             assert each.consumer.stats.membership.stops == 0, "nobody was rebalanced"
             each.leave()
     assert seen(a, b) == numbered(2 * EACH), "every record is processed once"
-
-
-class SlowMember:
-    """tests/helpers/slow_member.py; `lines` is what it has said so far."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        script = str(Path(slow_member.__file__))
-        command = [sys.executable, script, servers, topic, f"group-{topic}", str(SESSION_MS)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as out:
-            self.lines.extend(line.strip() for line in out)
-
-    @property
-    def records(self) -> list[str]:
-        return [line for line in self.lines if line[0].isdigit()]
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-
-
-@asynccontextmanager
-async def slow_and_fast(servers: str) -> AsyncIterator[tuple[SlowMember, Reader]]:
-    """The slow member is in the middle of its records, with more of them in its buffer, when the block begins."""
-    topic = await make_topic(servers)
-    slow = SlowMember(servers, topic)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            await eventually(lambda: "assigned" in slow.lines, "the slow member", timeout_s=LIMIT_S)
-            fast = Reader(servers, topic, "fast")
-            tasks.create_task(fast.run())
-            await eventually(lambda: len(fast.consumer.assignment) == 3, "each owns three", timeout_s=LIMIT_S)
-            await send(servers, topic, 0)
-            await eventually(lambda: len(slow.records) >= 10, "ten records", timeout_s=LIMIT_S)
-            yield slow, fast
-            await eventually(lambda: set(seen(fast)) | set(of(slow)) == set(numbered(EACH)), "all", timeout_s=LIMIT_S)
-            fast.leave()
-    finally:
-        slow.end()
-
-
-def of(slow: SlowMember) -> list[tuple[int, bytes]]:
-    return [(int(partition), value.encode()) for partition, value in (line.split() for line in slow.records)]
-
-
-@requirement("The death of a member starts a rebalance of its group")
-@requirement("The partitions of a killed consumer move within a time budget")
-async def test_what_a_killed_member_owned_is_somebody_elses_after_its_lease(
-    shared_cluster: LocalCluster, shared_servers: str
-) -> None:
-    async with slow_and_fast(shared_servers) as (slow, fast):
-        loop = asyncio.get_running_loop()
-        slow.signal(signal.SIGKILL)
-        began = loop.time()
-        await eventually(
-            lambda: len(fast.consumer.assignment) == PARTITIONS, "the fast one owns all", timeout_s=LIMIT_S
-        )
-        assert loop.time() - began < SESSION_MS / 1000 + given_for_pauses_s(shared_cluster, began) + 1.5
-
-
-@requirement("A paused consumer never works beside the next owner")
-@requirement("A rolling restart of all brokers causes no rebalance")
-async def test_a_member_that_is_paused_beyond_its_session_never_works_beside_the_next_owner(
-    shared_servers: str,
-) -> None:
-    async with slow_and_fast(shared_servers) as (slow, fast):
-        slow.signal(signal.SIGSTOP)
-        await eventually(
-            lambda: len(fast.consumer.assignment) == PARTITIONS, "the fast one owns all", timeout_s=LIMIT_S
-        )
-        said = len(slow.lines)
-        slow.signal(signal.SIGCONT)
-        await eventually(lambda: "assigned" in slow.lines[said:], "it is a member again", timeout_s=LIMIT_S)
-        until_assigned = slow.lines[said : slow.lines.index("assigned", said)]
-        assert "lost" in until_assigned
-        # One record was in its hands; of all that waited in its buffer it has worked on none.
-        assert len([line for line in until_assigned if line != "lost"]) <= 1
 
 
 def test_a_blocking_member_works_for_longer_than_its_session_and_goes_on(shared_servers: str) -> None:

@@ -95,6 +95,7 @@ async def test_what_a_callback_raises_is_raised_by_the_next_poll_and_the_group_g
         await bed.until(lambda: a.stats.handed_out == 40, a)
 
 
+@requirement("A consumer that leaves has stored its last offsets")
 @requirement("Leaving a group is bounded by the session timeout")
 async def test_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there() -> None:
     bed = Bed(commit_interval_s=1000.0)
@@ -113,12 +114,24 @@ async def test_who_leaves_has_its_last_offsets_stored_and_the_next_begins_there(
         assert bed.clock.now() - began < 1.0, "nobody's session timeout was waited for"
 
 
+@requirement("A consumer that leaves has stored its last offsets")
 async def test_coord_03_what_the_application_still_has_in_its_hands_is_not_reported_when_it_leaves() -> None:
     bed = Bed()
     bed.fill(0)
     async with bed.consumer("a") as a:
         assert len(await a.poll(timeout_s=5)) == 10
     assert bed.coordinator.offsets().get(T[0], 0) == 0
+
+
+@requirement("A consumer that leaves has stored its last offsets")
+async def test_without_auto_commit_a_leaving_consumer_stores_nothing() -> None:
+    bed = Bed()
+    bed.fill()
+    for _ in range(2):
+        async with bed.consumer("a", auto_commit=False) as a:
+            assert offsets_of(await bed.until(lambda: a.stats.handed_out == 40, a)) == every(10)
+            await a.poll(timeout_s=0.01)  # processed
+        assert bed.coordinator.offsets() == {}
 
 
 @requirement("Leaving a group is bounded by the session timeout")
@@ -383,6 +396,7 @@ async def test_coord_15_a_one_way_cut_ends_the_lease_before_another_owns(way: st
         await bed.until(lambda: len(a.assignment) == 2, a, b)
 
 
+@requirement("A paused consumer never works beside the next owner")
 async def test_coord_01_x5_a_consumer_that_stood_still_hands_out_nothing_afterwards() -> None:
     bed = Bed()
     async with bed.consumer("a") as a:
@@ -474,17 +488,22 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
 
 @requirement("An out of range offset makes a consumer force a rebalance")
 @requirement("A fetch out of range restarts at the reset policy")
-async def test_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy() -> None:
+@pytest.mark.parametrize("reset, begins_at", [("earliest", 25), ("latest", 30)])
+async def test_an_offset_out_of_range_forces_a_rebalance_and_the_reset_policy(reset: str, begins_at: int) -> None:
     bed = Bed()
-    bed.fill(0)
-    async with bed.consumer("a", partition_bytes=1) as a:
+    async with bed.consumer("a", partition_bytes=1, auto_offset_reset=reset) as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        await bed.clock.sleep(1.0)  # it has asked where to begin
+        bed.fill(0)
         await bed.until(lambda: a.stats.handed_out == 10, a)
         generation = a.stats.generation
         log = bed.cluster.partition("t", 0)
         bed.fill(0, count=30)
-        log.log_start = 25
-        log.batches = []
+        log.log_start, log.batches = 25, []
         bed.fill(0, count=5)
-        records = await bed.until(lambda: a.stats.generation > generation and a.stats.handed_out >= 15, a)
-        assert {r.offset for r in records} <= set(range(25, 31))
+        records = await bed.until(lambda: a.stats.generation > generation and len(a.assignment) == 4, a)
+        await bed.clock.sleep(1.0)
+        bed.fill(0, count=5)
+        records += await bed.until(lambda: a.stats.handed_out >= 10 + 35 - begins_at, a)
+        assert [r.offset for r in records] == [*range(begins_at, 35)]
         assert bed.coordinator.session_of("a").sent[0].register.rejoin  # type: ignore[union-attr]

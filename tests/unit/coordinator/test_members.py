@@ -256,12 +256,14 @@ def test_one_lost_answer_costs_nothing() -> None:
     scene = Scene()
     a, _b = scene.join("a", "b")
     scene.run(7.0)
+    generation = scene.heads["g"].generation
     a.answers.discard("ping")
     asked = len(a.bodies(m.PingRequest))
     scene.run(SESSION_S, lambda: len(a.bodies(m.PingRequest)) > asked)
     a.answers.add("ping")
     scene.run(60.0)
     assert a.owned == tps("t", 0, 1) and not a.closed
+    assert scene.heads["g"].generation == generation
 
 
 @requirement("A member fails after too many failed pings in a row")
