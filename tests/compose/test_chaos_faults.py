@@ -87,6 +87,7 @@ async def playing(cluster: ComposeCluster) -> AsyncIterator[Play]:
                 await play.full()
 
 
+@requirement("A leader cut from ZooKeeper stops committing when replaced")
 @requirement("Clients cut from all brokers get unknown outcomes")
 async def test_links_are_cut_between_any_two_sets_and_one_way(cluster: ComposeCluster) -> None:
     async with playing(cluster) as play:

@@ -86,13 +86,6 @@ def leader_of(admin: SyncAdmin, topic: str, partition: int = 0) -> m.PartitionDe
     return next(p for p in admin.describe_topic(topic).partitions if p.partition == partition)
 
 
-def test_a_client_on_the_host_produces_and_consumes(project: ComposeProject, load: Load) -> None:
-    with SyncProducer(project.bootstrap_servers) as producer:
-        load.send(producer, 3000)
-    assert len(load.acked()) == 3000
-    load.check()
-
-
 @requirement("A published message survives failures of servers")
 @requirement("A killed leader loses no acknowledged record")
 @pytest.mark.smoke
@@ -133,68 +126,6 @@ def test_a_broker_restarts_before_its_old_session_expired(
     container.reload()
     assert container.status == "running"
     project.wait_health(victim)
-    load.check()
-
-
-@requirement("A crash of the whole cluster loses at most unflushed records")
-@requirement("Killing every broker at once loses no written record")
-def test_every_broker_is_killed_and_the_logs_are_still_there(
-    project: ComposeProject, admin: SyncAdmin, load: Load
-) -> None:
-    with SyncProducer(project.bootstrap_servers) as producer:
-        load.send(producer, 3000)
-    for name in BROKERS:
-        project.container(name).kill()
-    for name in BROKERS:
-        project.container(name).start()
-    until(lambda: _in_sync(admin, load.topic), "every ISR full", timeout_s=RECOVERY_S, interval_s=0.5)
-    load.check()
-
-
-@requirement("A leader cut from ZooKeeper stops committing when replaced")
-def test_a_leader_without_zookeeper_keeps_its_clients_and_loses_nothing(
-    project: ComposeProject, admin: SyncAdmin, load: Load
-) -> None:
-    before = leader_of(admin, load.topic)
-    victim = broker_name(before.leader)
-    zookeepers = [f"zookeeper-{n}" for n in (1, 2, 3)]
-    with SyncProducer(project.bootstrap_servers) as producer:
-        load.send(producer, 1000)
-        cut = project.faults.isolate(victim, zookeepers)
-        assert len(cut) == 6 and project.faults.passing(cut) == []
-        load.send(producer, 1000)
-        until(
-            lambda: leader_of(admin, load.topic).leader != before.leader,
-            "another leader, once the session has expired",
-            timeout_s=RECOVERY_S,
-            interval_s=0.5,
-        )
-        load.send(producer, 1000)
-    project.faults.heal()
-    admin.wait_until_led(load.topic, in_sync=True, timeout_s=RECOVERY_S)
-    assert len(load.acked()) == 3000
-    load.check()
-
-
-@requirement("A controller isolated beyond its session changes nothing on return")
-def test_the_active_controller_is_killed_and_the_standby_takes_over(
-    project: ComposeProject, admin: SyncAdmin, load: Load
-) -> None:
-    active = _active(admin)
-    assert active is not None
-    project.container(active).kill()
-    try:
-        with SyncProducer(project.bootstrap_servers) as producer:
-            load.send(producer, 1000)
-        until(
-            lambda: _active(admin) not in (None, active),
-            "the standby to take over",
-            timeout_s=RECOVERY_S,
-        )
-    finally:
-        project.container(active).start()
-    project.wait_health(active)
-    assert len(load.acked()) == 1000, "leaders serve without a controller"
     load.check()
 
 
@@ -256,25 +187,9 @@ def test_a_leader_that_only_clients_reach_commits_nothing_and_comes_back_as_a_fo
     load.check()
 
 
-def _active(admin: SyncAdmin) -> str | None:
-    """The controller in office; None while there is none, which may be for longer than a request asks again."""
-    try:
-        return f"controller-{admin.describe_cluster().controller_id}"
-    except TidelogError:
-        return None
-
-
 def _led_by_another(admin: SyncAdmin, topic: str, lost: int) -> bool:
     try:
         found = leader_of(admin, topic)
     except TidelogError:
         return False  # it was the lost one that was asked
     return found.leader not in (-1, lost) and lost not in found.isr
-
-
-def _in_sync(admin: SyncAdmin, topic: str) -> bool:
-    try:
-        admin.wait_until_led(topic, in_sync=True, timeout_s=1.0)
-    except TidelogError:
-        return False
-    return True

@@ -9,20 +9,18 @@ import pytest
 
 from helpers.cluster import running_cluster
 from helpers.requirements import requirement
-from helpers.scene import WITHIN_S, Scene, under_load
-from tidelog.chaos.faults.base import Bed, FaultMissed, InForce, On
+from helpers.scene import Scene, under_load
+from tidelog.chaos.faults.base import Bed, InForce, On
 from tidelog.chaos.faults.processes import Bounce
 from tidelog.client.admin import AdminClient
-from tidelog.cluster.api import BROKER, State
+from tidelog.cluster.api import BROKER
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.wait import until
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire.znodes import broker_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-LIMIT_S = 200.0
 SETTINGS = {BROKER: {"zookeeper_session_timeout_ms": "15000"}}
 """A machine under load starts no broker in six seconds."""
 
@@ -57,22 +55,3 @@ async def test_a_broker_that_is_back_before_its_session_is_over_has_bounced(
         now = cluster.sessions()
         assert now.holders[broker_path(1)] != former.holders[broker_path(1)]
         assert [now.holders[broker_path(n)] for n in (0, 2)] == [former.holders[broker_path(n)] for n in (0, 2)]
-
-
-@requirement("A fast bounce is detected by the broker epoch")
-async def test_a_broker_that_is_back_after_the_end_of_its_session_has_not_bounced(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def bounce_slowly(name: str) -> float:
-        former = cluster.sessions().holders[broker_path(1)]
-        cluster.kill(name)
-        until(lambda: former not in cluster.sessions().alive, "the end of the session", timeout_s=WITHIN_S)
-        cluster.start(name)
-        return 0.0  # whatever a clock says
-
-    async with playing(cluster, tmp_path) as (_, bed):
-        monkeypatch.setattr(cluster, "bounce", bounce_slowly)
-        with pytest.raises(FaultMissed, match=r"broker-1 .* session of before ended before it registered again"):
-            await Bounce().inject(bed, ["broker-1"])
-        assert bed.in_force.left == []
-        assert next(row.state for row in cluster.status() if row.name == "broker-1") is State.RUNNING

@@ -94,9 +94,9 @@ def tidelog(servers: str, *args: str) -> Any:
     return json.loads(done.stdout)
 
 
-def isr_of_one(cluster: LocalCluster, servers: str, prefix: str, configs: dict[str, str] | None = None) -> str:
+def isr_of_one(cluster: LocalCluster, servers: str, prefix: str) -> str:
     """A topic on brokers 0 and 1 whose ISR is broker 0 alone: broker 1 has the first record, broker 0 both."""
-    topic = create(servers, prefix, [0, 1], MIN_ISR_1 | (configs or {}))
+    topic = create(servers, prefix, [0, 1], MIN_ISR_1)
     send(servers, topic, b"both have it")
     cluster.stop("broker-1")
     wait_for(servers, topic, "ISR of broker 0", lambda p: p.isr == (0,))
@@ -153,18 +153,6 @@ def alive(servers: str, broker_id: int) -> bool:
             return any(each.broker.broker_id == broker_id and each.state == "alive" for each in brokers)
 
     return asyncio.run(ask())
-
-
-@requirement("A partition with a dead ISR stays offline unless its topic consents")
-def test_with_the_topics_consent_an_out_of_sync_replica_leads_by_itself(cluster: LocalCluster, servers: str) -> None:
-    topic = isr_of_one(cluster, servers, "unclean", {"unclean.leader.election.enable": "true"})
-    cluster.kill("broker-0")
-    cluster.start("broker-1")
-    wait_for(servers, topic, "broker 1", lambda p: (p.leader, p.recovering) == (1, False))
-    send(servers, topic, b"after it")
-    cluster.start("broker-0")
-    wait_for(servers, topic, "a full ISR", lambda p: set(p.isr) == {0, 1})
-    assert read(servers, topic) == [b"both have it", b"after it"]
 
 
 @requirement("A power loss of the only ISR member leaves its partition offline")

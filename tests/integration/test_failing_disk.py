@@ -1,5 +1,4 @@
-"""Disks that are full, slow or broken under real processes: L37 and rows 29, 30 and 31. One partition moves; its broker, and
-what else is on it, stay.
+"""Disks that are full, slow or broken under real processes. One partition moves; its broker and the rest of it stay.
 
 A full disk is a limit on the size of files (RLIMIT_FSIZE), which needs no rights: the kernel then writes what still fits and
 fails with EFBIG, as it does with ENOSPC. Errors of the device and a slow one come from `helpers/disk_faults`.
@@ -19,25 +18,20 @@ from helpers.cluster import running_cluster
 from helpers.metrics import metric
 from helpers.requirements import requirement
 from helpers.scene import Scene, left_as_found, log_bytes, under_load
-from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
-from tidelog.client.reassignments import Throttle
-from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
+from tidelog.cluster.api import BROKER, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-LIMIT_S = 200.0
 SICK = "broker-0"
 SHIM = Path(__file__).resolve().parents[1] / "helpers" / "disk_faults"
 FAULTS = "disk-faults.json"
 STALL_LIMIT_MS = 1_000
 BALLAST_BYTES = 5 << 20
 """More than a log keeps in memory, and than any other file of its broker holds: a limit on the size of files meets it alone."""
-SLOW_BYTES_PER_S = 20_000
-"""A throttle at which the ballast takes longer than any test."""
 SETTINGS = {
     BROKER: {
         "log_flush_stall_limit_ms": str(STALL_LIMIT_MS),
@@ -182,66 +176,3 @@ async def test_a_sync_that_takes_30_s_costs_its_broker_that_partition_alone(
         assert healthy.state().leader_epoch == led.leader_epoch
         assert healthy.stored.broker_epoch(0) == life
         assert healthy.longest_stall_s() < sick.longest_stall_s() < 30.0
-
-
-async def moved(scene: Scene, target: tuple[int, int], left: int) -> None:
-    """To where the plan says, and nothing is left where the partition was."""
-    await scene.until("the end of the move", lambda: not scene.stored.moves(scene.topic))
-    scene.assignment = [target]
-    old = scene.cluster.data_dir(broker_name(left))
-    await scene.until(f"nothing left on broker {left}", lambda: not list(old.glob(f"{scene.topic}-*")))
-
-
-@requirement("A full or failed disk fails over only the partitions on it")
-async def test_a_disk_fills_up_under_the_leader_of_a_partition_that_moves_away(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    """The other replica leads, the copy goes on from there, and the move ends although the disk is still full."""
-
-    async with (
-        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-        under_load(cluster, tmp_path, assignment=[(0, 1)], min_isr=1) as sick,
-        AdminClient(sick.servers) as admin,
-    ):
-        life, led = healthy.stored.broker_epoch(0), healthy.state()
-        await weigh_down(cluster, sick)
-        target = {TopicPartition(sick.topic, 0): (2, 1)}
-        await admin.reassignments.alter(target, throttle=Throttle(SLOW_BYTES_PER_S, SLOW_BYTES_PER_S))
-        with disk_is_full(cluster, len(log_bytes(cluster, 0, sick.topic, 0)) + 1_000):
-            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-            await handed_over(healthy, sick, leads=True)
-            assert (sick.state().leader, sick.stored.moves(sick.topic)) == (1, {0})
-            await admin.reassignments.throttle(Throttle(-1, -1))
-            await moved(sick, (2, 1), left=0)
-            assert offline(cluster) == 0
-        assert healthy.state().leader_epoch == led.leader_epoch
-        assert healthy.stored.broker_epoch(0) == life
-
-
-@requirement("A full or failed disk fails over only the partitions on it")
-@pytest.mark.parametrize("full", [True, False], ids=["full", "device"])
-async def test_a_disk_fails_under_the_copy_of_a_move_which_waits_until_it_works_again(
-    cluster: LocalCluster, tmp_path: Path, full: bool
-) -> None:
-    """The partition is served as before meanwhile: nobody counts on the copy, and nobody who has one is sent away."""
-
-    async with (
-        under_load(cluster, tmp_path, assignment=[(0, 1, 2)]) as healthy,
-        under_load(cluster, tmp_path, assignment=[(1, 2)]) as sick,
-        AdminClient(sick.servers) as admin,
-    ):
-        life, led = healthy.stored.broker_epoch(0), sick.state()
-        for _ in range(2):
-            await weigh_down(cluster, sick)
-        fails = (
-            disk_is_full(cluster, BALLAST_BYTES) if full else disk_fails(cluster, "writev", sick.topic, error=errno.EIO)
-        )
-        with fails:
-            await admin.reassignments.alter({TopicPartition(sick.topic, 0): (1, 0)})
-            await sick.until("the copy is offline", lambda: offline(cluster) == 1)
-            await sick.more_acks()
-            await healthy.more_acks()
-            assert sick.stored.moves(sick.topic) == {0}
-            assert (sick.state().leader_epoch, sick.state().isr) == (led.leader_epoch, {1, 2})
-        await moved(sick, (1, 0), left=2)
-        assert healthy.stored.broker_epoch(0) == life
