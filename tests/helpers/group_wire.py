@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-import psutil
-
 from helpers.cluster import unique_topic
 from helpers.stored import Stored, stored_by
 from helpers.wire import TIMEOUT_S
@@ -93,11 +91,6 @@ class Member:
             if answering and message.ping is not None:
                 await self.pong()
 
-    async def hear_the_end(self) -> None:
-        """Whatever still comes is passed over; what the stream ends with is raised."""
-        while await self.stream.read() is not None:
-            pass
-
     async def pong(self, **changes: Any) -> None:
         answer = m.PingResponse(
             consumer_id=self.request.consumer_id, coordinator_epoch=self.epoch, generation=self.generation
@@ -113,22 +106,6 @@ class Member:
         )
         await self.say(started=answer)
         return start  # type: ignore[no-any-return]
-
-    async def shares(self, owned_max: int) -> m.StartFetcherRequest:
-        """Until it owns so many partitions at most, which it has answered.
-
-        It is started with more where the group was given out before another member had joined, and then stopped for that one.
-        """
-        while owned(start := await self.started()) > owned_max:
-            answer = m.StopFetcherResponse(
-                consumer_id=self.request.consumer_id,
-                coordinator_epoch=self.epoch,
-                generation=(await self.hear("stop")).generation,
-                started_generation=self.generation,
-                finishing=False,
-            )
-            await self.say(stopped=answer)
-        return start
 
     async def join(self) -> "Member":
         answer = await self.register()
@@ -160,11 +137,6 @@ class Member:
 def at(topic: str, partition: int, offset: int, **more: Any) -> m.OffsetInfo:
     values: dict[str, Any] = {"leader_epoch": -1} | more
     return m.OffsetInfo(topic=topic, partition=partition, offset=offset, **values)
-
-
-def owned(start: m.StartFetcherRequest) -> int:
-    """Partitions."""
-    return sum(len(each.assigned_parts) for each in start.ownership_info)
 
 
 @dataclass(frozen=True)
@@ -277,11 +249,6 @@ class GroupBed:
             (group.state, group.generation, members),
             (counts.stops, counts.losses),
         )
-
-    def coordinator_busy_s(self) -> float:
-        """Processor time that the coordinator's process has used."""
-        used = psutil.Process(self._pids()[broker_name(self.coordinator)]).cpu_times()
-        return float(used.user + used.system)
 
     def _pids(self) -> dict[str, int | None]:
         return {row.name: row.pid for row in self.cluster.status() if row.kind in (BROKER, CONTROLLER)}

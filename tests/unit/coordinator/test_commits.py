@@ -27,7 +27,7 @@ def codes(scene: Scene, token: Any) -> list[ErrorCode]:
     return [found.error_code, *(each.error_code for each in found.results)]
 
 
-def by_nobody(scene: Scene, *offsets: m.OffsetInfo, group: str = "g") -> Any:
+def by_hand(scene: Scene, *offsets: m.OffsetInfo, group: str = "g") -> Any:
     request = m.CommitOffsetsRequest(
         group_id=group, incarnation=0, coordinator_epoch=-1, generation=-1, number=0, offsets=offsets
     )
@@ -192,10 +192,14 @@ FENCED = [
     ({"generation": 0}, E.ILLEGAL_GENERATION),
     ({"generation": 99}, E.ILLEGAL_GENERATION),
     ({"generation": -1}, E.ILLEGAL_GENERATION),
+    ({"generation": 2**31 - 1}, E.ILLEGAL_GENERATION),
+    ({"coordinator_epoch": -1}, E.ILLEGAL_GENERATION),
+    ({"coordinator_epoch": 2**31 - 1}, E.ILLEGAL_GENERATION),
     ({"coordinator_epoch": 6}, E.ILLEGAL_GENERATION),
     ({"coordinator_epoch": 8}, E.ILLEGAL_GENERATION),
     ({"consumer_id": "stranger"}, E.UNKNOWN_MEMBER_ID),
     ({"incarnation": 99}, E.UNKNOWN_MEMBER_ID),
+    ({"incarnation": -(2**63)}, E.UNKNOWN_MEMBER_ID),
     ({"group_id": "other"}, E.UNKNOWN_MEMBER_ID),
     ({"consumer_id": "", "generation": -1}, E.NON_EMPTY_GROUP),
     ({"consumer_id": ""}, E.UNKNOWN_MEMBER_ID),
@@ -220,6 +224,7 @@ def test_coord_01_a_commit_that_is_not_of_a_member_as_it_is_now_is_refused(chang
 EACH = [
     (at(TopicPartition("t", 3), 5), E.ILLEGAL_GENERATION),
     (at(T0, -1), E.INVALID_REQUEST),
+    (at(T0, -(2**63)), E.INVALID_REQUEST),
     (at(T0, 5, metadata="x" * 4097), E.OFFSET_METADATA_TOO_LARGE),
     (at(T0, 5, metadata="я" * 2049), E.OFFSET_METADATA_TOO_LARGE),
     (at(TopicPartition("t", 4), 5), E.UNKNOWN_TOPIC_OR_PARTITION),
@@ -242,6 +247,14 @@ def test_a_commit_for_what_is_not_owned_or_cannot_be_is_refused_by_partition(off
     assert scene.offsets["g"] == {T1: Committed(1000)}
 
 
+@pytest.mark.parametrize(("offset", "code"), EACH[1:], ids=str)
+def test_a_commit_by_hand_for_what_cannot_be_is_refused(offset: m.OffsetInfo, code: E) -> None:
+    scene = Scene(log_end=1000)
+    token = by_hand(scene, offset, at(T1, 1000), group="fresh")
+    assert codes(scene, token) == [E.NONE, code, E.NONE]
+    assert scene.offsets["fresh"] == {T1: Committed(1000)}
+
+
 @pytest.mark.parametrize("topic", ["", "..", "a/b", "тема", "x" * 1_000_000], ids=lambda each: each[:10])
 def test_a_commit_for_a_topic_that_cannot_be_says_so_and_does_not_echo_it(topic: str) -> None:
     scene = Scene()
@@ -249,7 +262,7 @@ def test_a_commit_for_a_topic_that_cannot_be_says_so_and_does_not_echo_it(topic:
     token = a.commit(0, offsets=(at(TopicPartition(topic, 0), 5), at(T1, 5)))
     assert codes(scene, token) == [E.NONE, E.INVALID_TOPIC_EXCEPTION, E.NONE]
     assert len(answer(scene, token).results[0].error_message) < 1000
-    token = by_nobody(scene, at(TopicPartition(topic, 0), 5), group="fresh")
+    token = by_hand(scene, at(TopicPartition(topic, 0), 5), group="fresh")
     assert codes(scene, token) == [E.NONE, E.INVALID_TOPIC_EXCEPTION]
 
 
@@ -354,7 +367,7 @@ def test_what_is_set_by_hand_is_not_overwritten_by_the_last_words_of_who_was_the
     assert scene.questions
     scene.run(20.0)
     assert scene.state() == "Empty"
-    token = by_nobody(scene, at(T0, 2))
+    token = by_hand(scene, at(T0, 2))
     scene.tell(200)
     assert codes(scene, token) == [E.NONE, E.NONE] and scene.offsets["g"][T0] == Committed(2)
 
@@ -419,7 +432,7 @@ def test_coord_11_from_its_stop_to_its_start_a_partition_cannot_be_committed() -
 
 def test_offsets_are_set_by_hand_while_nobody_is_there() -> None:
     scene = Scene()
-    token = by_nobody(scene, at(T0, 7), at(TopicPartition("x", 0), 1), group="fresh")
+    token = by_hand(scene, at(T0, 7), at(TopicPartition("x", 0), 1), group="fresh")
     assert codes(scene, token) == [E.NONE, E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION]
     assert scene.offsets["fresh"] == {T0: Committed(7)} and scene.heads["fresh"].empty_since_ms == scene.wall_ms
     (a,) = scene.join("a", group="fresh")
@@ -428,7 +441,7 @@ def test_offsets_are_set_by_hand_while_nobody_is_there() -> None:
 
 def test_a_reset_of_which_nothing_is_accepted_makes_no_group() -> None:
     scene = Scene()
-    by_nobody(scene, at(TopicPartition("x", 0), 1), group="fresh")
+    by_hand(scene, at(TopicPartition("x", 0), 1), group="fresh")
     assert not scene.machine.groups and not scene.writes
 
 
@@ -479,16 +492,16 @@ def test_a_member_that_returns_is_given_what_it_said_last_although_that_is_not_s
 
 def test_commits_for_a_group_that_is_deleted_and_made_anew_are_answered() -> None:
     scene = Scene(holds_writes=True)
-    first = by_nobody(scene, at(T0, 1))
-    waiting = by_nobody(scene, at(T0, 2))
+    first = by_hand(scene, at(T0, 1))
+    waiting = by_hand(scene, at(T0, 2))
     scene.delete("g")
     assert codes(scene, waiting) == [E.GROUP_ID_NOT_FOUND]
-    anew = by_nobody(scene, at(T0, 3))
+    anew = by_hand(scene, at(T0, 3))
     scene.carry_out()
     assert codes(scene, first) == codes(scene, anew) == [E.NONE, E.NONE]
     assert scene.machine.groups["g"].offsets == scene.offsets["g"] == {T0: Committed(3)}
     scene.holds_writes = False
-    assert codes(scene, by_nobody(scene, at(T0, 4))) == [E.NONE, E.NONE]
+    assert codes(scene, by_hand(scene, at(T0, 4))) == [E.NONE, E.NONE]
 
 
 @requirement("A topic id separates topics that share a name")

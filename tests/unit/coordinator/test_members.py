@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -44,13 +45,17 @@ BAD = [
     ({"group_id": ""}, E.INVALID_GROUP_ID, "group_id is empty"),
     ({"group_id": "a/b"}, E.INVALID_GROUP_ID, "group_id 'a/b'"),
     ({"group_id": "shards"}, E.INVALID_GROUP_ID, "may not be 'shards'"),
+    ({"group_id": "coordinator"}, E.INVALID_GROUP_ID, "may not be 'coordinator'"),
     ({"group_id": "g" * 250}, E.INVALID_GROUP_ID, "250 characters; at most 249"),
     ({"consumer_id": ""}, E.INVALID_REQUEST, "consumer_id is empty"),
     ({"consumer_id": "a\n"}, E.INVALID_REQUEST, "consumer_id 'a\\n'"),
     ({"session_timeout_ms": 1000}, E.INVALID_SESSION_TIMEOUT, "session_timeout_ms 1000 is not over 1000"),
+    ({"session_timeout_ms": 0}, E.INVALID_SESSION_TIMEOUT, "session_timeout_ms 0 is not over 1000"),
     ({"session_timeout_ms": -1}, E.INVALID_SESSION_TIMEOUT, "session_timeout_ms -1"),
     ({"session_timeout_ms": 2**31 - 1}, E.INVALID_SESSION_TIMEOUT, "at most 100000"),
     ({"max_processing_ms": -1}, E.INVALID_REQUEST, "max_processing_ms -1"),
+    ({"max_processing_ms": 2**31 - 1}, E.INVALID_REQUEST, "max_processing_ms 2147483647"),
+    ({"auto_offset_reset": "earliest"}, E.INVALID_REQUEST, "auto_offset_reset 'earliest'"),
     ({"auto_offset_reset": "middle"}, E.INVALID_REQUEST, "auto_offset_reset 'middle'"),
     ({"assignor": "best"}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'best'"),
     ({"assignor": "x" * 1_000_000}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'xxx"),
@@ -211,11 +216,23 @@ def test_a_group_whose_members_would_not_fit_its_znode_takes_no_more() -> None:
     assert size_bytes(operations(change, frozenset())) < MULTI_LIMIT_BYTES - 10_000
 
 
-def test_the_first_message_must_be_a_registration_and_there_is_only_one() -> None:
+SENDER: dict[str, Any] = {"consumer_id": "a", "coordinator_epoch": 1, "generation": 1}
+FIRST: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "ping": {"ping": m.PingResponse(**SENDER)},
+    "stopped": {"stopped": m.StopFetcherResponse(**SENDER, started_generation=1, finishing=False)},
+    "started": {"started": m.StartFetcherResponse(**SENDER)},
+    "leave": {"leave": m.LeaveGroupRequest(**SENDER)},
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_the_first_message_must_be_a_registration_and_there_is_only_one(first: str) -> None:
     scene = Scene()
     stranger = scene.consumer("a")
-    stranger.answer_ping()
-    assert refused(stranger)[0] is E.INVALID_REQUEST
+    stranger.send(**FIRST[first])
+    code, text = refused(stranger)
+    assert code is E.INVALID_REQUEST and "the first message" in text and not scene.machine.groups
     (b,) = scene.join("b")
     b.send(register=m.RegisterConsumerRequest(**b.request))
     assert refused(b)[0] is E.INVALID_REQUEST

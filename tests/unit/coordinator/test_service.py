@@ -53,6 +53,15 @@ async def test_a_registration_that_cannot_be_is_refused_and_its_stream_ends_in_o
     assert (await world.member(host)).starts, "the process lives"
 
 
+@pytest.mark.parametrize("size", [65_537, 4_000_000])
+async def test_a_long_topic_count_is_refused_with_its_limit(world: World, size: int) -> None:
+    await world.topic()
+    host = await world.serving()
+    found = await refusal(world, host, topic_count="x" * size)
+    assert found.error_code is E.INVALID_REQUEST
+    assert found.error_message == f"topic_count has {size} characters; at most 65536"
+
+
 async def test_a_broker_that_does_not_coordinate_the_group_says_so_everywhere(world: World) -> None:
     await world.topic()
     await world.serving(1)
@@ -112,6 +121,11 @@ async def test_more_than_a_message_may_hold_is_refused(world: World) -> None:
     assert (await world.call(host, s.COORDINATOR_SERVICE_FETCH_OFFSETS, fetch)).error_code is E.INVALID_REQUEST
     consumer = await world.member(host)
     offsets = tuple(m.OffsetInfo(topic="events", partition=n, offset=1, leader_epoch=0) for n in range(1001))
+    by_hand: dict[str, Any] = {"incarnation": 0, "coordinator_epoch": -1, "generation": -1, "number": 1}
+    commit = m.CommitOffsetsRequest(group_id=GROUP, offsets=offsets, **by_hand)
+    refused = await world.call(host, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, commit)
+    assert (refused.error_code, refused.results) == (E.INVALID_REQUEST, ())
+    assert "offsets holds 1001 entries; at most 1000" in refused.error_message
     await consumer.say(ping=m.PingResponse(consumer_id="c1", coordinator_epoch=1, generation=1, offset_info=offsets))
     await world.until(lambda: consumer.ended, "its stream is ended")
     assert "INVALID_REQUEST: offset_info holds 1001 entries; at most 1000" in (consumer.ended or "")

@@ -104,6 +104,7 @@ def test_the_limits_themselves_are_accepted() -> None:
         *("(", "[a", "*a", "a{2,1}", "\\", "(?P<n", "[[:nothing:]]"),
         *("(?=x)", "(?!x)y", "(?<=x)y", r"(a)\1", "(?P<n>a)(?P=n)"),  # what needs backtracking
         *("(a{1000}){1000}", "((a{100}){100}){100}", "a{1001}", ".{900}" * 10, "\ud800"),
+        *("a{1000}{1000}", "((a{0,100}){0,100}){0,100}"),
     ],
 )
 @pytest.mark.parametrize("kind", ["white_list", "black_list"])
@@ -113,7 +114,13 @@ def test_a_bad_pattern_is_refused(kind: str, pattern: str) -> None:
     assert "pattern of subscription" in error.message
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*(a*)*(a*)*b", "(.*)(.*)(.*)(.*)(.*)(.*)[^a]"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("(a+)+$", "(a|a)*b", "(a|a?)+b", "(a*)*(a*)*(a*)*b", "(.*a){25}b", "a?" * 200 + "a" * 200 + "b"),
+        "(.*)(.*)(.*)(.*)(.*)(.*)[^a]",
+    ],
+)
 def test_a_pattern_that_explodes_elsewhere_takes_linear_time(pattern: str) -> None:
     # With a backtracking engine one of these runs for longer than the universe has.
     found = parse(text("white_list", {pattern: 1}))
