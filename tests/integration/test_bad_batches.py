@@ -1,11 +1,11 @@
-"""Bad batches to real brokers; `tests/unit/broker/test_bad_batches.py` has the same table, and what readers make of it."""
+"""Bad batches to a real broker and its memory; `tests/unit/broker/test_bad_batches.py` has the whole table."""
 
 import asyncio
 
 import psutil
 import pytest
 
-from helpers.bad_batches import HEADER_FAULTS, INNER_FAULTS, Case, bomb
+from helpers.bad_batches import INNER_FAULTS, bomb
 from helpers.batches import batch
 from helpers.cluster import unique_topic
 from helpers.wire import TIMEOUT_S, Bed, creation, rows, said
@@ -18,21 +18,6 @@ from tidelog.wire.batch import Codec
 pytestmark = pytest.mark.integration
 
 E = ErrorCode
-
-
-@pytest.mark.parametrize("case", HEADER_FAULTS, ids=str)
-async def test_a_bad_batch_is_not_appended(bed: Bed, case: Case) -> None:
-    assert case.header is not None
-    code, words = case.header
-
-    async with bed.unharmed() as channel:
-        for acks in (0, 1, -1):
-            request = bed.produce(records=case.records, acks=acks)
-            (sent,) = (await channel.call(s.REPLICA_SERVICE_PRODUCE, request, TIMEOUT_S)).results
-            said(sent, code, words)
-            assert sent.base_offset == -1
-
-
 BOMB_BYTES = 256 << 20
 """Four times what a broker inflates by default."""
 

@@ -106,6 +106,13 @@ AT_THE_CONTROLLER = [
     Case(ALTER_ISR, "broker epoch", "newer", lambda: alter_isr(broker_epoch=12), E.STALE_BROKER_EPOCH),
     Case(ALTER_ISR, "controller epoch", "older", lambda: alter_isr(controller_epoch=1), E.STALE_CONTROLLER_EPOCH),
     Case(ALTER_ISR, "controller epoch", "newer", lambda: alter_isr(controller_epoch=3), E.NOT_CONTROLLER),
+    Case(ALTER_ISR, "leader epoch", "least", lambda: alter_isr(leader_epoch=-1), E.FENCED_LEADER_EPOCH),
+    Case(ALTER_ISR, "leader epoch", "greatest", lambda: alter_isr(leader_epoch=2**31 - 1), E.NOT_CONTROLLER),
+    Case(ALTER_ISR, "partition version", "least", lambda: alter_isr(version=-1), E.INVALID_UPDATE_VERSION),
+    Case(ALTER_ISR, "partition version", "greatest", lambda: alter_isr(version=2**31 - 1), E.NOT_CONTROLLER),
+    Case(ALTER_ISR, "controller epoch", "least", lambda: alter_isr(controller_epoch=-1), E.STALE_CONTROLLER_EPOCH),
+    Case(ALTER_ISR, "controller epoch", "greatest", lambda: alter_isr(controller_epoch=2**31 - 1), E.NOT_CONTROLLER),
+    Case(ALTER_ISR, "sequence", "least", lambda: alter_isr(sequence=-1), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
     Case(ALTER_ISR, "sequence", "older", lambda: alter_isr(sequence=5), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
     Case(ALTER_ISR, "sequence", "equal", lambda: alter_isr(sequence=6), E.OUT_OF_ORDER_SEQUENCE_NUMBER),
     Case(ALTER_ISR, "member's broker epoch", "older", lambda: alter_isr(third_life=12), E.INELIGIBLE_REPLICA),
@@ -178,7 +185,10 @@ FROM_THE_CONTROLLER = [
     for method in (ROLES, STOP, METADATA)
     for case in (
         control_case(method, "controller epoch", "older", E.STALE_CONTROLLER_EPOCH, controller_epoch=4),
+        control_case(method, "controller epoch", "least", E.STALE_CONTROLLER_EPOCH, controller_epoch=-1),
         control_case(method, "broker epoch", "older", E.STALE_BROKER_EPOCH, broker_epoch=EPOCH - 1),
+        control_case(method, "broker epoch", "least", E.STALE_BROKER_EPOCH, broker_epoch=-1),
+        control_case(method, "broker epoch", "greatest", E.STALE_BROKER_EPOCH, broker_epoch=2**63 - 1),
         # Ours in a moment, perhaps: the sender repeats it, and a full list must not be forgotten when we hear (HOLE-07).
         control_case(method, "broker epoch", "newer", E.STALE_BROKER_EPOCH, broker_epoch=EPOCH + 1),
         control_case(method, "sequence", "older", E.OUT_OF_ORDER_SEQUENCE_NUMBER, sequence=5),

@@ -81,6 +81,12 @@ def test_many_partitions_are_one_write_and_one_answer(c: Harness) -> None:
         (want(1, 4, isr(b1=10, b2=12), 7), ErrorCode.INELIGIBLE_REPLICA),
         (want(1, 4, ALL, 7, index=9), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (want(1, 4, ALL, 7, index=-1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (want(1, 4, ALL, 7, index=2**31 - 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (want(1, 4, ALL, 7, topic="../x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (want(1, 4, isr(b1=11, b77=1), 7), ErrorCode.INVALID_REQUEST),
+        (want(1, 4, (*isr(b1=11), *isr(b1=11)), 7), ErrorCode.INVALID_REQUEST),
+        # A message that is missing reads as zeros.
+        (("t", 0, m.LeaderAndIsr(leader=0, leader_epoch=0, current_zk_version=0)), ErrorCode.FENCED_LEADER_EPOCH),
         (want(1, 4, ALL, 7, topic="nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
@@ -256,6 +262,12 @@ def test_a_repeated_request_is_success_once_the_first_is_written(c: Harness) -> 
     assert c.isr_answers(second) == [("t", 0, ErrorCode.NONE)]
     third, _ = c.proposed(1, want(1, 4, ALL, 7))
     assert c.isr_answers(third) == [("t", 0, ErrorCode.NONE)]
+
+
+def test_one_partition_ten_thousand_times_gets_as_many_answers(c: Harness) -> None:
+    token, effects = c.proposed(1, *[want(1, 4, TWO, 7)] * 10_000)
+    assert writes(effects) == []
+    assert [each[2] for each in c.isr_answers(token)] == [ErrorCode.NONE] * 10_000
 
 
 def test_one_partition_twice_in_a_request_gets_two_answers(c: Harness) -> None:

@@ -93,6 +93,17 @@ def test_garbage_is_named(data: bytes) -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+METHODS = [method for name, method in vars(services).items() if name.isupper() and isinstance(method, Unary | Bidi)]
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 20, b"\x0a\xff\xff\xff\xff\x0f", b"\x08" + b"\x80" * 12, b"\x22\x05ab"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.path)
+def test_garbage_is_no_request_of_any_method(method: Unary[Any, Any] | Bidi[Any, Any], garbage: bytes) -> None:
+    with pytest.raises(TidelogError, match=f"not a {method.request.__name__}") as caught:
+        decode(method.request, garbage)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
 def test_a_number_that_does_not_fit_is_named() -> None:
     with pytest.raises(TidelogError, match=r"LivenessPong.*range.*9223372036854775808") as caught:
         encode(m.LivenessPong(broker_id=1, broker_epoch=2**63))
