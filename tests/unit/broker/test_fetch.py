@@ -93,6 +93,8 @@ async def test_whole_batches_from_the_one_that_holds_the_offset() -> None:
     assert offsets((await bench.get(4)).records) == [3, 6]
     # The first batch comes although it is larger than asked for.
     assert offsets((await bench.get(4, partition_max_bytes=1)).records) == [3]
+    huge = 2**31 - 1
+    assert offsets((await bench.get(0, max_bytes=huge, partition_max_bytes=huge, min_bytes=huge)).records) == [0, 3, 6]
 
 
 async def test_kip_320_a_reader_whose_epoch_ended_earlier_is_told_where() -> None:
@@ -112,11 +114,20 @@ async def test_kip_320_a_reader_whose_epoch_ended_earlier_is_told_where() -> Non
         ({"offset": 2**63 - 1}, ErrorCode.OFFSET_OUT_OF_RANGE, "outside"),
         ({"max_wait_ms": -1}, ErrorCode.INVALID_REQUEST, "max_wait_ms is -1"),
         ({"max_wait_ms": 300_001}, ErrorCode.INVALID_REQUEST, "300000"),
+        ({"max_wait_ms": 2**31 - 1}, ErrorCode.INVALID_REQUEST, "max_wait_ms is 2147483647"),
         ({"min_bytes": -1}, ErrorCode.INVALID_REQUEST, "min_bytes"),
         ({"max_bytes": 0}, ErrorCode.INVALID_REQUEST, "max_bytes is 0"),
+        ({"max_bytes": -1}, ErrorCode.INVALID_REQUEST, "max_bytes is -1"),
+        ({"partition_max_bytes": 0}, ErrorCode.INVALID_REQUEST, "max_bytes is 0"),
         ({"partition_max_bytes": -5}, ErrorCode.INVALID_REQUEST, "max_bytes is -5"),
         ({"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch 2"),
         ({"leader_epoch": 9}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 9"),
+        ({"leader_epoch": -2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch -2"),
+        ({"leader_epoch": 2**31 - 1}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 2147483647"),
+        ({"last_fetched_epoch": -2}, ErrorCode.INVALID_REQUEST, "last_fetched_epoch is -2"),
+        ({"topic_id": b"\xff" * 16}, ErrorCode.UNKNOWN_TOPIC_ID, "topic_id"),
+        ({"partition": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "events--1"),
+        ({"partition": 2**31 - 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "events-2147483647"),
         ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nowhere-0"),
         ({"partition": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "events-1"),
     ],
@@ -125,8 +136,10 @@ async def test_bad_fields_are_named_and_the_next_request_works(
     fields: dict[str, int], code: ErrorCode, named: str
 ) -> None:
     bench = await led(1)
-    result = await bench.get(**({"offset": 0} | fields))  # type: ignore[arg-type]
-    assert result.error_code is code
+    began = asyncio.get_running_loop().time()
+    result = await bench.get(**({"offset": 0, "max_wait_ms": 30_000, "min_bytes": 1 << 20} | fields))  # type: ignore[arg-type]
+    assert asyncio.get_running_loop().time() - began < 1.0, "it is not kept waiting"
+    assert (result.error_code, result.records) == (code, b"")
     assert named in result.error_message
     assert (await bench.get(0)).records
 
@@ -161,7 +174,11 @@ async def test_list_offsets_earliest_latest_largest_and_by_time() -> None:
     assert await found(bench, 601) == (2, 900, 3)
     assert await found(bench, 901) == (-1, -1, -1)
     assert await found(bench, 2**63 - 1) == (-1, -1, -1)
-    assert (await ask(bench, -4)).error_code is ErrorCode.INVALID_REQUEST
+    for timestamp in (-4, -(2**63)):
+        refused = await ask(bench, timestamp)
+        assert refused.error_code is ErrorCode.INVALID_REQUEST
+        assert f"timestamp is {timestamp}" in refused.error_message and "-3 (largest)" in refused.error_message
+    assert (await ask(bench, -1, leader_epoch=-2)).error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert (await ask(bench, -1, topic_id=bytes(16))).error_code is ErrorCode.UNKNOWN_TOPIC_ID
     assert (await ask(bench, -1, leader_epoch=3)).error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert (await ask(bench, -1, leader_epoch=6)).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -276,9 +293,10 @@ async def test_whoever_still_holds_the_old_id_is_told_so() -> None:
 
 async def test_kip_320_a_history_that_this_log_never_had_is_out_of_range() -> None:
     bench = await led(2)
-    refused = await bench.get(1, last_fetched_epoch=4)
-    assert refused.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert "last_fetched_epoch 4 is not in the history" in refused.error_message
+    for epoch in (4, 2**31 - 1):
+        refused = await bench.get(1, last_fetched_epoch=epoch)
+        assert (refused.error_code, refused.records) == (ErrorCode.OFFSET_OUT_OF_RANGE, b"")
+        assert f"last_fetched_epoch {epoch} is not in the history" in refused.error_message
 
 
 async def epoch_end(bench: BrokerBench, epoch: int, current: int = -1) -> m.EpochEndOffset:
@@ -322,6 +340,11 @@ async def test_offset_for_leader_epoch_is_fenced() -> None:
         refused = await epoch_end(bench, 3, current)
         assert (refused.error_code, refused.leader_epoch, refused.end_offset) == (code, -1, -1)
         assert f"leader_epoch {current}" in refused.error_message
+    foreign = m.EpochPartition(
+        topic="events", partition=0, current_leader_epoch=-1, leader_epoch=0, topic_id=b"\xff" * 16
+    )
+    answer = await bench.fetch.offset_for_leader_epoch(m.OffsetForLeaderEpochRequest(partitions=(foreign,)))
+    assert answer.results[0].error_code is ErrorCode.UNKNOWN_TOPIC_ID
     assert (await epoch_end(bench, 3, 3)).end_offset == 2
     bench.told(leader=2, leader_epoch=4, partition_epoch=8, isr=(1, 2), replicas=(1, 2))
     assert (await epoch_end(bench, 3)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER

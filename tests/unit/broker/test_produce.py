@@ -57,13 +57,14 @@ async def test_acks_1_and_0_are_answered_after_the_append() -> None:
     assert (await bench.send(GOOD, acks=0)).base_offset == 2
 
 
-async def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome() -> None:
+@pytest.mark.parametrize("timeout_ms", [0, 20])
+async def test_a_produce_that_is_not_replicated_in_time_has_an_unknown_outcome(timeout_ms: int) -> None:
     bench = BrokerBench()
     bench.told(isr=(1, 2), replicas=(1, 2))
-    result = await bench.send(GOOD, timeout_ms=20)
+    result = await bench.send(GOOD, timeout_ms=timeout_ms)
     assert result.error_code is ErrorCode.REQUEST_TIMED_OUT
     assert result.base_offset == -1
-    assert "timeout_ms 20" in result.error_message
+    assert f"timeout_ms {timeout_ms}" in result.error_message
     assert bench.host.log.log_end_offset == 2  # it is there, and may be committed later
 
 
@@ -128,25 +129,41 @@ async def test_bad_batches_are_refused_whole_and_the_next_one_works(records: byt
         ({"acks": -2}, ErrorCode.INVALID_REQUIRED_ACKS, "acks is -2"),
         ({"timeout_ms": -1}, ErrorCode.INVALID_REQUEST, "timeout_ms is -1"),
         ({"timeout_ms": 2**31 - 1}, ErrorCode.INVALID_REQUEST, "3600000"),
+        ({"acks": 127}, ErrorCode.INVALID_REQUIRED_ACKS, "acks is 127"),
         ({"topic": "../x"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "../x"),
-        ({"topic": "../x"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "../x"),
+        ({"topic": "nowhere"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nowhere-0"),
         ({"partition": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "events--1"),
         ({"partition": 2**31 - 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "broker 1"),
         ({"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch 2"),
         ({"leader_epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 4"),
+        ({"leader_epoch": -2}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch -2"),
+        ({"leader_epoch": 2**31 - 1}, ErrorCode.UNKNOWN_LEADER_EPOCH, "leader_epoch 2147483647"),
         ({"topic_id": b"\xff" * 16}, ErrorCode.UNKNOWN_TOPIC_ID, "topic_id"),
     ],
 )
+@pytest.mark.parametrize("acks", [-1, 0])
 async def test_bad_fields_are_named_and_nothing_is_appended(
-    fields: dict[str, object], code: ErrorCode, named: str
+    fields: dict[str, object], code: ErrorCode, named: str, acks: int
 ) -> None:
     bench = BrokerBench()
     bench.told()
-    result = await bench.send(GOOD, **fields)  # type: ignore[arg-type]
-    assert result.error_code is code
+    result = await bench.send(GOOD, **{"acks": acks, **fields})  # type: ignore[arg-type]
+    assert (result.error_code, result.base_offset) == (code, -1)
     assert named in result.error_message
     assert bench.host.log.log_end_offset == 0
     assert (await bench.send(GOOD, topic_id=TOPIC_ID, leader_epoch=3)).error_code is ErrorCode.NONE
+
+
+async def test_more_partitions_than_a_request_may_name_are_refused() -> None:
+    bench = BrokerBench()
+    bench.told()
+    parts = tuple(m.ProducePartition(topic="events", partition=p, leader_epoch=-1, records=GOOD) for p in range(10_001))
+    results = (await bench.produce(m.ProduceRequest(client_id="", acks=-1, timeout_ms=100, partitions=parts))).results
+    assert len(results) == 10_001 and {r.error_code for r in results} == {ErrorCode.INVALID_REQUEST}
+    assert "partitions holds 10001 entries, at most 10000" in results[0].error_message
+    assert bench.host.log.log_end_offset == 0
+    nothing = m.ProduceRequest(client_id="", acks=-1, timeout_ms=0, partitions=())
+    assert (await bench.produce(nothing)).results == ()
 
 
 async def test_a_partition_named_twice_is_refused_whole() -> None:

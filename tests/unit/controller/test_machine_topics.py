@@ -97,6 +97,9 @@ def test_each_topic_is_refused_alone(c: Harness) -> None:
         new("many", factor=4),
         new("none", partitions=0),
         new("odd", bad="1"),
+        replace(
+            new("keys"), configs=(m.ConfigEntry(key="flush", value="none"), m.ConfigEntry(key="flush", value="sync"))
+        ),
         new("twice"),
         new("twice"),
     )
@@ -108,6 +111,7 @@ def test_each_topic_is_refused_alone(c: Harness) -> None:
         ("many", ErrorCode.INVALID_REPLICATION_FACTOR),
         ("none", ErrorCode.INVALID_PARTITIONS),
         ("odd", ErrorCode.INVALID_CONFIG),
+        ("keys", ErrorCode.INVALID_CONFIG),
         ("twice", ErrorCode.INVALID_REQUEST),
         ("twice", ErrorCode.INVALID_REQUEST),
     ]

@@ -65,6 +65,11 @@ def new(partitions: int = -1, factor: int = -1, *rows: tuple[int, ...], first: i
     return m.NewTopic(name="t", num_partitions=partitions, replication_factor=factor, assignments=assignments)
 
 
+def assigned(*partitions: int) -> m.NewTopic:
+    rows = tuple(m.PartitionAssignment(partition=each, replicas=(0,)) for each in partitions)
+    return m.NewTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows)
+
+
 def planned(topic: m.NewTopic, start: int = 0) -> tuple[tuple[int, ...], ...]:
     return plan(topic, ids(3), default_partitions=2, default_factor=3, start=start)
 
@@ -98,6 +103,12 @@ def test_explicit_assignments_are_taken_as_they_are() -> None:
         (new(-1, -1, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replica"),
         (new(-1, -1, (0,), (0, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 replicas"),
         (new(-1, -1, (0, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, r"\[9\]"),
+        (new(-1, -1, (-1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, r"brokers \[-1\]"),
+        (assigned(0, 2), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "from 0 on"),
+        (assigned(0, 0), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "once"),
+        (assigned(-1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "from 0 on"),
+        (assigned(*range(PARTITIONS_MAX + 1)), ErrorCode.INVALID_PARTITIONS, "10001 partitions, the limit is 10000"),
+        (new(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "num_partitions 2147483647"),
     ],
 )
 def test_what_cannot_be_is_refused_with_field_and_limit(topic: m.NewTopic, code: ErrorCode, names: str) -> None:
@@ -158,6 +169,8 @@ PRESENT = ((BrokerId(0), BrokerId(1)), (BrokerId(1), BrokerId(2)))
         (more(3, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 has no replica"),
         (more(3, (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 2 names a broker twice"),
         (more(3, (1, 9)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "names brokers [9], which are not alive"),
+        (more(3, (1, -1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "names brokers [-1], which are not alive"),
+        (more(3, *[(0, 1)] * 10_001), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 2"),
     ],
 )
 def test_bad_growths_are_named(wanted: m.NewPartitions, code: ErrorCode, message: str) -> None:

@@ -310,6 +310,14 @@ async def test_requests_are_checked_where_they_enter(w: World) -> None:
     assert [(each.error_code, each.error_message) for each in deleted.topics] == [
         (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
     ]
+    for grow, said in (
+        ((*[m.NewPartitions(name="t", total_count=2)] * 1001,), "1001 topics"),
+        ((m.NewPartitions(name="t", total_count=2),), "timeout_ms -1 is negative"),
+    ):
+        request = m.CreatePartitionsRequest(topics=grow, timeout_ms=-1 if len(grow) == 1 else 0)
+        grown = await channel.call(services.ADMIN_SERVICE_CREATE_PARTITIONS, request, 5.0)
+        assert {each.error_code for each in grown.topics} == {ErrorCode.INVALID_REQUEST}
+        assert said in grown.topics[0].error_message
     refused = await w.create("a/b", "x" * 250, "..")
     assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
     # A standby says what it is.
