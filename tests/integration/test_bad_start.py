@@ -24,9 +24,7 @@ from tidelog.cluster.wait import until
 from tidelog.ids import Address, BrokerId
 from tidelog.ports.meta import Create
 from tidelog.release import RELEASE, Release
-from tidelog.runtime.os_disk import OsDisk
 from tidelog.runtime.process import EXIT_REFUSED
-from tidelog.storage.checkpoint import write_lines
 from tidelog.wire.batch import read_header
 from tidelog.wire.znodes import BrokerRegistration, broker_path, encode_broker
 
@@ -80,11 +78,6 @@ class Starter:
         assert found.stdout == ""
         assert "Traceback" not in found.stderr
         return found.stderr.splitlines()
-
-    def identify(self, cluster: str, broker_id: int) -> None:
-        self.data_dir.mkdir()
-        lines = [f"cluster {cluster}", f"broker {broker_id}", f"directory {'ab' * 16}"]
-        write_lines(OsDisk(), f"{self.data_dir}/identity", lines)
 
 
 @pytest.fixture
@@ -220,21 +213,6 @@ def cluster_id(cluster: LocalCluster) -> str:
     return asyncio.run(ask())
 
 
-def test_a_data_directory_of_another_cluster(starter: Starter) -> None:
-    starter.identify("elsewhere", BROKER_ID)
-    (line,) = starter.complaints("broker", {})
-    assert f"{starter.data_dir} belongs to broker {BROKER_ID} of cluster 'elsewhere'" in line
-    assert line.endswith("set the right directory, or move this one away")
-
-
-def test_a_data_directory_of_another_broker(starter: Starter, shared_cluster: LocalCluster) -> None:
-    starter.identify(cluster_id(shared_cluster), 5)
-    (line,) = starter.complaints("broker", {})
-    assert f"{starter.data_dir} belongs to broker 5 of cluster" in line
-    assert f"this is broker {BROKER_ID} of cluster" in line
-    assert line.endswith("set the right directory, or move this one away")
-
-
 @pytest.mark.smoke
 def test_a_data_directory_in_use(starter: Starter, shared_cluster: LocalCluster) -> None:
     used = str(shared_cluster.data_dir("broker-0"))
@@ -242,36 +220,6 @@ def test_a_data_directory_in_use(starter: Starter, shared_cluster: LocalCluster)
     assert line == (
         f"data directory {used} is in use by another process; stop it, or give this broker its own directory"
     )
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"\x00" * 100, b"garbage\n", b"cluster x\nbroker 77\n", os.urandom(300)],
-    ids=["empty", "zeros", "text", "lines without checksum", "random"],
-)
-def test_a_damaged_identity(starter: Starter, content: bytes) -> None:
-    starter.data_dir.mkdir()
-    (starter.data_dir / "identity").write_bytes(content)
-    (starter.data_dir / "events-0").mkdir()
-    (line,) = starter.complaints("broker", {})
-    assert str(starter.data_dir) in line and "identity" in line and "damaged" in line
-    assert "move" in line and "start again" in line
-    assert (starter.data_dir / "identity").read_bytes() == content
-
-
-def test_partitions_without_an_identity_are_not_adopted(starter: Starter) -> None:
-    (starter.data_dir / "events-0").mkdir(parents=True)
-    (line,) = starter.complaints("broker", {})
-    assert f"{starter.data_dir} has no identity file but holds 'events-0'" in line
-    assert line.endswith("move it away and start again")
-
-
-def test_a_file_where_the_data_directory_should_be(starter: Starter) -> None:
-    starter.data_dir.write_text("not a directory")
-    for data_dir in (starter.data_dir, starter.data_dir / "below"):
-        (line,) = starter.complaints("broker", {"data_dir": str(data_dir)})
-        assert line == f"data directory {starter.data_dir} is not a directory; set another one, or move the file away"
-    assert starter.data_dir.read_text() == "not a directory"
 
 
 def test_a_place_where_nothing_can_be_made(starter: Starter) -> None:
@@ -354,30 +302,3 @@ async def test_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cl
     until(lambda: len(batch_positions(file)) == 23, "all batches on the healed replica", timeout_s=WITHIN_S)
     (whole,) = (cluster.data_dir(broker_name(leader)) / f"{topic}-0").glob("*.log")
     assert file.read_bytes() == whole.read_bytes()
-
-
-@requirement("A flipped bit is never served or replicated")
-@pytest.mark.timeout(240)
-async def test_a_damaged_sole_copy_stays_offline_for_an_operator_who_is_told(make_cluster: MakeCluster) -> None:
-    quick = {"high_watermark_checkpoint_interval_ms": "200"}
-    cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
-    servers, topic = bootstrap_servers(cluster), unique_topic()
-
-    async with AdminClient(servers) as admin:
-        await admin.create_topic(topic, assignment=[(0,), (0,)], configs={"min.insync.replicas": "1"})
-        await admin.wait_until_led(topic, in_sync=True)
-
-    victim = broker_name(0)
-    for partition in (0, 1):
-        await send(servers, topic, partition, 20)
-    (file,) = (cluster.data_dir(victim) / f"{topic}-0").glob("*.log")
-    cluster.kill(victim)
-    damaged = bytearray(file.read_bytes())
-    damaged[batch_positions(file)[10] + 65] ^= 0x10
-    file.write_bytes(damaged)
-    cluster.start(victim)
-    until(lambda: f"{file}: damaged at byte" in cluster.logs(victim), "the damage in the log", timeout_s=WITHIN_S)
-    assert "a sole copy needs an operator (`tidelog log dump` shows what is there)" in cluster.logs(victim)
-    await send(servers, topic, 1, 3)
-    check_runs(cluster, victim)
-    assert file.read_bytes() == damaged, "nothing is cut or repaired before somebody decides"

@@ -94,17 +94,6 @@ def test_a_group_reads_once_and_again_from_where_it_is_set(tidelog: Tidelog, top
     assert tidelog(*read, "--max-messages", "4").split() == ["1-6", "1-7", "1-8", "1-9"]
 
 
-def test_a_group_that_has_never_read_begins_where_it_is_set(tidelog: Tidelog, topic: str) -> None:
-    group = unique_topic("placed")
-    tidelog("groups", "reset-offsets", group, "--topic", topic, "--to-offset", "7", "--execute")
-    exported = tidelog("groups", "reset-offsets", group, "--all-topics", "--to-current", "--export")
-    assert exported == "".join(f"{topic},{p},7\n" for p in range(3))
-    read = tidelog("consume", topic, "--group", group, "--from-beginning", "--max-messages", "9")
-    assert sorted(read.split()) == [f"{p}-{n}" for p in range(3) for n in (7, 8, 9)]
-    assert tidelog("groups", "delete", group) == f"Deletion of requested consumer groups ('{group}') was successful.\n"
-    assert "does not exist" in tidelog("groups", "describe", group, exit_code=1)
-
-
 def test_members_share_the_partitions_and_take_over(tidelog: Tidelog, topic: str) -> None:
     group = unique_topic("shared")
     with tidelog.reader(topic, group) as first:
@@ -125,22 +114,3 @@ def test_members_share_the_partitions_and_take_over(tidelog: Tidelog, topic: str
             first.send_signal(signal.SIGINT)
             assert first.wait(30) == 130
             eventually(tidelog, group, [[0, 1, 2]])
-
-
-def test_a_pattern_takes_in_every_topic_that_matches(tidelog: Tidelog, topic: str) -> None:
-    group = unique_topic("pattern")
-    read = ("consume", "--include", f"{topic}.*", "--group", group, "--from-beginning")
-    assert len(tidelog(*read, "--max-messages", "30").split()) == 30
-
-
-def test_bad_input_is_one_line(tidelog: Tidelog, topic: str) -> None:
-    for args, said in (
-        (("groups", "describe", "no-such-group"), "group 'no-such-group' does not exist"),
-        (("groups", "delete", "no-such-group"), "group 'no-such-group' does not exist"),
-        (("groups", "members", "a/b"), "group_id 'a/b' holds something else"),
-        (("groups", "reset-offsets", "g", "--topic", f"{topic}:9", "--to-latest"), "partition 9 does not exist"),
-        (("consume", "--include", "*", "--group", "g"), "pattern"),
-    ):
-        complaint = tidelog(*args, exit_code=1)
-        lines = [line for line in complaint.splitlines() if not line.startswith("Processed a total of 0 ")]
-        assert len(lines) == 1 and lines[0].startswith("tidelog: ") and said in lines[0]

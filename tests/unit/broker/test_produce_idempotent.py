@@ -107,13 +107,14 @@ async def test_a_restart_forgets_nothing_that_is_in_the_log(loss: Crash) -> None
         (sent(4, epoch=2), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
         (sent(2, epoch=1), ErrorCode.INVALID_PRODUCER_EPOCH),
         (sent(2, epoch=3), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (sent(2**31 - 1, epoch=2), ErrorCode.UNKNOWN_PRODUCER_ID),
         (sent(2, epoch=2) + sent(4, epoch=2), ErrorCode.INVALID_RECORD),
         (sent(2, epoch=2) + PLAIN, ErrorCode.INVALID_RECORD),
         (sent(0, epoch=-1), ErrorCode.INVALID_RECORD),
         (sent(-1, epoch=2), ErrorCode.INVALID_RECORD),
         (sent(0, producer_id=-2), ErrorCode.INVALID_RECORD),
     ],
-    ids=["gap", "old-epoch", "new-epoch-not-0", "two", "mixed", "no-epoch", "no-sequence", "no-id"],
+    ids=["gap", "old-epoch", "new-epoch-not-0", "far", "two", "mixed", "no-epoch", "no-sequence", "no-id"],
 )
 async def test_a_refused_batch_changes_nothing(records: bytes, code: ErrorCode) -> None:
     bench = BrokerBench()

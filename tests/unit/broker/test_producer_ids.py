@@ -111,6 +111,8 @@ async def test_who_holds_an_id_gets_its_next_epoch() -> None:
         (5, -1, "producer_epoch"),
         (5, 2**15, "producer_epoch"),
         (5, -(2**31), "producer_epoch"),
+        (5, 2**31 - 1, "producer_epoch"),
+        (2**63 - 1, -1, "producer_epoch"),
     ],
 )
 async def test_half_an_identity_is_refused(producer_id: int, epoch: int, field: str) -> None:

@@ -117,6 +117,19 @@ def test_combinations_that_make_no_sense_are_one_line(
     assert said in found.error
 
 
+def test_what_the_coordinator_refuses_is_one_line(
+    tidelog: Tidelog, member: type[StubMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: StubMember, max_records: int, timeout_s: float) -> list[ConsumerRecord]:
+        raise TidelogError("topic_count: pattern of subscription '*' is not one of RE2", ErrorCode.INVALID_REQUEST)
+
+    monkeypatch.setattr(member, "poll", refused)
+    found = tidelog("consume", "--include", "*", "--group", "g")
+    complaints = [line for line in found.err.splitlines() if not line.startswith("Processed a total of 0 ")]
+    assert (found.exit_code, found.out) == (1, b"")
+    assert complaints == ["tidelog: topic_count: pattern of subscription '*' is not one of RE2"]
+
+
 def test_a_topic_that_does_not_exist_is_not_waited_for(tidelog: Tidelog, member: type[StubMember]) -> None:
     found = tidelog("consume", "nowhere", "--group", "g")
     assert found.exit_code == 1

@@ -163,6 +163,15 @@ CASES: Final = (
     ),
     Case("empty file", "identity", written("identity", b""), REFUSED, "move it away and start again"),
     Case("noise", "identity", written("identity", NOISE), REFUSED, "move it away and start again"),
+    Case("noise", "identity, zeros", written("identity", bytes(100)), REFUSED, "move it away and start again"),
+    Case("noise", "identity, text", written("identity", b"garbage\n"), REFUSED, "move it away and start again"),
+    Case(
+        "noise",
+        "identity, no checksum",
+        written("identity", b"cluster c1\nbroker 1\n"),
+        REFUSED,
+        "move it away and start again",
+    ),
     Case(
         "duplicate lines",
         "identity",
@@ -205,6 +214,16 @@ def opened(root: Path) -> LogStore:
         store.abandon()
         raise
     return store
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_in_place_of_the_directory_or_above_it(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "data"
+    file.write_text("not a directory")
+    with pytest.raises((TidelogError, OSError)) as caught:
+        opened(file / below)
+    said = f"data directory {file} is not a directory; set another one, or move the file away"
+    assert explain(caught.value) == said and file.read_text() == "not a directory"
 
 
 def prepared(root: Path, *, clean: bool) -> bytes:
