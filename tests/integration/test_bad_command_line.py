@@ -107,13 +107,6 @@ def test_an_unknown_topic(tidelog: Tidelog, command: str) -> None:
     assert said == "tidelog: topic 'nowhere' does not exist; create it with `tidelog topics create`"
 
 
-def test_a_bad_topic_name_is_told_at_once(tidelog: Tidelog) -> None:
-    for args in (("topics", "create"), ("topics", "delete"), ("produce",), ("consume",)):
-        assert "topic name 'a/b'" in complaint(tidelog(*args, "a/b", stdin=b"x\n"), 1)
-    for name in ("..", "", "x" * 250, "a\nb", "тема"):
-        assert "topic name" in complaint(tidelog("topics", "create", name), 1)
-
-
 def test_a_topic_name_that_is_no_text(tidelog: Tidelog) -> None:
     for args in (("topics", "create"), ("topics", "delete"), ("produce",)):
         assert "topic name" in complaint(tidelog(*args, b"\xff\xfe"), 1)
@@ -164,33 +157,6 @@ def test_settings_files(tidelog: Tidelog, tmp_path: Path) -> None:
     # The environment would win over the file.
     said = complaint(tidelog("topics", "list", "--command-config", "bad.toml", env={"TIDELOG_CLIENT_ID": "x" * 300}), 1)
     assert said.startswith("tidelog: client_id: ")
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        ("BOOTSTRAP_SERVERS", "here", "bootstrap_servers: 'here' is not host:port"),
-        ("BOOTSTRAP_SERVERS", "", "bootstrap_servers: must not be empty"),
-        ("REQUEST_TIMEOUT_MS", "soon", "request_timeout_ms: should be a valid integer"),
-        ("REQUEST_TIMEOUT_MS", "0", "request_timeout_ms: should be greater than or equal to 1"),
-        ("BOOTSTRAP_SERVER", "h:1", "TIDELOG_BOOTSTRAP_SERVER: unknown setting; did you mean"),
-    ],
-)
-def test_variables(tidelog: Tidelog, variable: str, value: str, said: str) -> None:
-    assert said in complaint(tidelog("topics", "list", env={f"TIDELOG_{variable}": value}), 1)
-
-
-def test_input_files(tidelog: Tidelog, topic: str) -> None:
-    assert "nope.txt: No such file or directory" in complaint(tidelog("produce", topic, "--file", "nope.txt"), 1)
-    assert "Is a directory" in complaint(tidelog("produce", topic, "--file", "."), 1)
-
-
-def test_segment_files(tidelog: Tidelog, tmp_path: Path) -> None:
-    (tmp_path / "00000000000000000000.log").write_bytes(os.urandom(5000))
-    found = tidelog("log", "dump", "00000000000000000000.log")
-    assert found.returncode == 1
-    assert "damaged: magic" in found.stderr.decode()
-    assert found.stderr.count(b"\n") == 1
 
 
 def test_the_description_of_a_local_cluster_that_is_none(tidelog: Tidelog, tmp_path: Path) -> None:

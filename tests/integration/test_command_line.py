@@ -3,12 +3,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from helpers.cluster import unique_topic
-from tidelog.cluster.local import LocalCluster
 
 pytestmark = pytest.mark.integration
 
@@ -73,17 +71,3 @@ def test_bad_input_is_refused_with_its_limit(shared_servers: str) -> None:
         refused = tidelog(shared_servers, *args, exit_code=1).stderr.decode()
         assert said in refused
         assert refused.count("\n") == 1
-
-
-def test_a_segment_file_can_be_looked_into(shared_cluster: LocalCluster, shared_servers: str) -> None:
-    topic = unique_topic()
-    tidelog(shared_servers, "topics", "create", topic, "--partitions", "1")
-    tidelog(shared_servers, "produce", topic, stdin=b"a\nb\n")
-    for broker in (0, 1, 2):
-        (file,) = Path(shared_cluster.data_dir(f"broker-{broker}"), f"{topic}-0").glob("*.log")
-        shown = subprocess.run(
-            [sys.executable, "-m", "tidelog.cli.main", "log", "dump", str(file), "--format", "json"],
-            capture_output=True,
-            check=True,
-        )
-        assert [json.loads(line)["count"] for line in shown.stdout.splitlines()] == [2]

@@ -20,7 +20,6 @@ from tidelog.client.producer import Producer
 from tidelog.client.records import ConsumerRecord
 from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -229,45 +228,6 @@ async def test_a_topic_is_compacted_while_records_come_and_leaders_die(cluster: 
         await compacted_under_load(story)
     for broker in range(len(BROKERS)):
         assert len(log_bytes(cluster, broker, topic, 0)) < 60 * len(story.acked), broker
-    tidelog(servers, "topics", "delete", topic)
-
-
-async def answer(servers: str, topic: str, key: bytes | None) -> ErrorCode:
-    async with Producer(servers, acks=-1) as producer:
-        try:
-            await (await producer.send(topic, b"value", key, partition=0))
-        except TidelogError as error:
-            assert "cleanup.policy" in error.message and "record 0" in error.message, error
-            return error.code
-        return ErrorCode.NONE
-
-
-async def test_a_policy_is_accepted_or_refused_whole_and_a_compacted_topic_takes_no_null_key(
-    cluster: LocalCluster,
-) -> None:
-    servers, topic = bootstrap_servers(cluster), unique_topic("policy")
-    for policy in ("compact,compact", "compacted", "delete;compact"):
-        said = tidelog(servers, "topics", "create", topic, "--config", f"cleanup.policy={policy}", exit_code=1)
-        assert "cleanup.policy" in said and "none of: compact; delete; compact,delete" in said
-    assert topic not in tidelog(servers, "topics", "list").split()
-    tidelog(servers, "topics", "create", topic, "--partitions", "1")
-
-    assert await answer(servers, topic, None) is ErrorCode.NONE
-    alter = ("configs", "alter", "--topic", topic, "--add")
-    said = tidelog(
-        servers, *alter, "cleanup.policy=compact,min.compaction.lag.ms=9,max.compaction.lag.ms=8", exit_code=1
-    )
-    assert "min.compaction.lag.ms=9 is above max.compaction.lag.ms=8" in said
-    assert await answer(servers, topic, None) is ErrorCode.NONE, "nothing of it was applied"
-    tidelog(servers, *alter, "cleanup.policy=[compact,delete]")
-
-    async def heard() -> bool:
-        return await answer(servers, topic, None) is not ErrorCode.NONE
-
-    await eventually("the leader to hear of it", heard)
-    assert await answer(servers, topic, None) is ErrorCode.INVALID_RECORD
-    assert await answer(servers, topic, b"key") is ErrorCode.NONE
-    assert "cleanup.policy=compact,delete" in tidelog(servers, "configs", "describe", "--topic", topic)
     tidelog(servers, "topics", "delete", topic)
 
 

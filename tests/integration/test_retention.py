@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,58 +174,6 @@ async def test_retention_set_on_a_live_topic_under_load(cluster: LocalCluster) -
     assert [copy["offsetLag"] for copy in copies] == [0, 0, 0] and all(copy["size"] < KEPT_BYTES for copy in copies)
     await the_start_stays(cluster, tp, start, end)
     assert await contents(servers, tp, start, end) == left
-    tidelog(servers, "topics", "delete", topic)
-
-
-async def test_records_are_deleted_at_the_command_line(cluster: LocalCluster, tmp_path: Path) -> None:
-    servers, topic = bootstrap_servers(cluster), unique_topic("delete")
-    tidelog(servers, "topics", "create", topic, "--partitions", "2", "--replication-factor", "3")
-    file = tmp_path / "offsets.json"
-
-    def wanted(*offsets: int) -> list[str]:
-        rows = [{"topic": topic, "partition": p, "offset": offset} for p, offset in enumerate(offsets)]
-        file.write_text(json.dumps({"partitions": rows, "version": 1}))
-        return ["delete-records", "--offset-json-file", str(file)]
-
-    def starts() -> str:
-        return tidelog(servers, "topics", "offsets", "--topic", topic, "--time", "earliest")
-
-    async with Producer(servers, acks=-1) as producer:
-        await asyncio.gather(*[await producer.send(topic, b"%d" % i, partition=i % 2) for i in range(40)])
-    assert "high watermark 20" in tidelog(servers, *wanted(5, 21), exit_code=1)
-    assert "partition 2 does not exist" in tidelog(servers, *wanted(5, 5, 5), exit_code=1)
-    assert starts() == f"{topic}:0:0\n{topic}:1:0\n", "nothing was deleted"
-    assert tidelog(servers, *wanted(5, -1)) == (
-        "Executing records delete operation\nRecords delete operation completed:\n"
-        f"partition: {topic}-0\tlow_watermark: 5\npartition: {topic}-1\tlow_watermark: 20\n"
-    )
-    assert starts() == f"{topic}:0:5\n{topic}:1:20\n"
-    found = await contents(servers, TopicPartition(topic, 0), 5, 20)
-    assert found == {offset: b"%d" % (offset * 2) for offset in range(5, 20)}
-    tidelog(servers, "topics", "delete", topic)
-
-
-async def test_a_replica_that_has_nothing_begins_in_the_middle_of_a_batch(cluster: LocalCluster) -> None:
-    """Where records were deleted up to there: as a reassignment or a new disk finds it."""
-    servers, topic = bootstrap_servers(cluster), unique_topic("middle")
-    tp = TopicPartition(topic, 0)
-
-    async with AdminClient(servers) as admin:
-        await admin.create_topic(topic, assignment=[[0, 1]])
-        await admin.wait_until_led(topic, in_sync=True)
-        async with Producer(servers, acks=-1, linger_ms=100) as producer:
-            await asyncio.gather(*[await producer.send(topic, b"%d" % i) for i in range(40)])
-        await admin.logs.delete_records({tp: 21})
-        await admin.reassignments.alter({tp: [0, 2]})
-
-        async def moved() -> bool:
-            return not await admin.reassignments.list()
-
-        await eventually(moved, "the copy to be in sync")
-        await admin.reassignments.alter({tp: [2]})
-        await eventually(moved, "the new replica to be the only one")
-        assert await bounds(admin, tp) == (21, 40)
-    assert await contents(servers, tp, 21, 40) == {offset: b"%d" % offset for offset in range(21, 40)}
     tidelog(servers, "topics", "delete", topic)
 
 

@@ -53,6 +53,7 @@ def test_what_is_in_force_reads_back() -> None:
         ("validate", "none", "none of: header, full"),
         ("cleanup.policy", "compacted", "none of: compact; delete; compact,delete"),
         ("cleanup.policy", "delete,delete", "none of: compact; delete; compact,delete"),
+        ("cleanup.policy", "delete;compact", "none of: compact; delete; compact,delete"),
         ("cleanup.policy", "compact, delete", "none of: compact; delete; compact,delete"),
         ("cleanup.policy", "", "none of: compact; delete; compact,delete"),
         ("flush", "always", "none of: none, sync"),

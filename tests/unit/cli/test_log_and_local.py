@@ -1,6 +1,7 @@
 """`tidelog log dump`, `tidelog healthcheck`, `tidelog local`: the parts that need no cluster to be judged."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,9 @@ def test_log_dump_names_where_the_file_stops_making_sense(tidelog: Tidelog, tmp_
     assert shown.exit_code == 1
     assert shown.text.splitlines()[-1].endswith("isvalid: false")
     assert "damaged: batch_length" in shown.error
+    file.write_bytes(random.Random(5).randbytes(5_000))
+    noise = tidelog("log", "dump", str(file))
+    assert noise.exit_code == 1 and "damaged: " in noise.error
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: 
     [
         (("produce",), 2, "name one topic"),
         (("produce", "nope", "--delivery-timeout-ms", "200"), 1, "topic 'nope' does not exist; create it"),
+        (("produce", "a/b"), 1, "topic name 'a/b'"),
         (("produce", "t", "--file", "nope.txt"), 1, "nope.txt: No such file"),
         (("produce", "t", "--file", "/"), 1, "Is a directory"),
         (("produce", "t", "--acks", "7"), 2, "acks '7' is not 0, 1 or all"),
@@ -140,6 +141,7 @@ def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[s
     ("args", "code", "said"),
     [
         (("consume", "nope", "--command-property", "request.timeout.ms=200"), 1, "topic 'nope' does not exist"),
+        (("consume", "a/b"), 1, "topic name 'a/b'"),
         (("consume", "t", "--partition", "9"), 1, "partition 9 does not exist"),
         (("consume", "t", "--offset", "5"), 2, "--offset with a number needs --partition"),
         (("consume", "t", "--partition", "0", "--offset", "-5"), 2, "is not earliest, latest, a number"),

@@ -197,6 +197,10 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         (("topics", "describe", "nope"), 1, "topic 'nope' does not exist"),
         (("topics", "describe", "--topic", "[x"), 2, "no regular expression"),
         (("topics", "delete", "nope"), 1, "topic 'nope' does not exist"),
+        (("topics", "create", "a/b"), 1, "topic name 'a/b'"),
+        (("topics", "create", "a\nb"), 1, "topic name"),
+        (("topics", "create", "x" * 250), 1, "topic name"),
+        (("topics", "delete", "a/b"), 1, "topic name 'a/b'"),
         (("topics", "offsets", "--time", "noon"), 2, "--time 'noon' is not Unix milliseconds"),
         (("topics", "offsets", "--time", "-4"), 2, "--time '-4' is not Unix milliseconds"),
         (("topics", "offsets", "--time", str(2**63)), 2, "nor latest .-1., earliest .-2., max-timestamp .-3."),
@@ -225,6 +229,24 @@ def test_bad_input_is_one_line_and_not_zero(
     assert result.exit_code == code
     assert re.search(said, result.error), result.error
     assert list(cluster.topics) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("BOOTSTRAP_SERVERS", "here", "bootstrap_servers: 'here' is not host:port"),
+        ("BOOTSTRAP_SERVERS", "", "bootstrap_servers: must not be empty"),
+        ("REQUEST_TIMEOUT_MS", "soon", "request_timeout_ms: should be a valid integer"),
+        ("REQUEST_TIMEOUT_MS", "0", "request_timeout_ms: should be greater than or equal to 1"),
+        ("BOOTSTRAP_SERVER", "h:1", "TIDELOG_BOOTSTRAP_SERVER: unknown setting; did you mean"),
+    ],
+)
+def test_a_wrong_variable_is_one_line(
+    tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"TIDELOG_{variable}", value)
+    result = tidelog("topics", "list")
+    assert result.exit_code == 1 and said in result.error
 
 
 def test_idempotent_flags(tidelog: Tidelog, cluster: FakeCluster) -> None:
