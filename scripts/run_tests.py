@@ -63,7 +63,7 @@ CHECK: Final = Step("check", ("scripts/check.sh",), beside=True)
 UNIT: Final = tests(
     "unit tests", "-n", "auto", "-m", "not integration and not compose and not exhaustive", "tests/unit"
 )
-CRASHES: Final = tests("crashes", "-n", "auto", "-m", "exhaustive", "tests/unit")
+EXHAUSTIVE: Final = tests("exhaustive unit tests", "-n", "auto", "-m", "exhaustive", "tests/unit")
 IMAGES: Final = Step("images", ("scripts/images.sh", "--quiet"), needs="engine", is_set_up=True)
 SPARK_IMAGE: Final = Step("image of Spark", ("scripts/images.sh", "--quiet", "spark-master"), "engine", is_set_up=True)
 QUICK: Final = (CHECK, UNIT)
@@ -82,7 +82,7 @@ TIERS: Final[Mapping[str, tuple[Step, ...]]] = {
     "test": (
         IMAGES,
         *QUICK,
-        CRASHES,
+        EXHAUSTIVE,
         tests("models", "-n", "auto", "-m", "not gate", "tests/model", "tests/sim"),
         Step("seeds", (sys.executable, "-m", "tidelog.testing.sim", "--seeds", str(SEEDS))),
         tests("smoke", "-m", f"smoke and {PROCESSES}", "tests/integration", "tests/unit", needs="java"),
@@ -94,7 +94,7 @@ TIERS: Final[Mapping[str, tuple[Step, ...]]] = {
     "compose": COMPOSE,
     "gate": (
         *QUICK,
-        CRASHES,
+        EXHAUSTIVE,
         tests("models, seeds, mutants", "tests/model", "tests/sim"),
         *INTEGRATION,
         *SPARK,

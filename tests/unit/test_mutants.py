@@ -157,17 +157,20 @@ def named(name: str) -> Mutant:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_mutant_is_killed_by_a_test_that_fails(tmp_path: Path) -> None:
     verdict = judge(named("every name"), tmp_path / "report", [])
     assert verdict.killed and "tests/unit/test_names.py::" in verdict.how
 
 
+@pytest.mark.exhaustive
 def test_a_mutant_survives_a_test_that_does_not_fail(tmp_path: Path) -> None:
     assert judge(named("no change"), tmp_path / "a", []) == Verdict(killed=False, reached=True)
     assert judge(named("not used"), tmp_path / "b", []) == Verdict(killed=False, reached=False)
     assert "never reached" in command.told(named("not used"), Verdict(killed=False, reached=False), None, 0).lower()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, why",
     [
@@ -182,6 +185,7 @@ def test_a_judge_that_cannot_judge_gives_no_verdict(name: str, why: str, tmp_pat
         judge(named(name), tmp_path / "report", [])
 
 
+@pytest.mark.exhaustive
 def test_a_failure_without_the_mutant_is_no_verdict(tmp_path: Path) -> None:
     test = tmp_path / "test_itself.py"
     test.write_text("def test_itself(): assert False\n")
@@ -189,6 +193,7 @@ def test_a_failure_without_the_mutant_is_no_verdict(tmp_path: Path) -> None:
         judge(replace(named("not used"), must_fail=ByTest(str(test))), tmp_path / "report", [])
 
 
+@pytest.mark.exhaustive
 def test_the_simulator_runs_with_the_mutant(tmp_path: Path) -> None:
     verdict = judge(named("every seed"), tmp_path / "a", [range(1)])
     assert verdict.killed and verdict.seed == 0 and "is refused" in verdict.how
