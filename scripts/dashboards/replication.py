@@ -159,9 +159,9 @@ AVAILABILITY: Final = (
 
 ROUND_TRIP: Final = Panel(
     "Round trip",
-    {quantile(q, "tidelog_e2e_roundtrip_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
-    "From the send until the record was read back.",
-    (under_load("last > 0, last < 5"), Proof(Fault.KILL_LEADER, during="max > 0.05", of="p99")),
+    {quantile(q, "tidelog_e2e_roundtrip_seconds"): name for q, name in ((0.5, "p50"), (0.99, "p99"), (1, "slowest"))},
+    "From the send until the record was read back. A quick failover delays too few records for p99.",
+    (under_load("last > 0, last < 5"), Proof(Fault.KILL_LEADER, during="max > 0.05", of="slowest")),
     unit="s",
 )
 CORRECTNESS: Final = (
