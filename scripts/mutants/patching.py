@@ -28,7 +28,7 @@ _ABSENT: Final = object()
 
 
 class StaleMutant(Exception):
-    """What a mutant replaces does not exist any more."""
+    """The function or constant that a mutant replaces is gone."""
 
 
 @dataclass(frozen=True, slots=True)
