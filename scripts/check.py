@@ -52,9 +52,9 @@ MAY_IMPORT: Mapping[str, str] = {
     "cluster": f"{_EDGES} client",
     "exporter": "ids",
     "chaos": f"{_EDGES} storage client cluster",
+    "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
-    "demo": f"{_EDGES} client cluster chaos pipeline",
     "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline",
     "testing": f"{_EDGES} storage replica controller coordinator client broker",
 }

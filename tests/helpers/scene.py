@@ -16,7 +16,6 @@ from helpers.cluster import end_faults, unique_topic
 from helpers.loads import Load
 from helpers.metrics import metric
 from helpers.stored import State, Stored, stored_by
-from tidelog.chaos.ledger import Outcome
 from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name, process_name
@@ -109,7 +108,7 @@ class Scene:
 
     @property
     def acked(self) -> int:
-        return self.load.ledger.count(Outcome.ACKED)
+        return self.load.acked
 
     async def more_acks(self, count: int = SOME_ACKS, timeout_s: float = WITHIN_S) -> None:
         """Until `count` records more are acknowledged."""
@@ -127,8 +126,7 @@ class Scene:
         await asyncio.to_thread(act, *arguments)
 
     def longest_stall_s(self, partition: int = 0) -> float:
-        assert self.load.sender is not None
-        return self.load.sender.stalls.worst_s([partition])
+        return self.load.longest_stall_s(partition)
 
 
 @contextmanager
@@ -169,7 +167,7 @@ async def under_load(
                 yield scene
                 await scene.full()
                 await scene.more_acks()
-            assert scene.acked == len(load.ledger), "whatever was refused for a while is acknowledged in the end"
+            assert scene.acked == load.sent, "whatever was refused for a while is acknowledged in the end"
             await _check(scene)
         finally:
             await _end(reader)
@@ -191,7 +189,7 @@ async def _read_along(scene: Scene) -> None:
 
 async def _check(scene: Scene) -> None:
     found = await scene.load.read_back(scene.servers)
-    assert found.sound and found.read == len(scene.load.ledger), found
+    assert found.sound and found.read == scene.load.sent, found
     await scene.until("the same log on every replica", lambda: _logs_are_equal(scene))
     await scene.until("a reader that has seen everything", lambda: len(scene.seen) >= found.read)
     seen = dict(scene.seen)

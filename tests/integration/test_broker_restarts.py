@@ -13,7 +13,6 @@ import pytest
 from helpers.cluster import running_cluster
 from helpers.requirements import requirement
 from helpers.scene import POLL_S, WITHIN_S, Scene, under_load
-from tidelog.chaos.ledger import Outcome
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name
 from tidelog.cluster.local import LocalCluster
@@ -113,9 +112,7 @@ def active_segment(scene: Scene, broker: int) -> Path:
 def acknowledged(scene: Scene, records: bytes) -> bytes:
     """The load's batches in `records` that every member of the ISR has. What lies behind them may have been on its way to the
     followers when its leader died; who leads next writes another batch there."""
-    entries = scene.load.ledger.entries
-    acked = entries[(entries["outcome"] == Outcome.ACKED) & (entries["partition"] == 0)]
-    end = int(acked["offset"].max()) + 1
+    end = scene.load.acked_end(0)
     return records[: max(at + header.size_bytes for at, header in iter_batches(records) if header.end_offset <= end)]
 
 

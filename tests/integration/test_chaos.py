@@ -4,21 +4,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 
 from helpers.requirements import requirement
 from tidelog.chaos.chronicle import Chronicle
-from tidelog.chaos.clusters import Say
+from tidelog.chaos.clusters import Given
 from tidelog.chaos.faults.base import On
 from tidelog.chaos.launch import Outcome, launch, order
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run_files import RunFile, judge
-from tidelog.chaos.scenario import ClusterShape
 from tidelog.client.producer import RecordMetadata
-from tidelog.cluster.api import Cluster, State
+from tidelog.cluster.api import State
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.plan import FILE_NAME
 from tidelog.cluster.wait import until
@@ -57,29 +54,12 @@ FILES = {
 }
 
 
-class Given:
-    """A cluster that runs already, whatever a scenario would like."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def of(self, shape: ClusterShape, say: Say) -> Cluster:
-        return self._cluster
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
 class Quiet:
     def say(self, what: str) -> None: ...
 
     def phase(self, name: str) -> None: ...
 
-    def tick(self, chronicle: Chronicle, faults: object) -> None: ...
+    def tick(self, chronicle: Chronicle, part: float, faults: object) -> None: ...
 
 
 def play(cluster: LocalCluster, directory: Path, text: str) -> Outcome:

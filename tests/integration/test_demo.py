@@ -23,7 +23,7 @@ DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
 
 def demo(*arguments: str) -> tuple[int, str]:
     done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=200, check=False)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stderr + done.stdout
 
 
 def page(output: str) -> str:
@@ -47,24 +47,22 @@ def row(output: str, name: str) -> str:
 def test_a_leader_dies_and_nothing_is_lost() -> None:
     code, output = demo("--records", "20000")
     assert code == 0, output
-    assert re.search(r"killed broker-\d, leader of events-0, with SIGKILL after 10,000 records", output)
-    assert (row(output, "sent"), row(output, "acked"), row(output, "refused")) == ("20,000", "20,000", "0")
+    assert re.search(r"kill leader of 0: broker-\d killed after 1\d,\d{3} records", output)
+    assert (row(output, "sent"), row(output, "acknowledged"), row(output, "refused")) == ("20,000", "20,000", "0")
     assert (row(output, "lost"), row(output, "duplicated"), row(output, "out of order")) == ("0", "0", "0")
-    assert row(output, "read") == "20,000"
+    for reader in ("reader-1", "reader-2", "spark"):
+        assert row(output, f"read by {reader}") == "20,000"
     assert int(row(output, "elections")) >= 4  # a third of 12 partitions at least
-    assert re.search(r"killed agent-1, owner of 6 partitions, with SIGKILL after 10,000 records", output)
+    assert re.search(r"kill agent-1: agent-1 killed after 1\d,\d{3} records", output)
     assert re.search(r"agent-2 owns partitions 0 1 2 3 4 5 6 7 8 9 10 11$", output, re.MULTILINE)
     assert re.search(r"taken over by agent-2 after \d+\.\d\d s", output)
-    assert re.search(r"│ acked and not processed │ +│ +│ +0 │", output)
     (again,) = re.findall(r"│ processed again +│ +│ +│ +([\d,]+) │", output)
     first, second, both = re.findall(r"│ records processed +│ +([\d,]+) │ +([\d,]+) │ +([\d,]+) │", output)[0]
     counts = [int(each.replace(",", "")) for each in (first, second, both, again)]
+    assert counts[0] + counts[1] == counts[2] == 20_000 + counts[3]
+    assert "SOUND: none of " in output
     text = page(output)
-    assert 'class="verdict good"' in text and "RECORDS=20000 SEED=1 make demo" in text
-    # faults, sends, latency, leaders, ISR, elections, processes, six partitions, group, lag
-    assert len(re.findall("data-root-id=", text)) == 15
-    assert "kill leader of events-0" in text and "kill agent-1" in text
-    assert counts[0] + counts[1] == counts[2] == 20_000 + counts[3] and counts[1] >= 10_000
+    assert 'class="verdict good"' in text and "kill leader of 0" in text and "kill agent-1" in text
 
 
 def test_lines_of_any_bytes_and_a_line_over_the_limit(tmp_path: Path) -> None:
@@ -72,22 +70,22 @@ def test_lines_of_any_bytes_and_a_line_over_the_limit(tmp_path: Path) -> None:
     source.write_bytes(b"\x00\xff\n\n" + b"x" * 2_000_000 + b"\n" + b"line\r\n" * 5_000 + b"no newline at the end")
     code, output = demo("--input", str(source))
     assert code == 2, output
-    assert (row(output, "sent"), row(output, "acked"), row(output, "refused")) == ("5,004", "5,003", "1")
+    assert (row(output, "sent"), row(output, "acknowledged"), row(output, "refused")) == ("5,004", "5,003", "1")
     assert (row(output, "lost"), row(output, "out of order")) == ("0", "0")
-    assert "1 records were refused" in page(output)
-    assert re.search(r"│ acked and not processed │ +│ +│ +0 │", output)
-    assert "1 were refused" in output
+    assert "1 were refused, 0 not answered" in output
+    assert 'class="verdict good"' in page(output)
 
 
 def test_ctrl_c_leaves_no_process_and_no_files() -> None:
-    before = set((ROOT / "data").glob("demo-*"))
+    runs = ROOT / "data" / "chaos"
+    before = set(runs.glob("demo-*"))
     run = subprocess.Popen(
         [*DEMO, "--records", "100000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
 
         def streaming() -> set[Path]:
-            return {path.parent for path in (ROOT / "data").glob("demo-*/ledger")} - before
+            return {path.parent for path in runs.glob("demo-*/history.jsonl")} - before
 
         until(lambda: bool(streaming()), "the stream", timeout_s=60.0)
         (base,) = streaming()

@@ -256,3 +256,19 @@ def test_stop_resets_what_is_open(echo: EchoServer) -> None:
             connection.recv(1)
     with pytest.raises(ConnectionRefusedError):
         dial(listen)
+
+
+def test_a_stop_with_open_connections_prints_no_traceback(echo: EchoServer, caplog: pytest.LogCaptureFixture) -> None:
+    """CPython 3.11 reports each connection whose handler was cancelled as the loop ended."""
+    for held in (False, True):
+        proxy = Proxy()
+        proxy.start()
+        port = free_ports(1)[0]
+        link = proxy.add_link("client", "broker-0", echo.address, port)
+        with dial(link) as connection:
+            assert ask(connection, b"hello") == b"hello"
+            if held:
+                proxy.cut("client", "broker-0")
+                connection.sendall(b"held")
+            proxy.stop()
+    assert [record.getMessage() for record in caplog.records] == []

@@ -1,7 +1,7 @@
 """Where everything of a run is written down as it happens: the history, on the run's one clock, and what it adds up to."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -9,7 +9,7 @@ from typing import Final, Self
 from tidelog.chaos.history import OK, FaultStep, HistoryWriter, Phase, Polled, Read, Record, Send, Sent, Watermark
 from tidelog.chaos.outcomes import error_name, outcome
 from tidelog.chaos.samples import BrokerLook, Sample
-from tidelog.chaos.verifiable_producer import value_of
+from tidelog.chaos.sources import name_of
 from tidelog.client.producer import RecordMetadata
 from tidelog.client.records import ConsumerRecord
 from tidelog.cluster.api import broker_id_of
@@ -28,6 +28,8 @@ class Chronicle:
         self.clock = clock
         self.began = clock.now()
         self.outcomes: Counter[str] = Counter()
+        self.sent = 0
+        """Records that were tried."""
         self.read = 0
         """Records, by all consumers."""
         self.acked_by: Counter[str] = Counter()
@@ -47,6 +49,9 @@ class Chronicle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._writer.close()
 
     def now(self) -> float:
@@ -64,6 +69,7 @@ class Chronicle:
 
     def tried(self, process: str, topic: str, partition: int, value: str, acks: str) -> int:
         self._ids += 1
+        self.sent += 1
         self.append(Send(self.now(), self._ids, process, topic, partition, value, acks))
         return self._ids
 
@@ -87,13 +93,25 @@ class Chronicle:
         by_partition: dict[TopicPartition, list[tuple[int, str]]] = {}
         for record in records:
             found = by_partition.setdefault(TopicPartition(record.topic, record.partition), [])
-            found.append((record.offset, value_of(record.value)))
+            found.append((record.offset, name_of(record.key, record.value, record.headers)))
+        self.read_by(process, began, by_partition, group, final)
+
+    def read_by(
+        self,
+        process: str,
+        began: float,
+        by_partition: Mapping[TopicPartition, Sequence[tuple[int, str]]],
+        group: str | None,
+        final: bool = False,
+    ) -> None:
+        """One poll, by offsets and names of what it brought; `began` as the clock had it."""
+        count = sum(map(len, by_partition.values()))
         reads = tuple(Read(*tp, tuple(rows)) for tp, rows in by_partition.items())
         for tp, rows in by_partition.items():
             self._saw(tp, rows[-1][0])
         self._ids += 1
-        self.read += len(records)
-        self.read_alone += 0 if group is not None else len(records)
+        self.read += count
+        self.read_alone += 0 if group is not None else count
         self.append(Polled(self.now(), process, self._ids, began - self.began, reads, group, final))
 
     def fault(self, number: int, fault: str, what: str, targets: Sequence[str], name: str) -> None:

@@ -36,6 +36,8 @@ class LocalClusters:
 
     def __init__(self, keep: Path | None = None) -> None:
         """`keep`: where the files of its processes stay; None: in a temporary directory, which goes with it."""
+        self.outlive = False
+        """On the way out the cluster is left running."""
         self._keep = keep
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._shape: ClusterShape | None = None
@@ -48,14 +50,18 @@ class LocalClusters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        if self.outlive and self._cluster is not None:
+            self._cluster.leave_running()
+        else:
+            self._end()
 
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
         if self._cluster is not None and self._covers(shape) and self._uses < USES_MAX and not _down(self._cluster):
             self._uses += 1
             return self._cluster
         self._end()
-        say(f"starting a cluster of {shape.brokers} brokers and {shape.controllers} controllers")
+        agents = f" and {shape.agents} agents" if shape.agents else ""
+        say(f"starting ZooKeeper, {shape.controllers} controllers, {shape.brokers} brokers{agents}")
         base = self._keep
         if base is None:
             self._folder = tempfile.TemporaryDirectory(prefix="tidelog-chaos-")
@@ -67,6 +73,7 @@ class LocalClusters:
             zookeepers=shape.zookeepers,
             links_through_proxy=shape.proxy,
             settings=shape.settings,
+            agents=shape.agents,
         )
         return self._cluster
 
@@ -81,6 +88,23 @@ class LocalClusters:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+
+
+class Given:
+    """A cluster that runs already, whatever a scenario would like."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        return self._cluster
 
 
 class ComposeClusters:
@@ -99,6 +123,8 @@ class ComposeClusters:
         self._cluster.close()
 
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
+        if shape.agents:
+            raise ClusterError("the agents of the containers have their own topic and write no files for a run")
         there = len(self._cluster.names(BROKER))
         if there < shape.brokers:
             raise ClusterError(f"the Compose cluster has {there} brokers, not {shape.brokers}; `make up` starts it")

@@ -1,7 +1,7 @@
 """Plays a time line: each fault comes at its time, is seen to have taken effect, and goes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +9,7 @@ from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.faults.base import Bed, FaultMissed, Injected
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.samples import Partitions, Sample
+from tidelog.chaos.scenario import PlannedFault
 from tidelog.chaos.targets import resolve
 from tidelog.chaos.time_line import Moment
 from tidelog.client.admin import AdminClient
@@ -34,11 +35,19 @@ class PlayedFault:
     """What the fault has seen of its targets, as it is named there."""
 
 
+async def nothing_ends(part: float) -> None:
+    raise AssertionError("this load has no parts")
+
+
 @dataclass(slots=True)
 class FaultPlayer:
     bed: Bed
     chronicle: Chronicle
     metrics: ChaosMetrics
+    reached: Callable[[float], Awaitable[None]] = field(kw_only=True, default=nothing_ends)
+    """Waits until so much of a load that ends was sent."""
+    moved: Callable[[Sequence[str]], bool] = field(kw_only=True, default=lambda targets: False)
+    """True if other agents own everything."""
     patience_s: float = PATIENCE_S
     played: list[PlayedFault] = field(default_factory=list)
     affected: set[int] = field(default_factory=set)
@@ -52,20 +61,26 @@ class FaultPlayer:
     _healing: set[int] = field(default_factory=set)
     _recovering: list[tuple[str, float]] = field(default_factory=list)
     """(fault, when it was healed) of those after which nobody has seen the cluster whole yet."""
-    _missed: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """A fault has missed, or the load has ended."""
     _problem: str = ""
 
-    async def play(self, moments: Sequence[Moment], duration_s: float) -> None:
-        """For the duration. FaultMissed when a fault that was asked for had no effect in it, and when none at all had one."""
+    async def play(self, moments: Sequence[Moment], duration_s: float, *, ends_with_load: bool = False) -> None:
+        """For the duration, or until a load that ends has ended and its faults are healed. FaultMissed when a fault that was
+        asked for had no effect in it, and when none at all had one."""
         began = self.bed.clock.now()
         tasks = Supervisor("faults")
         try:
             for moment in moments:
                 tasks.start(moment.text, self._play(moment, began + moment.planned.at_s))
+            if ends_with_load:
+                tasks.start("end of the load", self._end_with_load(moments))
             try:
                 async with asyncio.timeout(duration_s):
-                    await self._missed.wait()
+                    await self._stop.wait()
             except TimeoutError:
+                if ends_with_load:
+                    raise FaultMissed(f"the load and its faults have not ended after {duration_s:g} s") from None
                 await self._have_begun()
         finally:
             await tasks.stop()
@@ -82,8 +97,15 @@ class FaultPlayer:
         """A fault whose time came is a part of the run, however long a slow machine takes over it: a rolling restart, say."""
         clock = self.bed.clock
         give_up_at = clock.now() + self.patience_s
-        while self._beginning and not self._missed.is_set() and clock.now() < give_up_at:
+        while self._beginning and not self._stop.is_set() and clock.now() < give_up_at:
             await clock.sleep(LOOK_AGAIN_S)
+
+    async def _end_with_load(self, moments: Sequence[Moment]) -> None:
+        """A fault that is healed at a part of the load, or when its partitions have moved, belongs to the load."""
+        await self.reached(1.0)
+        while len(self._took) < len(moments) or any(_ends(moment.planned) for moment, _ in self._active.values()):
+            await self.bed.clock.sleep(LOOK_AGAIN_S)
+        self._stop.set()
 
     async def heal_all(self) -> None:
         for number in list(self._active):
@@ -102,7 +124,10 @@ class FaultPlayer:
                 self._recovering.remove(each)
 
     async def _play(self, moment: Moment, at: float) -> None:
-        await self.bed.clock.sleep(at - self.bed.clock.now())
+        if moment.planned.at_part is None:
+            await self.bed.clock.sleep(at - self.bed.clock.now())
+        else:
+            await self.reached(moment.planned.at_part)
         self._beginning += 1
         try:
             targets = await resolve(moment.planned.target, self.bed)
@@ -115,13 +140,22 @@ class FaultPlayer:
                 self._leave_out(f"{moment.text}: {error}")
             else:
                 self._problem = self._problem or f"{moment.text}: {error}"
-                self._missed.set()
+                self._stop.set()
             return
         finally:
             self._beginning -= 1
-        if moment.planned.for_s is not None:
-            await self.bed.clock.sleep(moment.planned.for_s)
+        if _ends(moment.planned):
+            await self._until_its_end(moment.planned, targets)
             await self._heal(number)
+
+    async def _until_its_end(self, planned: PlannedFault, targets: Sequence[str]) -> None:
+        if planned.until_part is not None:
+            await self.reached(planned.until_part)
+        elif planned.until_moved:
+            while not self.moved(targets):
+                await self.bed.clock.sleep(LOOK_AGAIN_S)
+        elif planned.for_s is not None:
+            await self.bed.clock.sleep(planned.for_s)
 
     def _leave_out(self, what: str) -> None:
         self.left_out.append(what)
@@ -134,7 +168,8 @@ class FaultPlayer:
         injected = await fault.inject(self.bed, targets)
         self.chronicle.fault(number, fault.name, "effect", targets, moment.text)
         self.metrics.began(fault.name, targets)
-        self.bed.say(f"{moment.text}: {injected.effect}")
+        after = "" if moment.planned.at_part is None else f" after {self.chronicle.sent:,} records"
+        self.bed.say(f"{moment.text}: {injected.effect}{after}")
         self.played.append(PlayedFault(number, moment.text, tuple(targets), injected.effect, injected.observed))
         self._took.append(moment)
         self._active[number] = (moment, injected)
@@ -153,6 +188,11 @@ class FaultPlayer:
         self.metrics.ended(name, targets)
         self._recovering.append((name, self.chronicle.now()))
         self.bed.say(f"{moment.text}: healed")
+
+
+def _ends(planned: PlannedFault) -> bool:
+    """Before everything is healed."""
+    return planned.for_s is not None or planned.until_part is not None or planned.until_moved
 
 
 async def _led_by(targets: Sequence[str], admin: AdminClient, topic: str) -> set[int]:

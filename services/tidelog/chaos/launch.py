@@ -1,29 +1,34 @@
 """From a scenario file to a verdict: a directory for the run, a cluster, the run in an event loop of its own, the judgement."""
 
+import asyncio
 import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from tidelog.chaos import scenario_file
-from tidelog.chaos.checker.verdict import Verdict
+from tidelog.chaos import agents, scenario_file
+from tidelog.chaos.checker.verdict import Kept, Verdict
 from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
 from tidelog.chaos.clusters import Clusters
 from tidelog.chaos.faults.base import InForce, On
 from tidelog.chaos.history import HistoryDamaged, HistoryReader
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.chaos.run import NoVerdict, Run, Watcher
+from tidelog.chaos.run import WHOLE_WITHIN_S, NeverWhole, NoVerdict, Run, Watcher
 from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
-from tidelog.chaos.scenario import Column, Scenario
+from tidelog.chaos.scenario import ClusterShape, Column, Scenario
 from tidelog.chaos.workload import GROUP
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.cluster.api import Cluster, ClusterError
+from tidelog.client.admin import AdminClient
+from tidelog.cluster.api import Cluster, ClusterError, bootstrap_servers
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.clock import Clock
 from tidelog.runtime import loop
 
 RUNS_DIR: Final = Path("data/chaos")
 LOG_LINES: Final = 5_000
+DELETED_WITHIN_S: Final = 10.0
 EXIT_BROKEN: Final = 1
 EXIT_NO_VERDICT: Final = 3
 
@@ -42,6 +47,8 @@ class Order:
     """None: the next free one below RUNS_DIR."""
     column: Column = Column.ALL_2
     """That `scenario` is in."""
+    keep_topic: bool = False
+    """Else the topic of the load is deleted in the end, unless a promise was broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Outcome:
     file: RunFile
     verdict: Verdict | None
     """None: there is nothing to judge; `file.ended` says why, as it does of a run that was broken before it came to its end."""
+    servers: str = ""
+    """The bootstrap servers of the cluster."""
 
     @property
     def exit_code(self) -> int:
@@ -92,17 +101,20 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         seed=order.seed,
         on=order.on.value,
         duration_s=order.duration_s or scenario.duration_s,
-        topics=[f"chaos-{Random().randbytes(4).hex()}"],
+        topics=[
+            scenario.topic.name or f"chaos-{Random().randbytes(4).hex()}",
+            *(() if scenario.aim is None else (scenario.aim,)),
+        ],
         partitions=scenario.topic.partitions,
-        group=GROUP if scenario.workload.consumers.group else None,
+        group=_group(scenario),
         column=order.column,
         started_wall_ms=clock.wall_ms(),
     )
     cluster: Cluster | None = None
-    verdict: Verdict | None
+    verdict: Verdict | None = None
     try:
         began = clock.now()
-        cluster = clusters.of(scenario.cluster, watcher.say)
+        cluster = clusters.of(_shape(scenario, file.topics[0], directory), watcher.say)
         with InForce() as in_force:
             run = Run(scenario, file, cluster, directory, clock, rand, watcher, in_force, metrics)
             loop.run(run.play())
@@ -110,13 +122,21 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         file.write(directory)
         watcher.phase("verdict")
         verdict = judge(directory)
-        file.overhead_s = round(clock.now() - began - file.duration_s, 3)
+        file.overhead_s = round(clock.now() - began - min(file.duration_s, file.seconds), 3)
+    except NeverWhole as error:
+        file.ended = f"the cluster was not whole again: {error}"
+        file.write(directory)
+        whole = Kept("every partition has a leader and a full ISR again", False, "never", f"{WHOLE_WITHIN_S:g} s")
+        verdict = judge(directory).with_promises(whole)
     except (NoVerdict, CannotCheck, HistoryDamaged, ClusterError) as error:
         file.ended = f"no verdict: {error}"
         file.write(directory)
         verdict = broken_so_far(directory)
     finally:
         file.write(directory)
+        sound = verdict is None or verdict.exit_code == 0
+        if cluster is not None and sound and not order.keep_topic:
+            delete_topic(cluster, file.topics[0], watcher.say)
     if verdict is not None:
         save_verdict(directory, verdict)
     if cluster is not None and (verdict is None or verdict.exit_code):
@@ -126,7 +146,36 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         from tidelog.chaos.report.page import write_report  # it draws with Bokeh, which takes its time to load
 
         write_report(directory)
-    return Outcome(directory, file, verdict)
+    return Outcome(directory, file, verdict, "" if cluster is None else bootstrap_servers(cluster))
+
+
+def delete_topic(cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
+    """An alert that nothing arrives would fire for a topic that is left."""
+
+    async def delete() -> None:
+        async with asyncio.timeout(DELETED_WITHIN_S), AdminClient(bootstrap_servers(cluster)) as admin:
+            await admin.delete_topic(topic)
+
+    try:
+        loop.run(delete())
+    except (TidelogError, TransportError, TimeoutError) as error:
+        if getattr(error, "code", None) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            say(f"topic {topic} is left; `tidelog topics delete {topic}` deletes it")
+
+
+def _group(scenario: Scenario) -> str | None:
+    consumers = scenario.workload.consumers
+    return agents.GROUP if consumers.agents else GROUP if consumers.group else None
+
+
+def _shape(scenario: Scenario, topic: str, directory: Path) -> ClusterShape:
+    """With the agents that the workload asks for, which write into the run's directory."""
+    count = scenario.workload.consumers.agents
+    if not count:
+        return scenario.cluster
+    (directory / agents.FOLDER).mkdir()
+    settings = {**scenario.cluster.settings, **agents.settings(topic, directory, count)}
+    return replace(scenario.cluster, agents=count, settings=settings)
 
 
 def broken_so_far(directory: Path) -> Verdict | None:

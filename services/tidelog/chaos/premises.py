@@ -39,6 +39,8 @@ def _load_began(plan: Workload, facts: Facts) -> Kept:
         began["a consumer had read"] = inf if facts.first_read is None else facts.first_read
     if plan.consumers.group:
         began["the group had processed"] = min((t for t, _ in facts.processed), default=inf)
+    if plan.consumers.agents:
+        began["the agents owned their partitions"] = min((each.t for each in facts.assigned), default=inf)
     late = [what for what, t in began.items() if t >= limit]
     since = max(began.values(), default=0.0)
     measured = f"before {', '.join(late)}" if late else f"{since:.1f} s"

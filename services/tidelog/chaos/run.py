@@ -4,9 +4,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Final, Protocol
 
 from tidelog.chaos import samples
+from tidelog.chaos.agents import AgentWatch
+from tidelog.chaos.changes import Changes
 from tidelog.chaos.checking import HISTORY, REPLICAS
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.fault_player import FaultPlayer
@@ -18,8 +21,10 @@ from tidelog.chaos.premises import idle_parts
 from tidelog.chaos.replicas import check_all_there, read_replicas
 from tidelog.chaos.run_files import RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
+from tidelog.chaos.sources import Lines, Orders, Source
+from tidelog.chaos.spark_reader import read_with_spark
 from tidelog.chaos.time_line import time_line
-from tidelog.chaos.workload import GROUP, Load, LoopLag
+from tidelog.chaos.workload import Load, LoopLag
 from tidelog.client.admin import AdminClient
 from tidelog.client.connections import ClientPorts
 from tidelog.client.offsets import LATEST
@@ -38,6 +43,8 @@ WHOLE_WITHIN_S: Final = 60.0
 SERVES_WITHIN_S: Final = 45.0
 """A ZooKeeper server that takes itself for the leader in vain finds out after 20 s (initLimit of deploy/zookeeper/zoo.cfg)."""
 CAUGHT_UP_WITHIN_S: Final = 30.0
+CAUGHT_UP_WITH_ALL_S: Final = 300.0
+"""After a load that is sent as fast as the client takes it, most of which may still lie before the group."""
 READ_WITHIN_S: Final = 60.0
 SETTLE_S: Final = 5.0
 LOOK_AGAIN_S: Final = 0.1
@@ -51,6 +58,10 @@ class NoVerdict(Exception):
     """The run says nothing about the cluster; the message says why."""
 
 
+class NeverWhole(Exception):
+    """Every fault is healed, and a partition has no leader or no full ISR; the message says which."""
+
+
 class Watcher(Protocol):
     """Whoever looks on."""
 
@@ -58,8 +69,8 @@ class Watcher(Protocol):
 
     def phase(self, name: str) -> None: ...
 
-    def tick(self, chronicle: Chronicle, faults: Sequence[str]) -> None:
-        """A few times a second."""
+    def tick(self, chronicle: Chronicle, part: float, faults: Sequence[str]) -> None:
+        """A few times a second; `part` of the run's time or of its records is over, from 0 to 1."""
         ...
 
 
@@ -94,6 +105,8 @@ class Run:
         configs = {"min.insync.replicas": str(shape.min_isr), **shape.configs}
         await admin.create_topic(self.topic, shape.partitions, shape.replication_factor, configs=configs)
         await admin.wait_until_led(self.topic, in_sync=True, timeout_s=LED_WITHIN_S)
+        copies = f"{shape.partitions} partitions, {shape.replication_factor} replicas, min ISR {shape.min_isr}"
+        self.watcher.say(f"created topic {self.topic}: {copies}")
 
     async def _chronicled(self, servers: str, admin: AdminClient, chronicle: Chronicle) -> None:
         background, lag = Supervisor("run"), LoopLag(chronicle)
@@ -101,27 +114,12 @@ class Run:
             cluster=self.cluster,
             on=On(self.file.on),
             admin=admin,
-            topic=self.topic,
+            topic=self.scenario.aim or self.topic,
             clock=self.clock,
             rand=self.rand,
             tasks=background,
             in_force=self.in_force,
             say=self.watcher.say,
-        )
-        player = FaultPlayer(bed, chronicle, self.metrics)
-
-        def looked(sample: samples.Sample) -> None:
-            chronicle.looked(sample)
-            player.looked(sample)
-
-        observer = Observer(
-            self.cluster,
-            self.clock,
-            chronicle.began,
-            self.directory / samples.FILE_NAME,
-            topics=[self.topic],
-            groups=[GROUP] if self.scenario.workload.consumers.group else [],
-            on_sample=looked,
         )
         links = self.cluster.client_links() if self.scenario.reaches_clients else {}
         load = Load(
@@ -130,11 +128,35 @@ class Run:
             self.scenario.workload,
             chronicle,
             lambda: ClientPorts(self.clock, GrpcNet(link_map=links), self.rand),
+            self._source(),
+        )
+        agents = self._agents(admin, chronicle, load)
+        player = FaultPlayer(bed, chronicle, self.metrics, reached=load.reached, moved=agents.moved)
+
+        changes = Changes()
+
+        def looked(sample: samples.Sample) -> None:
+            chronicle.looked(sample)
+            player.looked(sample)
+            for line in changes.looked(sample):
+                self.watcher.say(line)
+
+        observer = Observer(
+            self.cluster,
+            self.clock,
+            chronicle.began,
+            self.directory / samples.FILE_NAME,
+            topics=self.file.topics,
+            groups=[] if self.file.group is None else [self.file.group],
+            on_sample=looked,
         )
         async with observer:
             try:
                 background.start("lag", lag.watch())
-                background.start("ticks", self._ticks(chronicle))
+                background.start("ticks", self._ticks(chronicle, load))
+                if self.scenario.workload.consumers.agents:
+                    await agents.until_shared()
+                    background.start("agents", agents.watch())
                 await self._phases(servers, player, load)
             finally:
                 await background.stop()
@@ -149,24 +171,50 @@ class Run:
         load.start()
         await self._at_work(chronicle, load)
         moments = time_line(self.scenario, On(self.file.on), self.file.duration_s, self.rand)
-        await player.play(moments, self.file.duration_s)
+        await player.play(moments, self.file.duration_s, ends_with_load=self.scenario.ends_with_load)
         self._enter(chronicle, "heal")
         await player.heal_all()
-        await admin.wait_until_led(self.topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
-        self.watcher.say("every ISR is full")
+        await self._whole(admin)
         if any(kind_of(target) == ZOOKEEPER for fault in player.played for target in fault.targets):
             await ensemble_serves(self.cluster, self.clock, self.watcher.say)
         await load.stop_producers()
+        self.watcher.say(
+            f"{chronicle.acked:,} of {chronicle.sent:,} records acknowledged; reading everything once more"
+        )
         self._enter(chronicle, "final")
         ends = await self._ends(admin, chronicle)
-        if not await load.caught_up(ends, CAUGHT_UP_WITHIN_S):
-            self.watcher.say(f"group {GROUP} has not processed everything after {CAUGHT_UP_WITHIN_S:g} s")
+        within_s = CAUGHT_UP_WITHIN_S if load.part is None else CAUGHT_UP_WITH_ALL_S
+        if not await load.caught_up(ends, within_s):
+            self.watcher.say(f"group {self.file.group} has not processed everything after {within_s:g} s")
         await load.stop()
         await read_everything(servers, ends, chronicle, READ_WITHIN_S)
+        if self.scenario.workload.consumers.spark:
+            self.watcher.phase("spark")
+            await read_with_spark(servers, self.topic, self.scenario.topic.partitions, chronicle, self.directory)
         replicas = await read_replicas(self.cluster, admin, self.topic)
         check_all_there(replicas, self.scenario.topic.partitions, self.scenario.topic.replication_factor)
         (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
         self._enter(chronicle, "end")
+
+    async def _whole(self, admin: AdminClient) -> None:
+        """NeverWhole."""
+        for topic in self.file.topics:
+            try:
+                await admin.wait_until_led(topic, in_sync=True, timeout_s=WHOLE_WITHIN_S)
+            except (TidelogError, TransportError) as error:
+                raise NeverWhole(str(error)) from error
+        self.watcher.say("every partition has a leader, and every ISR is full")
+
+    def _source(self) -> Source | None:
+        plan = self.scenario.workload
+        if plan.orders is not None:
+            return Orders(plan.orders, Random(self.file.seed), self.clock.wall_ms())
+        return None if plan.lines is None else Lines(plan.lines)
+
+    def _agents(self, admin: AdminClient, chronicle: Chronicle, load: Load) -> AgentWatch:
+        count = self.scenario.workload.consumers.agents
+        partitions = [TopicPartition(self.topic, p) for p in range(self.scenario.topic.partitions)]
+        return AgentWatch(admin, count, partitions, self.directory, chronicle, load.processed, self.watcher.say)
 
     @property
     def topic(self) -> str:
@@ -203,9 +251,10 @@ class Run:
                 return ends
             await self.clock.sleep(LOOK_AGAIN_S)
 
-    async def _ticks(self, chronicle: Chronicle) -> None:
+    async def _ticks(self, chronicle: Chronicle, load: Load) -> None:
         while True:
-            self.watcher.tick(chronicle, [injected.name for injected in self.in_force.left])
+            part = chronicle.now() / self.file.duration_s if load.part is None else load.part
+            self.watcher.tick(chronicle, part, [injected.name for injected in self.in_force.left])
             await self.clock.sleep(TICK_S)
 
 

@@ -121,7 +121,7 @@ def promise_of(scenario: Scenario, file: RunFile) -> Promise:
         lost=scenario.promise.lost,
         idempotent=any(producer.acks == "all" for producer in scenario.workload.producers),
         available=tuple(available),
-        uncommitted_max=POLL_RECORDS if file.group else None,
+        uncommitted_max=POLL_RECORDS if scenario.workload.consumers.group else None,
     )
 
 

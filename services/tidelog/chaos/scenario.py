@@ -6,6 +6,7 @@ Read from YAML. Whatever a file says that nobody would understand is refused by 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 
 from tidelog.chaos.checker.promise import Loss
 from tidelog.chaos.faults.base import Fault, On
@@ -25,6 +26,7 @@ class ClusterShape:
     """Links between processes can be cut, delayed and reset without privileges."""
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By kind or name of a process, beyond the defaults; a Compose cluster has its own."""
+    agents: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class TopicShape:
     replication_factor: int = 3
     min_isr: int = 2
     configs: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    """None: one that no other run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,22 @@ class ConsumerPlan:
     session_s: float = 6.0
     crash_every_s: float | None = None
     """Every so often one member is thrown away without a word, and another one comes."""
+    agents: int = 0
+    """Processes `tidelog.agent` of one group, each of which writes what it processes to files."""
+    spark: bool = False
+    """Spark reads everything in the final phase, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    rate: float = 300.0
-    """Records per second of all producers together."""
+    rate: float | None = 300.0
+    """Records per second of all producers together; None: as fast as the client takes them."""
     keys: int = 50
     value_bytes: int = 100
+    orders: int | None = None
+    """One producer sends so many order events, and the load ends with the last of them."""
+    lines: Path | None = None
+    """One producer sends the lines of this file, and the load ends with the last of them."""
     producers: Sequence[ProducerPlan] = (ProducerPlan(),)
     consumers: ConsumerPlan = field(default_factory=ConsumerPlan)
 
@@ -70,7 +82,13 @@ class PlannedFault:
     fault: Fault
     target: Target
     for_s: float | None = None
-    """None: until everything is healed at the end."""
+    """None: until everything is healed at the end, unless one of the others says when."""
+    at_part: float | None = None
+    """The fault comes when so much of a load that ends was sent, from 0 to 1, whatever `at_s` says."""
+    until_part: float | None = None
+    """The fault is healed when so much of the load was sent."""
+    until_moved: bool = False
+    """The fault is healed when other agents own what its targets owned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +163,8 @@ class Scenario:
     duration_s: float = 0.0
     cluster: ClusterShape = field(default_factory=ClusterShape)
     topic: TopicShape = field(default_factory=TopicShape)
+    aim: str | None = None
+    """Targets like `leader of 0` mean partitions of this topic, to which nothing is written; None: of the load's own."""
     workload: Workload = field(default_factory=Workload)
     faults: Sequence[PlannedFault] = ()
     random: RandomPlan | None = None
@@ -162,6 +182,11 @@ class Scenario:
             promise=self.promise if self.all_1.promise is None else self.all_1.promise,
             expect=self.expect if self.all_1.expect is None else self.all_1.expect,
         )
+
+    @property
+    def ends_with_load(self) -> bool:
+        """Its load ends by itself, and `duration_s` is the most that it may take."""
+        return self.workload.orders is not None or self.workload.lines is not None
 
     @property
     def reaches_clients(self) -> bool:

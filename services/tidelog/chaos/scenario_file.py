@@ -1,6 +1,7 @@
 """Scenario files: YAML into `Scenario`, or a ScenarioError that names the line."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ from tidelog.chaos import expect
 from tidelog.chaos.checker.promise import LOSSES, Loss
 from tidelog.chaos.faults.base import Fault, On
 from tidelog.chaos.faults.registry import fault_named, make
+from tidelog.chaos.quantities import share
 from tidelog.chaos.scenario import (
     ClusterShape,
     Column,
@@ -36,9 +38,10 @@ from tidelog.names import suggestion
 
 SUFFIX: Final = ".yaml"
 LOSS_EXPECTED: Final = "expected"
+UNTIL_MOVED: Final = "moved"
 DURATION_MAX_S: Final = 24 * 3600.0
 SETTINGS: Final[Mapping[str, type[Settings]]] = {BROKER: BrokerSettings, CONTROLLER: ControllerSettings}
-FAULT_KEYS: Final = ("at", "fault", "target", "for")
+FAULT_KEYS: Final = ("at", "fault", "target", "for", "until")
 """Whatever else stands there is a parameter of the fault."""
 
 
@@ -79,7 +82,19 @@ def load(path: Path) -> Scenario:
 def scenario(root: Node) -> Scenario:
     found = root.fields(
         (
-            *("name", "row", "title", "about", "runs_in", "simulator", "duration", "cluster", "topic", "workload"),
+            *(
+                "name",
+                "row",
+                "title",
+                "about",
+                "runs_in",
+                "simulator",
+                "duration",
+                "cluster",
+                "topic",
+                "aim",
+                "workload",
+            ),
             *("faults", "random", "promise", "expect", Column.ALL_1),
         ),
         needed=("name", "title", "about"),
@@ -106,6 +121,9 @@ def scenario(root: Node) -> Scenario:
     drawn = _random(found["random"]) if "random" in found else None
     for node, planned, to_draw in _with_nodes(found, faults, drawn):
         _check_place(node, planned, runs_in, cluster, to_draw)
+    workload = _workload(found["workload"]) if "workload" in found else Workload()
+    for node, planned, _ in _with_nodes(found, faults, drawn):
+        _check_part(node, planned, workload)
     return Scenario(
         name,
         title,
@@ -116,8 +134,9 @@ def scenario(root: Node) -> Scenario:
         duration_s=duration_s,
         cluster=cluster,
         topic=_topic(found["topic"], cluster) if "topic" in found else TopicShape(),
-        workload=_workload(found["workload"]) if "workload" in found else Workload(),
-        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+        aim=found["aim"].text() if "aim" in found else None,
+        workload=workload,
+        faults=tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.at_part or 0.0))),
         random=drawn,
         promise=_promise(found["promise"]) if "promise" in found else Promised(),
         expect=_expectations(found["expect"]) if "expect" in found else (),
@@ -153,7 +172,7 @@ def _settings(process: str, node: Node) -> Mapping[str, str]:
 
 
 def _topic(node: Node, cluster: ClusterShape) -> TopicShape:
-    found = node.fields(("partitions", "replication_factor", "min_isr", "configs"))
+    found = node.fields(("name", "partitions", "replication_factor", "min_isr", "configs"))
     known = TopicShape()
     replicas = known.replication_factor
     if "replication_factor" in found:
@@ -162,6 +181,7 @@ def _topic(node: Node, cluster: ClusterShape) -> TopicShape:
     for key, each in configs.items():
         each.parsed(partial(_topic_config, key))
     return TopicShape(
+        name=found["name"].text() if "name" in found else known.name,
         partitions=found["partitions"].whole(1, 100) if "partitions" in found else known.partitions,
         replication_factor=replicas,
         min_isr=found["min_isr"].whole(1, replicas) if "min_isr" in found else min(known.min_isr, replicas),
@@ -181,10 +201,17 @@ def _topic_config(key: str, text: str) -> None:
 
 
 def _workload(node: Node) -> Workload:
-    found = node.fields(("rate", "keys", "value_bytes", "producers", "consumers"))
+    found = node.fields(("rate", "keys", "value_bytes", "orders", "lines", "producers", "consumers"))
     known = Workload()
+    ends = "orders" in found or "lines" in found
+    if "orders" in found and "lines" in found:
+        raise found["lines"].error("workload: either orders or lines")
+    if ends and "producers" in found and len(found["producers"].items()) > 1:
+        raise found["producers"].error("workload.producers: one sends the orders or the lines")
     return Workload(
-        rate=found["rate"].number(0.1, 20_000) if "rate" in found else known.rate,
+        rate=found["rate"].number(0.1, 20_000) if "rate" in found else None if ends else known.rate,
+        orders=found["orders"].whole(1, 100_000_000) if "orders" in found else None,
+        lines=Path(found["lines"].text()) if "lines" in found else None,
         keys=found["keys"].whole(1, 100_000) if "keys" in found else known.keys,
         value_bytes=found["value_bytes"].whole(0, 100_000) if "value_bytes" in found else known.value_bytes,
         producers=_some(found["producers"], _producer) if "producers" in found else known.producers,
@@ -211,11 +238,13 @@ def _producer(node: Node) -> ProducerPlan:
 
 
 def _consumers(node: Node) -> ConsumerPlan:
-    found = node.fields(("assigned", "group", "session", "crash_every"))
+    found = node.fields(("assigned", "group", "agents", "spark", "session", "crash_every"))
     known = ConsumerPlan()
     return ConsumerPlan(
         assigned=found["assigned"].whole(0, 50) if "assigned" in found else known.assigned,
         group=found["group"].whole(0, 50) if "group" in found else known.group,
+        agents=found["agents"].whole(0, 9) if "agents" in found else known.agents,
+        spark=found["spark"].flag() if "spark" in found else known.spark,
         session_s=found["session"].seconds() if "session" in found else known.session_s,
         crash_every_s=found["crash_every"].seconds() if "crash_every" in found else None,
     )
@@ -226,12 +255,30 @@ def _fault(node: Node, duration_s: float) -> PlannedFault:
     for key in ("at", "fault", "target"):
         if key not in found:
             raise node.error(f"{node.what}: {key} is missing")
+    if found["at"].written.endswith("%"):
+        return _at_part(node)
     at_s = found["at"].seconds()
     for_s = found["for"].seconds() if "for" in found else None
+    if "until" in found:
+        raise found["until"].error(f"{found['until'].what}: of a fault whose `at` is a part of the load, like 50%")
     if at_s + (for_s or 0.0) > duration_s:
         last = found["for"] if for_s else found["at"]
         raise last.error(f"{last.what}: {at_s + (for_s or 0.0):g}s is beyond the duration of {duration_s:g}s")
     return _aimed(node, at_s, for_s)
+
+
+def _at_part(node: Node) -> PlannedFault:
+    """At a part of a load that ends by itself."""
+    found = node.mapping()
+    planned = _aimed(node, 0.0, found["for"].seconds() if "for" in found else None)
+    planned = replace(planned, at_part=found["at"].parsed(share))
+    if "until" not in found:
+        return planned
+    if "for" in found:
+        raise found["until"].error(f"{found['until'].what}: either for or until")
+    if found["until"].written == UNTIL_MOVED:
+        return replace(planned, until_moved=True)
+    return replace(planned, until_part=found["until"].parsed(share))
 
 
 def _aimed(node: Node, at_s: float, for_s: float | None) -> PlannedFault:
@@ -298,6 +345,13 @@ def _check_place(
         raise where.error(f"{where.what}: {kind.name} cannot be played on {on}: {why}")
     if On.LOCAL in runs_in and kind.needs_proxy and not cluster.proxy:
         raise where.error(f"{where.what}: {kind.name} needs a cluster whose links can be cut: cluster.proxy: true")
+
+
+def _check_part(node: Node, planned: PlannedFault, workload: Workload) -> None:
+    if planned.at_part is not None and workload.orders is None and workload.lines is None:
+        raise node.error(f"{node.what}.at: only a load of orders or lines has parts")
+    if planned.until_moved and not workload.consumers.agents:
+        raise node.error(f"{node.what}.until: nothing moves without agents")
 
 
 def _other_column(node: Node) -> OtherColumn:

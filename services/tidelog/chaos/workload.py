@@ -8,6 +8,7 @@ from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.history import ASSIGNED, LOST, REVOKED, Committed, Crash, Ownership, Position, Processed, Span
 from tidelog.chaos.outcomes import error_name, outcome
 from tidelog.chaos.scenario import ProducerPlan, Workload
+from tidelog.chaos.sources import Numbers, Outgoing, Source
 from tidelog.chaos.verifiable_consumer import Offsets, VerifiableConsumer
 from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 from tidelog.client.connections import ClientPorts
@@ -32,10 +33,18 @@ class Load:
     """`start`, `stop_producers`, `caught_up`, `stop`, in this order and in one event loop."""
 
     def __init__(
-        self, servers: str, topic: str, plan: Workload, chronicle: Chronicle, ports: Callable[[], ClientPorts]
+        self,
+        servers: str,
+        topic: str,
+        plan: Workload,
+        chronicle: Chronicle,
+        ports: Callable[[], ClientPorts],
+        source: Source | None = None,
     ) -> None:
-        """`ports`: of each client, which it may have to itself."""
+        """`ports`: of each client, which it may have to itself. `source` None: every producer sends numbered values."""
         self._ports = ports
+        self._source = source
+        self._marks: list[tuple[float, asyncio.Event]] = []
         self._servers = servers
         self._topic = topic
         self._plan = plan
@@ -53,13 +62,27 @@ class Load:
         plan = self._plan
         names = [(f"producer-{n}", each) for n, each in enumerate(_each(plan.producers), 1)]
         for name, each in names:
-            self._producers.start(name, self._produce(name, each, plan.rate / len(names)))
+            per_s = None if plan.rate is None else plan.rate / len(names)
+            self._producers.start(name, self._produce(name, each, per_s))
         for n in range(1, plan.consumers.assigned + 1):
             self._consumers.start(f"consumer-{n}", self._read_assigned(f"consumer-{n}"))
         for n in range(1, plan.consumers.group + 1):
             self._consumers.start(f"member-{n}", self._be_member(f"member-{n}"))
         if plan.consumers.crash_every_s is not None:
             self._consumers.start("crashes", self._crash_members(plan.consumers.crash_every_s))
+
+    @property
+    def part(self) -> float | None:
+        """The share of a load that ends which was sent, from 0 to 1."""
+        return None if self._source is None else self._source.part
+
+    async def reached(self, part: float) -> None:
+        """Waits until so much of a load that ends was sent."""
+        assert self._source is not None
+        mark = asyncio.Event()
+        self._marks.append((part, mark))
+        if self._source.part < part:
+            await mark.wait()
 
     async def stop_producers(self) -> None:
         """Returns when every record is acknowledged or has failed."""
@@ -70,7 +93,7 @@ class Load:
 
     async def caught_up(self, ends: Offsets, within_s: float) -> bool:
         """Whether the group has processed everything below `ends` in that time; without a group there is nothing to wait for."""
-        if not self._plan.consumers.group:
+        if not (self._plan.consumers.group or self._plan.consumers.agents):
             return True
         try:
             async with asyncio.timeout(within_s):
@@ -88,8 +111,19 @@ class Load:
             if supervisor.failure is not None:
                 raise supervisor.failure
 
-    async def _produce(self, name: str, plan: ProducerPlan, per_s: float) -> None:
-        tries = _Tries(self._chronicle, self._topic, plan.acks)
+    def _records(self, name: str) -> Iterator[Outgoing]:
+        if self._source is None:
+            yield from Numbers(f"{name}-", self._plan.keys, self._plan.value_bytes)
+            return
+        for outgoing in self._source:
+            yield outgoing
+            for part, mark in self._marks:
+                if self._source.part >= part:
+                    mark.set()
+
+    async def _produce(self, name: str, plan: ProducerPlan, per_s: float | None) -> None:
+        tries = ProducerTries(self._chronicle, self._topic, plan.acks)
+        records = self._records(name)
         for life in _lives(name):
             tries.process = life
             try:
@@ -106,14 +140,12 @@ class Load:
                         self._topic,
                         self._clock,
                         tries,
+                        records,
                         per_s=per_s,
-                        prefix=f"{name}-",
-                        keys=self._plan.keys,
-                        value_bytes=self._plan.value_bytes,
                     )
                     self._sending.add(sender)
                     try:
-                        await sender.run(first=tries.count)
+                        await sender.run()
                     finally:
                         self._sending.discard(sender)
                 return
@@ -188,19 +220,17 @@ class LoopLag:
             self.late += lag_s > LAG_PERIOD_S
 
 
-class _Tries:
+class ProducerTries:
     """One producer's records, in all its lives."""
 
     def __init__(self, chronicle: Chronicle, topic: str, acks: str) -> None:
         self.process = ""
-        self.count = 0
         self._chronicle = chronicle
         self._topic = topic
         self._acks = acks
 
-    def tried(self, partition: int | None, key: str | None, value: str) -> int:
-        assert partition is not None, "every record of a run has a key"
-        self.count += 1
+    def tried(self, partition: int | None, key: bytes | None, value: str) -> int:
+        assert partition is not None, "every record of a run has its partition"
         return self._chronicle.tried(self.process, self._topic, partition, value, self._acks)
 
     def ended(self, number: int, metadata: RecordMetadata | None, error: BaseException | None) -> None:

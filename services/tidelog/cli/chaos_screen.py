@@ -9,8 +9,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
+from tidelog.chaos.agents import listed
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.run_files import PLAYED
+from tidelog.chaos.summary import Summary
 from tidelog.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from tidelog.chaos.launch import Order, Outcome
 
 EXAMPLES_SHOWN: Final = 3
+UNPROCESSED: Final = ("group-skipped", "group-unprocessed")
 PHASES: Final = {
     "set-up": "setting up",
     "load": "under load",
     "heal": "healing",
     "final": "reading everything once more",
+    "spark": "reading everything through Spark",
     "end": "comparing replicas",
     "verdict": "judging",
 }
@@ -44,8 +48,7 @@ class Screen:
             TextColumn("{task.fields[time]}  {task.fields[rate]}  {task.fields[faults]}"),
         )
         self._progress = Progress(*columns, console=self._console, transient=True)
-        duration_s = order.duration_s or order.scenario.duration_s
-        self._task = self._progress.add_task("starting", total=duration_s, time="", rate="", faults="")
+        self._task = self._progress.add_task("starting", total=1.0, time="", rate="", faults="")
         self._last = (clock.now(), 0)
 
     def __enter__(self) -> Self:
@@ -71,18 +74,43 @@ class Screen:
     def phase(self, name: str) -> None:
         self._progress.update(self._task, description=PHASES.get(name, name))
 
-    def tick(self, chronicle: "Chronicle", faults: Sequence[str]) -> None:
+    def tick(self, chronicle: "Chronicle", part: float, faults: Sequence[str]) -> None:
         now, acked = self._clock.now(), chronicle.acked
         before, acked_before = self._last
         rate = (acked - acked_before) / max(now - before, 1e-6)
         self._last = (now, acked)
         self._progress.update(
             self._task,
-            completed=chronicle.now(),
+            completed=part,
             time=f"{chronicle.now():.0f} s",
             rate=f"{rate:,.0f} acks/s",
             faults=f"[red]{escape(', '.join(faults))}[/]" if faults else "[green]no fault[/]",
         )
+
+
+def print_summary(summary: Summary, verdict: Verdict, title: str) -> None:
+    """One table, and one for the group if one of its agents was killed."""
+    console = Console()
+    table = Table("what", "how much", title=escape(title))
+    table.columns[1].justify = "right"
+    for row in summary.rows(verdict):
+        table.add_row(*row)
+    console.print(table)
+    if (takeover := summary.takeover) is None:
+        return
+    heirs = ", ".join(name for name in takeover.after if name != takeover.victim)
+    title = f"{takeover.victim} killed, taken over by {heirs} after {takeover.seconds:.2f} s"
+    table = Table("what", *takeover.before, "all", title=title)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for what, owned in (("partitions before", takeover.before), ("partitions after", takeover.after)):
+        table.add_row(what, *(listed(owned[name]) for name in takeover.before), "")
+    counts = [summary.processed[name] for name in takeover.before]
+    table.add_row("records processed", *(f"{count:,}" for count in counts), f"{sum(counts):,}")
+    table.add_row("processed again", *("" for _ in counts), f"{summary.again:,}")
+    missing = sum(verdict.anomalies[name].count for name in UNPROCESSED if name in verdict.anomalies)
+    table.add_row("acknowledged and not processed", *("" for _ in counts), f"{missing:,}")
+    console.print(table)
 
 
 def print_outcome(outcome: "Outcome") -> None:
@@ -101,6 +129,11 @@ def print_outcome(outcome: "Outcome") -> None:
 
 
 def print_verdict(verdict: Verdict) -> None:
+    print_promises(verdict)
+    print_conclusion(verdict)
+
+
+def print_promises(verdict: Verdict) -> None:
     console = Console()
     table = Table("promise", "measured", "limit", "kept", box=None, pad_edge=False)
     table.columns[1].justify = "right"
@@ -113,6 +146,11 @@ def print_verdict(verdict: Verdict) -> None:
             kept = "[yellow]tolerated[/]" if anomaly.tolerated else "[bold red]NO[/]"
             table.add_row(name, f"{anomaly.count:,}", "none", kept)
     console.print(table)
+
+
+def print_conclusion(verdict: Verdict) -> None:
+    """Examples of what is wrong, notes, and the verdict in one line."""
+    console = Console()
     for name, anomaly in verdict.anomalies.items():
         for example in anomaly.examples[:EXAMPLES_SHOWN] if anomaly.bad else ():
             console.print(f"  [red]{name}[/] {escape(example.text)}", highlight=False, soft_wrap=True)

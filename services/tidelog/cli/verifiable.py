@@ -5,6 +5,7 @@ Flags, names of events and their fields are those of Kafka's tools of these name
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -51,6 +52,7 @@ def verifiable_producer(
     settings = common.connect(bootstrap, config_file, properties).settings()
 
     async def main() -> bool:
+        from tidelog.chaos.sources import Numbers
         from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
         from tidelog.client.producer import Producer
 
@@ -70,15 +72,17 @@ def verifiable_producer(
                 topic,
                 ports.clock,
                 events,
+                islice(
+                    Numbers("" if value_prefix is None else f"{value_prefix}.", repeating_keys),
+                    None if max_messages < 0 else max_messages,
+                ),
                 per_s=None if throughput < 0 else float(throughput),
-                prefix="" if value_prefix is None else f"{value_prefix}.",
-                keys=repeating_keys,
                 create_time_ms=None if create_time < 0 else create_time,
             )
             events.say("startup_complete")
             try:
                 with common.stopped_by_signals(sender.stop):
-                    await sender.run(most=None if max_messages < 0 else max_messages)
+                    await sender.run()
                     await producer.flush()
             except SendFailed:
                 pass  # the event of that record has told it
@@ -179,9 +183,9 @@ class _ProducerEvents(_Events):
         self._began = clock.now()
         self._open: dict[int, tuple[str | None, str]] = {}
 
-    def tried(self, partition: int | None, key: str | None, value: str) -> int:
+    def tried(self, partition: int | None, key: bytes | None, value: str) -> int:
         self.sent += 1
-        self._open[self.sent] = (key, value)
+        self._open[self.sent] = (None if key is None else key.decode(), value)
         return self.sent
 
     def ended(self, number: int, metadata: "RecordMetadata | None", error: BaseException | None) -> None:

@@ -192,7 +192,12 @@ class Proxy:
 
     async def _listen(self, link: _Link) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(link, reader, writer)
+            try:
+                await self._serve(link, reader, writer)
+            except asyncio.CancelledError:
+                # CPython 3.11 prints a traceback of a served connection that ends cancelled, as all do when the loop ends.
+                if self._stopping is None or not self._stopping.is_set():
+                    raise
 
         link.server = await asyncio.start_server(serve, link.listen.host, link.listen.port, limit=CHUNK_BYTES)
         if link not in self._links:

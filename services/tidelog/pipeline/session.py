@@ -4,10 +4,13 @@ import os
 import sys
 from typing import Final
 
+from pyspark.errors import PySparkException as SparkError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from tidelog.pipeline import register
+
+__all__ = ["SparkError", "spark_session", "submitted"]
 
 LOCAL: Final = "local[*]"
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -20,6 +21,7 @@ from tidelog.chaos.scenario import PlannedFault
 from tidelog.chaos.targets import parse
 from tidelog.chaos.time_line import Moment
 from tidelog.cluster.api import State
+from tidelog.ports.clock import Clock
 
 
 class SlowAdmin(FakeAdmin):
@@ -78,6 +80,49 @@ def test_a_fault_whose_time_came_is_played_although_its_target_was_named_after_t
     player, steps = played(tmp_path, moments, FakeCluster(), SlowAdmin(takes_s=0.5))
     assert [fault.name for fault in player.played] == ["kill broker-2", "kill leader of 0"]
     assert steps.count("effect") == steps.count("healed") == 2
+
+
+class EndingLoad:
+    """Half of it is sent at 0.05 s and all of it at 0.1 s; what agent-1 owned has moved at 0.2 s."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.now()
+
+    async def reached(self, part: float) -> None:
+        await self._clock.sleep(self._began + part * 0.1 - self._clock.now())
+
+    def moved(self, targets: Sequence[str]) -> bool:
+        return list(targets) == ["broker-2"] and self._clock.now() > self._began + 0.2
+
+
+def at_half(target: str, **until: Any) -> Moment:
+    return Moment(PlannedFault(0.0, Kill(), parse(target), at_part=0.5, **until), drawn=False)
+
+
+def ending(path: Path, moments: Sequence[Moment], cluster: FakeCluster, duration_s: float = 30.0) -> list[FaultStep]:
+    bed = fake_bed(cluster)
+    load = EndingLoad(bed.clock)
+    with Chronicle(path / "history.jsonl", bed.clock) as chronicle:
+        metrics = ChaosMetrics(CollectorRegistry())
+        player = FaultPlayer(bed, chronicle, metrics, reached=load.reached, moved=load.moved)
+        run(player.play(moments, duration_s, ends_with_load=True))
+        chronicle.phase("heal")
+    return [each for each in HistoryReader(path / "history.jsonl") if isinstance(each, FaultStep)]
+
+
+def test_a_load_that_ends_takes_its_faults_with_it(tmp_path: Path) -> None:
+    cluster = FakeCluster()
+    steps = ending(tmp_path, [at_half("broker-1", until_part=1.0), at_half("broker-2", until_moved=True)], cluster)
+    healed = [each for each in steps if each.what == "healed"]
+    assert [each.target for each in healed] == [("broker-1",), ("broker-2",)]
+    assert min(each.t for each in steps) >= 0.05 and healed[1].t >= 0.2
+    assert cluster.states["broker-1"] is cluster.states["broker-2"] is State.RUNNING
+
+
+def test_a_load_that_does_not_end_in_its_time_is_no_pass(tmp_path: Path) -> None:
+    with pytest.raises(FaultMissed, match=r"the load and its faults have not ended after 0\.12 s"):
+        ending(tmp_path, [at_half("broker-2", until_moved=True)], FakeCluster(), duration_s=0.12)
 
 
 def test_a_drawn_fault_that_misses_is_left_out_and_named(tmp_path: Path) -> None:

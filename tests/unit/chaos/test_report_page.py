@@ -5,13 +5,11 @@ import re
 
 import pytest
 
-from helpers import chaos_runs
 from helpers.chaos_runs import BROKEN, SOUND, write_run
 from tidelog.chaos import history as h
 from tidelog.chaos.checker.verdict import Anomaly, Kept, Verdict
 from tidelog.chaos.checking import CannotCheck
 from tidelog.chaos.report import page as p
-from tidelog.chaos.report.timeline import timeline
 
 PLOTS = re.compile(r'<div id="[^"]+" data-root-id="[^"]+"')
 BOKEH = re.compile(r"<script type=\"text/javascript\">.*?</script>", re.DOTALL)
@@ -109,17 +107,6 @@ def test_nothing_that_a_run_names_is_taken_for_markup(tmp_path):
     page = p.write_report(tmp_path).read_text()
     assert evil not in page and "<script>alert" not in page
     assert page.count("&lt;script&gt;alert(1)") >= 8
-
-
-def test_a_run_may_keep_its_time_line_instead_of_its_records(tmp_path):
-    directory = write_run(tmp_path, **SMALL)
-    with_records = text_of(directory)
-    p.write_timeline(directory, timeline(chaos_runs.history(**SMALL)))
-    (directory / "history.jsonl").unlink()
-    without = text_of(directory)
-    assert len(PLOTS.findall(without)) == len(PLOTS.findall(with_records))
-    assert re.findall(r"<dd>(.*?)</dd>", without) == re.findall(r"<dd>(.*?)</dd>", with_records)
-    assert "cut off" not in without
 
 
 CASES = {

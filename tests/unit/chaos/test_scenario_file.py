@@ -1,7 +1,9 @@
 """Scenario files: what a good one means, and that a bad one is refused by file, line and nearest name."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -101,6 +103,46 @@ def test_faults_are_in_the_order_of_their_times_and_made() -> None:
 def test_a_loss_that_must_be_seen_is_allowed_and_expected() -> None:
     promise = load(changed("lost: one-copy", "lost: expected")).promise
     assert (promise.lost, promise.loss_expected) == ("allowed", True)
+
+
+ENDS: Final = """\
+name: mine
+title: t
+about: a
+runs_in: [local]
+workload: {orders: 500, consumers: {assigned: 0, agents: 2, spark: true}}
+duration: 10m
+faults:
+  - {at: 50%, fault: kill, target: leader of 0, until: 75%}
+  - {at: 50%, fault: kill, target: agent-1, until: moved}
+  - {at: 10%, fault: pause, target: broker-1, for: 2s}
+"""
+
+
+def test_a_load_that_ends_has_faults_at_its_parts() -> None:
+    found = load(ENDS)
+    assert found.ends_with_load and (found.workload.orders, found.workload.rate) == (500, None)
+    assert (found.workload.consumers.agents, found.workload.consumers.spark) == (2, True)
+    ends = [(each.at_part, each.until_part, each.until_moved, each.for_s) for each in found.faults]
+    assert ends == [(0.1, None, False, 2.0), (0.5, 0.75, False, None), (0.5, None, True, None)]
+    assert load(ENDS.replace("orders: 500", "lines: some file")).workload.lines == Path("some file")
+
+
+@pytest.mark.parametrize(
+    "old, new, complaint",
+    [
+        ("orders: 500", "orders: 500, lines: x", "workload: either orders or lines"),
+        ("orders: 500", "rate: 5", "only a load of orders or lines has parts"),
+        ("orders: 500,", "orders: 500, producers: [{acks: all}, {acks: 1}],", "one sends the orders or the lines"),
+        ("agents: 2, ", "", "nothing moves without agents"),
+        ("until: 75%", "until: 75%, for: 3s", "either for or until"),
+        ("at: 10%", "at: 110%", "'110%' is more than 100%"),
+        ("at: 10%", "at: 1s, until: 5%", "of a fault whose `at` is a part of the load"),
+    ],
+)
+def test_parts_that_mean_nothing_are_refused(old: str, new: str, complaint: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(complaint)):
+        load(ENDS.replace(old, new, 1))
 
 
 def test_a_row_of_the_simulator_says_why() -> None:

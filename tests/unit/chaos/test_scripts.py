@@ -45,6 +45,8 @@ def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None
         (["clock"], "played by the simulator only"),
         (["kill", "lead of 0"], "no target 'lead of 0'; did you mean 'leader of N'?"),
         (["kill", "clients"], "'kill' hits zookeepers, controllers, brokers, agents"),
+        (["kill-leader", "clients"], "'kill' hits zookeepers, controllers, brokers, agents"),
+        (["kill", "--rate", "0"], "--rate 0 is not from 0.1 to 20,000"),
         (["kill", "--for", "soon"], "'soon' is not a duration"),
         (["torn-tail", "--bytes", "many"], "bytes: 'many' is not a size"),
         (["packet-loss", "broker-1"], "not with --on local: local links run through a proxy"),

@@ -17,6 +17,11 @@ class Intervals:
     def end(self) -> int:
         return self._ends[-1] if self._ends else 0
 
+    @property
+    def size(self) -> int:
+        """The number of offsets in the set."""
+        return sum(self._ends) - sum(self._starts)
+
     def common(self, start: int, end: int) -> int:
         """How many offsets of `start` to `end` are in the set."""
         low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from pydantic import TypeAdapter
 
 from tidelog.chaos import history as h
 from tidelog.chaos import samples as s
@@ -27,8 +26,6 @@ from tidelog.chaos.report.timeline import UNANSWERED, Timeline, Where, timeline
 from tidelog.chaos.run_files import SCENARIO_FILE
 
 FILE_NAME: Final = "report.html"
-TIMELINE_FILE: Final = "timeline.json"
-"""Of a run that keeps no history of each record: the time line itself."""
 
 ROWS_MAX: Final = 24
 """Partitions that have a row in a state time line."""
@@ -38,8 +35,6 @@ GAPS_MAX: Final = 50
 FAULTS_MAX: Final = 40
 OPERATIONS_MAX: Final = 8
 """Of one example."""
-
-_TIMELINE: Final = TypeAdapter(Timeline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +60,6 @@ class Run:
     """Of the history: those that show an anomaly, by their ids."""
     scenario: str = ""
     files: Sequence[str] = ()
-
-
-def write_timeline(directory: Path, line: Timeline) -> None:
-    (directory / TIMELINE_FILE).write_bytes(_TIMELINE.dump_json(line))
 
 
 def write_report(directory: Path) -> Path:
@@ -115,8 +106,6 @@ def _json(path: Path) -> Any:
 
 
 def _timeline(directory: Path, shown: set[int]) -> tuple[Timeline, bool, Mapping[int, Sequence[h.Record]]]:
-    if (kept := directory / TIMELINE_FILE).exists():
-        return _TIMELINE.validate_json(kept.read_bytes()), True, {}
     if not (directory / HISTORY).exists():
         return Timeline(), False, {}
     reader = h.HistoryReader(directory / HISTORY)
