@@ -242,7 +242,9 @@ class Term:
                     effect, began_at=queued.began_at, noticed_at=queued.arrived_at, decided_at=decided_at
                 )
             self._do(effect, told)
-        if effects:
+        if effects or isinstance(
+            queued.event, WritesDone
+        ):  # a written state counts though there may be no broker to tell it
             self._show()
         if isinstance(queued.event, Tick):
             self._metrics.vetoed(len(self._machine.vetoed()))

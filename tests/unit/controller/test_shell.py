@@ -6,7 +6,7 @@ import pytest
 
 from helpers.requirements import requirement
 from tidelog.errors import ErrorCode
-from tidelog.ids import TopicPartition
+from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.authorizer import Operation, Resource
 from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
@@ -57,6 +57,18 @@ async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) 
     await w.clock.sleep(SESSION_S * 2)
     assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
     assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
+
+
+async def test_without_a_broker_every_partition_counts_as_offline(w: World) -> None:
+    """The write that says so is the last that happens: there is no broker left to tell."""
+    await cluster(w)
+    await w.create("t", partitions=6)
+    await w.until(lambda: len(w.states()) == 6, "every partition is led")
+    for number in (1, 2, 3):
+        w.kill_broker(number)
+    await w.clock.sleep(SESSION_S * 3)
+    assert {state.leader for state in w.states().values()} == {NO_LEADER}
+    assert w.sample(1, "tidelog_controller_offline_partitions") == 6
 
 
 async def test_partitions_that_are_being_moved_are_counted_until_they_are_there(w: World) -> None:
