@@ -53,6 +53,7 @@ Judge = Callable[[Seen, Any], tuple[bool, str]]
 class Predicate:
     name: str
     about: str
+    """For people; `{}` stands for an argument that names what is judged and is no limit."""
     judge: Judge
     """Whether it holds, and what was measured."""
     parse: Callable[[str], Any] | None = None
@@ -79,7 +80,9 @@ def judge(expected: Sequence[Expected], seen: Seen) -> list[Kept]:
         predicate = PREDICATES[each.name]
         argument = None if predicate.parse is None else predicate.parse(each.argument)
         kept, measured = predicate.judge(seen, argument)
-        found.append(Kept(predicate.about, kept, measured, each.argument or "-"))
+        named = "{}" in predicate.about
+        limit = each.argument if each.argument and not named else "-"
+        found.append(Kept(predicate.about.format(each.argument), kept, measured, limit))
     return found
 
 
@@ -415,10 +418,12 @@ _ALL: Final = (
     Predicate("deposed watermark stands", "the high watermark of a deposed leader", _deposed_watermark),
     Predicate(
         "nothing new is read",
-        "under the fault nothing is read above the high watermark, of partition",
+        "under the fault nothing is read above the high watermark of partition {}",
         _nothing_new_read,
         count,
     ),
-    Predicate("watermark stands", "under the fault the high watermark stands, of partition", _watermark_stands, count),
+    Predicate(
+        "watermark stands", "under the fault the high watermark of partition {} stands", _watermark_stands, count
+    ),
 )
 PREDICATES: Final = {predicate.name: predicate for predicate in _ALL}

@@ -226,8 +226,21 @@ def test_it_holds_where_it_should_and_nowhere_else(name: str, argument: str, goo
     assert kept.kept, kept
     (broken,) = judge(expected, bad)
     assert not broken.kept, broken
-    assert broken.text == kept.text and broken.limit == (argument or "-")
+    assert (broken.text, broken.limit) == (kept.text, kept.limit)
 
 
 def test_every_predicate_has_a_case() -> None:
     assert {case[0] for case in CASES} == set(PREDICATES)
+
+
+@pytest.mark.parametrize(
+    "name, argument, text, limit",
+    [
+        ("watermark stands", "2", "under the fault the high watermark of partition 2 stands", "-"),
+        ("elections at most", "1", PREDICATES["elections at most"].about, "1"),
+        ("no elections", "", PREDICATES["no elections"].about, "-"),
+    ],
+)
+def test_a_judged_predicate_reads_as_a_sentence(name: str, argument: str, text: str, limit: str) -> None:
+    (kept,) = judge([check(name, argument)], Seen(Facts(), Samples()))
+    assert (kept.text, kept.limit) == (text, limit)
