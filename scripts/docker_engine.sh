@@ -22,7 +22,7 @@ install_engine() {
     local packages=(docker.io iptables ca-certificates debootstrap)
     # From Debian 13 on the client is a package of its own.
     if ! command -v docker >/dev/null && apt-cache show docker-cli >/dev/null 2>&1; then packages+=(docker-cli); fi
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}" >>"$log" 2>&1 ||
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -o DPkg::Lock::Timeout=120 --no-install-recommends "${packages[@]}" >>"$log" 2>&1 ||
         fail "apt-get could not install ${packages[*]}; see $log"
 }
 

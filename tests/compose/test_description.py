@@ -53,6 +53,14 @@ def test_every_service_is_confined(description: dict[str, Any]) -> None:
 
 
 @pytest.mark.smoke
+def test_no_service_can_take_the_whole_machine(description: dict[str, Any]) -> None:
+    """An engine refuses more cores than the machine has."""
+    for name, service in description["services"].items():
+        assert service["cpus"] == 1, name
+        assert 256 <= int(service["mem_limit"]) / 2**20 <= 2048, name
+
+
+@pytest.mark.smoke
 def test_the_engine_restarts_nothing_so_a_killed_container_stays_dead(description: dict[str, Any]) -> None:
     assert {service["restart"] for service in description["services"].values()} == {"no"}
 
