@@ -1,46 +1,63 @@
-"""Which cluster a script of this directory works on, and how it ends."""
+"""The cluster that a script of this directory works on, and the exit codes of the script."""
 
 import argparse
 import contextlib
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidelog.chaos.faults.base import On
 from tidelog.cluster.api import Cluster, ClusterError, State
+from tidelog.cluster.choice import Choice, choose, local_runs
 from tidelog.cluster.compose import ComposeCluster
 from tidelog.cluster.local import LocalCluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCAL_BASE = ROOT / "data" / "local"
+PROJECT = "tidelog"
 EXIT_NO_VERDICT = 3
 EXIT_INTERRUPTED = 130
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--on", choices=("local", "compose"), default="local")
+    parser.add_argument("--on", choices=("local", "compose"), help="default: the cluster that runs")
     parser.add_argument("--base", type=Path, default=LOCAL_BASE, help="directory of the local cluster")
-    parser.add_argument("--project", default="tidelog", help="Compose project")
+    parser.add_argument("--project", help=f"Compose project; default with --on compose: {PROJECT}")
+
+
+def chosen(options: argparse.Namespace) -> Choice:
+    """The cluster that the options name, else TIDELOG_BOOTSTRAP_SERVERS, else the one that runs. Standard error tells a choice
+    that no option made. ClusterError."""
+    if options.on == On.COMPOSE or (options.on is None and options.project):
+        return Choice(project=options.project or PROJECT)
+    if options.on == On.LOCAL or options.base != LOCAL_BASE:
+        return Choice(local=options.base)
+    found = choose(options.base, os.environ.get("TIDELOG_BOOTSTRAP_SERVERS"))
+    print(f"on {found.told}", file=sys.stderr)
+    return found
 
 
 @contextlib.contextmanager
 def open_cluster(
-    options: argparse.Namespace, say: Callable[[str], None], *, links_through_proxy: bool = False, zookeepers: int = 1
+    choice: Choice, say: Callable[[str], None], *, links_through_proxy: bool = False, zookeepers: int = 1
 ) -> Iterator[Cluster]:
     """The one that runs; locally, where none runs whose links can be cut if they have to be, one for this script alone."""
-    if options.on == "compose":
-        compose = ComposeCluster(ROOT, options.project)
+    if choice.project is not None:
+        compose = ComposeCluster(ROOT, choice.project)
         with contextlib.closing(compose):
             check_runs(compose)
             yield compose
         return
-    local = LocalCluster(options.base)
-    runs = any(row.state is not State.STOPPED for row in (local.status() if local.names() else ()))
-    if runs and not links_through_proxy:
+    runs = choice.local is not None and local_runs(choice.local)
+    if choice.local is not None and runs and not links_through_proxy:
+        local = LocalCluster(choice.local)
         check_runs(local)
         yield local
         return
     with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder)) as own:
-        why = f"the links of the one in {options.base} cannot be cut" if runs else f"no cluster runs in {options.base}"
+        why = f"the links of {choice.told} cannot be cut" if runs else "no cluster runs"
         say(f"{why}; starting one in {folder}")
         own.up(links_through_proxy=links_through_proxy, zookeepers=zookeepers)
         yield own

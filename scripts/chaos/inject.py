@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Injects one fault by hand under a load of its own, heals it, whatever happens, and judges every record of the load.
 
-`--on local` takes the running cluster of `tidelog local up`, or starts one of its own when there is none or when links are to be
-cut; `--on compose` takes the containers of `docker compose up`. The load goes to a new topic, which is deleted at the end unless
+It takes the cluster that --on names, else the one at TIDELOG_BOOTSTRAP_SERVERS, else the one that runs: that of `local up` in
+this directory, or the containers of `docker compose up`. If both run it stops; if none does, or when links of local processes
+are to be cut, it starts one of its own. The load goes to a new topic, which is deleted at the end unless
 a promise was broken. With --topic, targets like `leader of 0` mean that topic's partitions; nothing is written to it.
 
 TARGET is a process (broker-1) or a role: leader of 0, follower of 0, controller, standby controller, zookeeper leader,
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, open_cluster
+from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, chosen, open_cluster
 
 from tidelog.chaos import quantities
 from tidelog.chaos.clusters import Given
@@ -48,6 +49,7 @@ TARGETS = {
 }
 """Where the leader of partition 0 is not what one would take."""
 AFTER_S = 2.0
+EXIT_USAGE = 2
 UNAVAILABLE_MAX = "8s"
 """The session timeout (6 s) and an election (2 s)."""
 
@@ -65,20 +67,24 @@ class Asked:
 
 def main() -> int:
     asked = arguments(sys.argv[1:])
-    options, clock = asked.options, SystemClock()
-    metrics = ChaosMetrics()
-    listen = LISTEN if options.on == On.COMPOSE else LISTEN_LOCAL
+    clock, metrics = SystemClock(), ChaosMetrics()
     zookeepers = 3 if ZOOKEEPER in asked.target.kinds else 1
     try:
+        choice = chosen(asked.options)
+        on = On.LOCAL if choice.project is None else On.COMPOSE
+        if why := asked.fault.why_not(on):
+            print(f"{asked.name}: not with --on {on}: {why}", file=sys.stderr)
+            return EXIT_USAGE
+        listen = LISTEN if on is On.COMPOSE else LISTEN_LOCAL
         with (
             ends_as_interrupt(),
             tempfile.TemporaryDirectory() as folder,
-            open_cluster(options, note, links_through_proxy=asked.fault.needs_proxy, zookeepers=zookeepers) as cluster,
+            open_cluster(choice, note, links_through_proxy=asked.fault.needs_proxy, zookeepers=zookeepers) as cluster,
             metrics.served(listen, note),
         ):
             path = Path(folder) / f"{asked.name}.yaml"
-            path.write_text(scenario(asked, cluster))
-            ordered = order(str(path), On(options.on), None, directory=next_directory(asked.name))
+            path.write_text(scenario(asked, on, cluster))
+            ordered = order(str(path), on, None, directory=next_directory(asked.name))
             with Screen(clock, ordered) as screen:
                 outcome = launch(ordered, Given(cluster), clock, screen, metrics)
     except KeyboardInterrupt:
@@ -103,7 +109,7 @@ def told(asked: Asked, outcome: Outcome) -> int:
     return outcome.exit_code
 
 
-def scenario(asked: Asked, cluster: Cluster) -> str:
+def scenario(asked: Asked, on: On, cluster: Cluster) -> str:
     """The scenario that was asked for, as a file; JSON is YAML."""
     options = asked.options
     before_s, for_s = quantities.duration(options.before), quantities.duration(options.duration)
@@ -115,7 +121,7 @@ def scenario(asked: Asked, cluster: Cluster) -> str:
             "name": asked.name,
             "title": f"{asked.fault.name} of {asked.target.text}",
             "about": f"{asked.fault.name}: {asked.fault.about}. By hand, for {options.duration}.",
-            "runs_in": [options.on],
+            "runs_in": [on],
             "cluster": {"brokers": brokers, "proxy": asked.fault.needs_proxy},
             "topic": {"partitions": 3, "replication_factor": copies, "min_isr": min(2, copies)},
             "workload": {
@@ -187,7 +193,7 @@ def arguments(words: Sequence[str]) -> Asked:
         own.error(str(error))
     if not 0.1 <= options.rate <= 20_000:
         own.error(f"--rate {options.rate:g} is not from 0.1 to 20,000")
-    if why := fault.why_not(On(options.on)):
+    if options.on is not None and (why := fault.why_not(On(options.on))):
         own.error(f"not with --on {options.on}: {why}")
     return Asked(name, fault, target, given, options)
 

@@ -143,6 +143,8 @@ class BrokerSettings(ServerSettings):
     advertised_listeners: Listeners = Field(default_factory=dict)
     """Where others reach the listeners; those that are left out are reached where they listen."""
     data_dir: Directory
+    cluster_name: Annotated[str, Field(max_length=249)] = ""
+    """The name by which a script knows the cluster: kind and place, like compose/tidelog. DescribeCluster tells it."""
     rack: Annotated[str, Field(max_length=249)] = ""
     """Replicas of a partition are in different racks as far as there are enough. On all brokers, or on none."""
     replica_lag_time_max_ms: Milliseconds = 10_000

@@ -14,7 +14,7 @@ from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import ClusterError, State, bootstrap_servers
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 from tidelog.ids import TopicPartition
@@ -38,6 +38,7 @@ async def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: s
     async with AdminClient(shared_servers) as admin:
         await admin.create_topic(topic, 1, 3)
         await admin.wait_until_led(topic, in_sync=True)
+        assert (await admin.describe_cluster()).cluster_name == local_name(shared_cluster.base)
     async with Producer(shared_servers) as producer:
         for number in range(10):
             await producer.send(topic, str(number).encode())

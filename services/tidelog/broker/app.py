@@ -106,6 +106,7 @@ class Broker:
         cluster_id = await ensure_cluster_id(ports.meta, ports.rand, settings.cluster_id)
         await check_release(ports.meta, f"broker {settings.broker_id}")
         self.metadata.cluster_id = cluster_id
+        self.metadata.cluster_name = settings.cluster_name
         logs = self._logs = self._open_logs(cluster_id)
         manager = self.manager = self._replica_manager(logs)
         link = ControllerLink(ports.meta, ports.net, ports.clock)

@@ -16,6 +16,7 @@ class MetadataCache:
         self._topics: dict[str, dict[int, m.PartitionState]] = {}
         self._brokers: dict[int, m.LiveBroker] = {}
         self.cluster_id = ""
+        self.cluster_name = ""
         self.controller_id = -1
         self.leader_throttle = self.follower_throttle = 0
         """Bytes a second of what moves copy; 0: no limit."""

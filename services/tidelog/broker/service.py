@@ -1,6 +1,7 @@
 """Which method of which listener calls which handler. A front door: it turns nothing but errors and counts."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidelog.broker.admin_service import BrokerAdmin
@@ -36,7 +37,6 @@ ADMIN_METHODS: tuple[Unary[Any, Any], ...] = (
     s.ADMIN_SERVICE_ADD_BROKERS,
     s.ADMIN_SERVICE_DRAIN_BROKERS,
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
-    s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )
 
 FORWARD_TIMEOUT_S = 60.0
@@ -85,6 +85,7 @@ class BrokerService:
             ),
             self._counted(s.COORDINATOR_SERVICE_CLUSTER_METADATA, self._cluster_metadata(listener)),
             *(self._counted(method, self._forward(method)) for method in ADMIN_METHODS),
+            self._counted(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, self._describe_cluster),
             *self._own_admin_routes(),
             *self._group_routes(listener),
         ]
@@ -162,6 +163,13 @@ class BrokerService:
             return self._metadata.answer(request, listener, coordinator_id)
 
         return handle
+
+    async def _describe_cluster(
+        self, request: m.DescribeClusterRequest, context: CallContext
+    ) -> m.DescribeClusterResponse:
+        """The controller's answer, with the name that this broker has for its cluster."""
+        answer: m.DescribeClusterResponse = await self._forward(s.ADMIN_SERVICE_DESCRIBE_CLUSTER)(request, context)
+        return replace(answer, cluster_name=self._metadata.cluster_name)
 
     def _forward(self, method: Unary[Req, Res]) -> UnaryHandler:
         """A client needs to know brokers only; the controller's answer comes back as it is."""

@@ -35,6 +35,7 @@ def describe(
         common.print_json(_cluster_json(c))
         return
     print(f"Cluster ID:        {c.cluster_id}")
+    print(f"Name:              {c.cluster_name or '-'}")
     print(f"Controller:        {c.controller_id} (epoch {c.controller_epoch})")
     print(f"Release:           {c.controller_software or '-'} (feature level in use {c.feature_level or '-'})")
     print(f"Topics:            {c.topics}")
@@ -175,6 +176,7 @@ def _bracketed(items: list[Any]) -> str:
 def _cluster_json(c: "DescribeClusterResponse") -> dict[str, Any]:
     return {
         "clusterId": c.cluster_id,
+        "clusterName": c.cluster_name,
         "controllerId": c.controller_id,
         "controllerEpoch": c.controller_epoch,
         "controllerRelease": c.controller_software,

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -367,6 +368,8 @@ class LocalCluster:
         argv = [sys.executable, "-m", f"tidelog.{process.kind}"]
         if (tree := self._trees.get(process.name)) is not None:
             inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tree), inherited.get("PYTHONPATH", ""))))
+        elif process.kind == BROKER:  # a release before 0.3.0 refuses a variable that it does not know
+            inherited["TIDELOG_CLUSTER_NAME"] = local_name(self.base)
         return argv, {**inherited, **planning.environment(self.plan, process, self.data_dir(process.name))}
 
     def _zookeeper_files(self, process: PlannedProcess) -> ServerFiles:
@@ -449,6 +452,12 @@ class LocalCluster:
     def _process(self, name: str) -> OsProcess:
         self.plan[name]  # names what there is if this is not
         return self._processes[name]
+
+
+def local_name(base: Path) -> str:
+    """The name of the cluster in this directory, which tells it from others and gives no path away."""
+    digest = sha256(str(base.resolve()).encode()).hexdigest()
+    return f"local/{base.resolve().name}-{digest[:8]}"
 
 
 def _started(proxy: Proxy) -> Proxy:

@@ -177,6 +177,7 @@ class DescribeClusterResponse:
     draining: tuple[DrainingBroker, ...] = ()
     feature_level: int
     controller_software: str = ""
+    cluster_name: str = ""
 
 
 @value(kw_only=True)

@@ -49,7 +49,7 @@ def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None
         (["kill", "--rate", "0"], "--rate 0 is not from 0.1 to 20,000"),
         (["kill", "--for", "soon"], "'soon' is not a duration"),
         (["torn-tail", "--bytes", "many"], "bytes: 'many' is not a size"),
-        (["packet-loss", "broker-1"], "not with --on local: local links run through a proxy"),
+        (["packet-loss", "broker-1", "--on", "local"], "not with --on local: local links run through a proxy"),
     ],
 )
 def test_bad_usage_is_one_line_and_ends_with_2(words: list[str], complaint: str) -> None:

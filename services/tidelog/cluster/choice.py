@@ -1,0 +1,78 @@
+"""The cluster that a script means: the one that is named, else the one that runs, if it is one."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.client.admin import AdminClient
+from tidelog.cluster.api import ClusterError, State
+from tidelog.cluster.local import LocalCluster, local_name
+from tidelog.errors import TidelogError, TransportError
+
+CONTAINERS: Final = "localhost:19092,localhost:29092,localhost:39092"
+"""The addresses at which docker-compose.yml publishes the brokers."""
+COMPOSE: Final = "compose/"
+ANSWERS_WITHIN_S: Final = 2.0
+
+NameAt = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the two is set, or none: nothing runs."""
+
+    local: Path | None = None
+    project: str | None = None
+    """A Compose project."""
+
+    @property
+    def told(self) -> str:
+        if self.local is not None:
+            return f"the local cluster in {self.local}"
+        return "no cluster that runs" if self.project is None else f"the containers of project {self.project}"
+
+
+def name_at(servers: str) -> str | None:
+    """The name that the cluster there gives to itself; None: nothing answers, or it has no name."""
+
+    async def ask() -> str:
+        async with asyncio.timeout(ANSWERS_WITHIN_S), AdminClient(servers, request_timeout_ms=1_000) as admin:
+            return (await admin.describe_cluster()).cluster_name
+
+    try:
+        return asyncio.run(ask()) or None
+    except (TidelogError, TransportError, TimeoutError, OSError):
+        return None
+
+
+def choose(base: Path, servers: str | None, name_of: NameAt = name_at) -> Choice:
+    """`servers` is what TIDELOG_BOOTSTRAP_SERVERS says; `base` is where the local cluster of this directory is.
+
+    ClusterError when two clusters run, or when the one that is named is neither of them.
+    """
+    if servers:
+        name = name_of(servers)
+        if name is not None and name.startswith(COMPOSE):
+            return Choice(project=name.removeprefix(COMPOSE))
+        if name is not None and name == local_name(base):
+            return Choice(local=base)
+        called = "gives no name" if name is None else f"is called {name}"
+        raise ClusterError(
+            f"the cluster at TIDELOG_BOOTSTRAP_SERVERS={servers} {called}, and only the local cluster of this directory and "
+            "containers can be broken; --on and --base or --project name one of these"
+        )
+    local = Choice(local=base) if local_runs(base) else None
+    name = name_of(CONTAINERS)
+    containers = Choice(project=name.removeprefix(COMPOSE)) if name is not None and name.startswith(COMPOSE) else None
+    if local and containers:
+        raise ClusterError(
+            f"{local.told} and {containers.told} both run; --on local or --on compose says which is meant"
+        )
+    return local or containers or Choice()
+
+
+def local_runs(base: Path) -> bool:
+    cluster = LocalCluster(base)
+    return bool(cluster.names()) and any(row.state is not State.STOPPED for row in cluster.status())
