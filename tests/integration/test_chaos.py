@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.cluster import unique_topic
 from helpers.requirements import requirement
 from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.clusters import Given
@@ -15,7 +16,8 @@ from tidelog.chaos.launch import Outcome, launch, order
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.run_files import RunFile, judge
 from tidelog.client.producer import RecordMetadata
-from tidelog.cluster.api import State
+from tidelog.client.sync import SyncAdmin
+from tidelog.cluster.api import State, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.plan import FILE_NAME
 from tidelog.cluster.wait import until
@@ -141,3 +143,12 @@ def test_an_interrupted_run_leaves_nothing_behind_but_its_files(tmp_path: Path) 
     verdict = judge(directory)
     assert not verdict.complete and any("cut off after line" in note for note in verdict.notes)
     assert (verdict.sound, verdict.exit_code) == (True, 3), verdict
+
+
+def test_a_topic_that_was_there_before_is_not_deleted(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    topic = unique_topic("mine")
+    with SyncAdmin(bootstrap_servers(shared_cluster)) as admin:
+        admin.create_topic(topic, 1, 3)
+        outcome = play(shared_cluster, tmp_path, KILL.replace("workload:", f"topic: {{name: {topic}}}\nworkload:"))
+        assert outcome.exit_code == 3 and outcome.file.ended.endswith("exists")
+        assert topic in admin.list_topics()

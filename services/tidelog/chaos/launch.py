@@ -9,20 +9,20 @@ from random import Random
 from typing import Final
 
 from tidelog.chaos import agents, scenario_file
-from tidelog.chaos.checker.verdict import Kept, Verdict
+from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.checking import HISTORY, PARQUET, CannotCheck, save_verdict
 from tidelog.chaos.clusters import Clusters
 from tidelog.chaos.faults.base import InForce, On
 from tidelog.chaos.history import HistoryDamaged, HistoryReader
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.chaos.run import WHOLE_WITHIN_S, NeverWhole, NoVerdict, Run, Watcher
+from tidelog.chaos.run import NeverWhole, NoVerdict, Run, Watcher
 from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
 from tidelog.chaos.scenario import ClusterShape, Column, Scenario
 from tidelog.chaos.workload import GROUP
 from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import Cluster, ClusterError, bootstrap_servers
-from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.errors import TidelogError, TransportError
 from tidelog.ports.clock import Clock
 from tidelog.runtime import loop
 
@@ -124,19 +124,17 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
         verdict = judge(directory)
         file.overhead_s = round(clock.now() - began - min(file.duration_s, file.seconds), 3)
     except NeverWhole as error:
-        file.ended = f"the cluster was not whole again: {error}"
+        file.ended, file.whole = f"the cluster was not whole again: {error}", False
         file.write(directory)
-        whole = Kept("every partition has a leader and a full ISR again", False, "never", f"{WHOLE_WITHIN_S:g} s")
-        verdict = judge(directory).with_promises(whole)
+        verdict = judge(directory)
     except (NoVerdict, CannotCheck, HistoryDamaged, ClusterError) as error:
         file.ended = f"no verdict: {error}"
         file.write(directory)
         verdict = broken_so_far(directory)
     finally:
         file.write(directory)
-        sound = verdict is None or verdict.exit_code == 0
-        if cluster is not None and sound and not order.keep_topic:
-            delete_topic(cluster, file.topics[0], watcher.say)
+        if cluster is not None and file.created and not order.keep_topic:
+            _end_topic(cluster, file.topics[0], verdict, watcher.say)
     if verdict is not None:
         save_verdict(directory, verdict)
     if cluster is not None and (verdict is None or verdict.exit_code):
@@ -149,8 +147,11 @@ def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, met
     return Outcome(directory, file, verdict, "" if cluster is None else bootstrap_servers(cluster))
 
 
-def delete_topic(cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
-    """An alert that nothing arrives would fire for a topic that is left."""
+def _end_topic(cluster: Cluster, topic: str, verdict: Verdict | None, say: Callable[[str], None]) -> None:
+    """Deletes it unless a promise was broken: an alert that nothing arrives would fire for a topic that is left."""
+    if verdict is not None and verdict.exit_code:
+        say(f"topic {topic} is kept, since a promise was broken; `tidelog topics delete {topic}` deletes it")
+        return
 
     async def delete() -> None:
         async with asyncio.timeout(DELETED_WITHIN_S), AdminClient(bootstrap_servers(cluster)) as admin:
@@ -158,9 +159,8 @@ def delete_topic(cluster: Cluster, topic: str, say: Callable[[str], None]) -> No
 
     try:
         loop.run(delete())
-    except (TidelogError, TransportError, TimeoutError) as error:
-        if getattr(error, "code", None) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            say(f"topic {topic} is left; `tidelog topics delete {topic}` deletes it")
+    except (TidelogError, TransportError, TimeoutError):
+        say(f"topic {topic} is left; `tidelog topics delete {topic}` deletes it")
 
 
 def _group(scenario: Scenario) -> str | None:

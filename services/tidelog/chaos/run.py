@@ -19,7 +19,7 @@ from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
 from tidelog.chaos.premises import idle_parts
 from tidelog.chaos.replicas import check_all_there, read_replicas
-from tidelog.chaos.run_files import RunFile, promise_of
+from tidelog.chaos.run_files import WHOLE_WITHIN_S, RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
 from tidelog.chaos.sources import Lines, Orders, Source
 from tidelog.chaos.spark_reader import read_with_spark
@@ -39,7 +39,6 @@ from tidelog.runtime.tasks import Supervisor
 LED_WITHIN_S: Final = 30.0
 AT_WORK_WITHIN_S: Final = 30.0
 """Members of a run before that have left nobody a word are waited for."""
-WHOLE_WITHIN_S: Final = 60.0
 SERVES_WITHIN_S: Final = 45.0
 """A ZooKeeper server that takes itself for the leader in vain finds out after 20 s (initLimit of deploy/zookeeper/zoo.cfg)."""
 CAUGHT_UP_WITHIN_S: Final = 30.0
@@ -104,6 +103,7 @@ class Run:
         self.watcher.phase("set-up")
         configs = {"min.insync.replicas": str(shape.min_isr), **shape.configs}
         await admin.create_topic(self.topic, shape.partitions, shape.replication_factor, configs=configs)
+        self.file.created = True
         await admin.wait_until_led(self.topic, in_sync=True, timeout_s=LED_WITHIN_S)
         copies = f"{shape.partitions} partitions, {shape.replication_factor} replicas, min ISR {shape.min_isr}"
         self.watcher.say(f"created topic {self.topic}: {copies}")

@@ -21,6 +21,7 @@ from tidelog.release import VERSION
 SCENARIO_FILE: Final = "scenario.yaml"
 PLAYED: Final = "played"
 """How a run ends that came to its end."""
+WHOLE_WITHIN_S: Final = 60.0
 LOSS_ANOMALIES: Final = ("lost-write", "lost-acked", "allowed-loss")
 LOOP_LAG_MAX_S: Final = 0.5
 """What a history says about gaps is no better than the loop that wrote it."""
@@ -58,6 +59,10 @@ class RunFile:
     loop_lag_worst_s: float = 0.0
     """How late the event loop was that sent, read and wrote the history."""
     loop_late: int = 0
+    created: bool = False
+    """The topic of the load was made by this run."""
+    whole: bool = True
+    """Not so: after every fault was healed, a partition had no leader or no full ISR for too long."""
     ended: str = "interrupted"
     """played; interrupted; or why there is no verdict."""
 
@@ -87,7 +92,11 @@ def played(directory: Path, file: RunFile) -> Scenario:
 def judge(directory: Path) -> Verdict:
     """From the files alone, so that a run can be judged again. CannotCheck, HistoryDamaged, ScenarioError."""
     file = RunFile.read(directory)
-    return beyond_rules(directory, file, played(directory, file), check_run(directory))
+    verdict = beyond_rules(directory, file, played(directory, file), check_run(directory))
+    if file.whole:
+        return verdict
+    text = "after the faults every partition has a leader and a full ISR"
+    return verdict.with_promises(Kept(text, False, "never", f"{WHOLE_WITHIN_S:g} s"))
 
 
 def beyond_rules(directory: Path, file: RunFile, scenario: Scenario, verdict: Verdict) -> Verdict:

@@ -77,6 +77,13 @@ def test_a_run_that_came_to_no_end_is_broken_all_the_same_if_what_there_is_of_it
     assert verdict is not None and (verdict.complete, verdict.exit_code) == (False, 1)
 
 
+def test_a_cluster_that_is_never_whole_again_broke_its_promise(tmp_path: Path) -> None:
+    verdict = judge(run(tmp_path, Story().phase("load").log("a").poll((0, "a")).phase("heal"), whole=False))
+    assert (verdict.sound, verdict.complete, verdict.exit_code) == (True, False, 1)
+    (missed,) = [each for each in verdict.promises if not each.kept]
+    assert missed.text == "after the faults every partition has a leader and a full ISR"
+
+
 def test_a_run_that_came_to_no_end_and_shows_nothing_has_no_verdict(tmp_path: Path) -> None:
     assert broken_so_far(tmp_path) is None
     assert broken_so_far(run(tmp_path, Story().phase("load").log("a").phase("heal"))) is None
