@@ -51,7 +51,7 @@ def main() -> int:
             metrics = ChaosMetrics()
             with metrics.served(LISTEN_LOCAL, lambda why: None), Screen(clock, asked) as screen:
                 outcome = launch(asked, clusters, clock, screen, metrics)
-            clusters.outlive = options.keep
+            keep = clusters.outlive = options.keep and outcome.verdict is not None
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)
         return EXIT_INTERRUPTED
@@ -59,10 +59,10 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return EXIT_NO_VERDICT
     code = told(outcome)
-    if not options.keep and not code:
+    if not keep and not code:
         shutil.rmtree(directory / CLUSTER, ignore_errors=True)
         shutil.rmtree(directory / FOLDER, ignore_errors=True)
-    if options.keep:
+    if keep:
         say_how_to_look(outcome, directory / CLUSTER)
     if (directory / FILE_NAME).exists():
         print(f"the whole run on one page: {directory / FILE_NAME}")
@@ -86,7 +86,7 @@ def told(outcome: Outcome) -> int:
         return EXIT_NO_VERDICT
     summary = Summary.of(outcome.directory)
     topic = outcome.file.topics[0]
-    print_summary(summary, outcome.verdict, f"topic {topic}, acks=all, one leader and one agent killed")
+    print_summary(summary, outcome.verdict, f"topic {topic}: a leader and an agent killed")
     print_conclusion(outcome.verdict)
     if outcome.verdict.exit_code:
         return outcome.verdict.exit_code

@@ -2,9 +2,11 @@
 """Injects one fault by hand under a load of its own, heals it, whatever happens, and judges every record of the load.
 
 It takes the cluster that --on names, else the one at TIDELOG_BOOTSTRAP_SERVERS, else the one that runs: that of `local up` in
-this directory, or the containers of `docker compose up`. If both run it stops; if none does, or when links of local processes
-are to be cut, it starts one of its own. The load goes to a new topic, which is deleted at the end unless
-a promise was broken. With --topic, targets like `leader of 0` mean that topic's partitions; nothing is written to it.
+this directory, or the containers of `docker compose up`. If both run, it stops. If none does, or if links of local processes are
+to be cut, it starts one of its own.
+
+The load goes to a new topic, which is deleted at the end unless a promise was broken. With --topic, targets like `leader of 0`
+mean partitions of that topic; nothing is written to it.
 
 TARGET is a process (broker-1) or a role: leader of 0, follower of 0, controller, standby controller, zookeeper leader,
 coordinator of GROUP, all brokers, minority brokers, clients, everything; several with `and`.

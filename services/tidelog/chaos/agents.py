@@ -1,7 +1,7 @@
 """The agents of a run: which partitions each of them owns, and what each of them has written to its files.
 
-An agent is a process that knows nothing of the run. Its handler writes what it processes to a directory of its own, a file for a
-stretch of a partition, and commits the offsets behind it afterwards. The watch reads each file as soon as it is there.
+An agent is a process that knows nothing of the run. Its handler writes the records to a directory of its own, one file for each
+stretch of a partition, and then commits their offsets. The watch reads each file as soon as it appears.
 """
 
 import json
@@ -96,7 +96,7 @@ class AgentWatch:
             await self._chronicle.clock.sleep(LOOK_AGAIN_S)
 
     async def look(self) -> None:
-        """The files that are there when the members are known were written by owners of before."""
+        """Asks for the members before it lists the files, so that each file counts for the owner that wrote it."""
         try:
             group = await self._admin.groups.describe_one(GROUP)
         except (TidelogError, TransportError):
@@ -109,11 +109,10 @@ class AgentWatch:
     def _owners(self, group: m.DescribedGroup) -> Mapping[str, frozenset[TopicPartition]]:
         owned: dict[str, frozenset[TopicPartition]] = dict.fromkeys(self.owned, frozenset())
         for member in group.members:
-            # A member that is not connected is known by its id alone, which begins with the agent's.
-            known = (member.client_id, member.consumer_id.rpartition("-")[0], member.consumer_id)
-            name = next((name for name in owned if name in known or member.consumer_id.startswith(f"{name}-")), None)
-            if name is not None:
-                owned[name] |= {TopicPartition(each.topic, each.partition) for each in member.partitions}
+            for name in owned:
+                # A member that is not connected is known by its id alone, which begins with the agent's.
+                if name in (member.client_id, member.consumer_id) or member.consumer_id.startswith(f"{name}-"):
+                    owned[name] |= {TopicPartition(each.topic, each.partition) for each in member.partitions}
         return owned
 
     def _note(self, term: tuple[int, int], owned: Mapping[str, frozenset[TopicPartition]]) -> None:

@@ -165,6 +165,7 @@ class FaultPlayer:
         fault, number = moment.planned.fault, self.chronicle.next_fault()
         self.affected |= await _led_by(targets, self.bed.admin, self.bed.topic)
         self.chronicle.fault(number, fault.name, "begin", targets, moment.text)
+        self.bed.say(f"{moment.text}: begins at {', '.join(targets)}")  # its effect may be seen before it is checked
         injected = await fault.inject(self.bed, targets)
         self.chronicle.fault(number, fault.name, "effect", targets, moment.text)
         self.metrics.began(fault.name, targets)
