@@ -14,6 +14,7 @@ from tidelog.client.admin import AdminClient
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import ClusterError, State, bootstrap_servers
+from tidelog.cluster.choice import name_at
 from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.integration
 OWNER = """
 import sys, time
 from pathlib import Path
+from tidelog.cluster.choice import name_at
 from tidelog.cluster.local import LocalCluster
 with LocalCluster(Path(sys.argv[1])) as cluster:
     cluster.up(brokers=[1], controllers=1)
@@ -72,6 +74,8 @@ def test_a_killed_broker_comes_back_and_another_program_can_see_to_it(make_clust
     assert next(row.state for row in cluster.status() if row.name == "broker-2") is State.PAUSED
     cluster.resume("broker-2")
     assert bootstrap_servers(other) == bootstrap_servers(cluster)
+    cluster.kill("controller-1")
+    assert name_at(bootstrap_servers(cluster)) == local_name(cluster.base), "a broker tells it without a controller"
 
 
 def test_a_stopped_cluster_starts_again_with_its_data_in_its_directory_only(make_cluster: MakeCluster) -> None:

@@ -78,6 +78,7 @@ class MetadataCache:
             cluster_id=self.cluster_id,
             controller_id=self.controller_id,
             topics=tuple(self._topic(name) for name in names),
+            cluster_name=self.cluster_name,
         )
 
     def _topic(self, name: str) -> m.TopicMetadata:

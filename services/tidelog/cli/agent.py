@@ -50,7 +50,7 @@ def run(
     Example: tidelog agent run --group copies --topic events --handler forward --set forward_topic=events-copy
     """
     from tidelog.agent.__main__ import serve
-    from tidelog.config import AgentSettings, explain, load
+    from tidelog.config import AgentSettings
     from tidelog.runtime import process
 
     overrides: dict[str, Any] = dict(common.pairs(setting or ()))
@@ -63,10 +63,6 @@ def run(
         "bootstrap_servers": bootstrap,
     }
     overrides |= {key: value for key, value in flags.items() if value is not None}
-    settings = load(AgentSettings, config_file=config_file, overrides=overrides)
-    source = next(row.source for row in explain(settings) if row.key == "bootstrap_servers")
-    if source == "default" and (local := common.local_bootstrap()):
-        overrides["bootstrap_servers"] = local
-        settings = load(AgentSettings, config_file=config_file, overrides=overrides)
+    settings = common.found(AgentSettings, config_file, overrides)
     sys.path.insert(0, "")  # as with `python -m`: a handler may be in this directory
     raise typer.Exit(process.run(partial(serve, settings)))

@@ -102,7 +102,7 @@ def health(
 
     Example: tidelog cluster health --watch --exit-when-healthy --timeout-ms 60000
     """
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     async def ask(limit_ms: int) -> Health:
         from tidelog.client.admin import AdminClient

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
     from tidelog.client.connections import ClientPorts
     from tidelog.cluster.local import LocalCluster
-    from tidelog.config import ClientSettings
+    from tidelog.config import ClientSettings, Settings
+
+    S = TypeVar("S", bound=Settings)
 
 T = TypeVar("T")
 
 LOCAL_DIR: Final = Path("data/local")
-"""Where `tidelog local up` puts its cluster; commands find that cluster without a bootstrap option."""
+"""Where `tidelog local up` puts its cluster; commands find it there without a bootstrap option."""
 
 
 class Format(StrEnum):
@@ -44,8 +45,8 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT,...",
-        help="Brokers to start from. Default: TIDELOG_BOOTSTRAP_SERVERS, else the cluster of `tidelog local up` in this "
-        "directory, else localhost:19092.",
+        help="Brokers to start from. Default: TIDELOG_BOOTSTRAP_SERVERS, else what runs: the cluster of `tidelog local up` in "
+        "this directory, or the containers.",
     ),
 ]
 ConfigFileOption = Annotated[
@@ -58,40 +59,67 @@ PropertyOption = Annotated[
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for programs.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
-    """How to reach the cluster: flag, then property, then TIDELOG_* variable, then file (KIP-1137)."""
+def connect(
+    bootstrap: str | None,
+    config_file: Path | None,
+    properties: Sequence[str] | None,
+    *,
+    destroys: bool = False,
+    quiet: bool = False,
+) -> "ClientSettings":
+    """How to reach the cluster: flag, then property, then TIDELOG_* variable, then file (KIP-1137), then the cluster that runs.
 
-    bootstrap: str | None
-    config_file: Path | None
-    properties: Sequence[str]
+    `destroys`: the command deletes or overwrites. CommandError when no cluster is named and none, or not one, runs.
+    """
+    from tidelog.config import ClientSettings
 
-    def settings(self) -> "ClientSettings":
-        from tidelog.config import ClientSettings, explain, load
+    overrides: dict[str, Any] = {key.replace(".", "_"): value for key, value in pairs(properties or ()).items()}
+    if bootstrap is not None:
+        overrides["bootstrap_servers"] = bootstrap
+    return found(ClientSettings, config_file, overrides, destroys=destroys, quiet=quiet)
 
-        overrides: dict[str, Any] = {key.replace(".", "_"): value for key, value in pairs(self.properties).items()}
-        if self.bootstrap is not None:
-            overrides["bootstrap_servers"] = self.bootstrap
-        settings = load(ClientSettings, config_file=self.config_file, overrides=overrides)
-        source = next(row.source for row in explain(settings) if row.key == "bootstrap_servers")
-        if source == "default" and (local := local_bootstrap()):
-            settings = load(
-                ClientSettings, config_file=self.config_file, overrides={**overrides, "bootstrap_servers": local}
-            )
+
+def found(
+    kind: "type[S]",
+    config_file: Path | None,
+    overrides: Mapping[str, Any],
+    *,
+    destroys: bool = False,
+    quiet: bool = False,
+) -> "S":
+    """Settings of a client whose brokers are those of the running cluster where `bootstrap_servers` is not set."""
+    from tidelog.config import DEFAULT, explain, load
+
+    settings = load(kind, config_file=config_file, overrides=overrides)
+    if next(row.source for row in explain(settings) if row.key == "bootstrap_servers") != DEFAULT:
         return settings
+    servers = _running(destroys, quiet)
+    return load(kind, config_file=config_file, overrides={**overrides, "bootstrap_servers": servers})
 
 
-def connect(bootstrap: str | None, config_file: Path | None, properties: Sequence[str] | None) -> Connect:
-    return Connect(bootstrap, config_file, properties or ())
+def _running(destroys: bool, quiet: bool) -> str:
+    """Brokers of the cluster that runs in this directory or in containers."""
+    from tidelog.cluster.api import ClusterError, bootstrap_servers
+    from tidelog.cluster.choice import CONTAINERS, running
 
-
-def local_bootstrap() -> str:
-    """Brokers of the cluster below this directory, or "" if there is none."""
-    if not (LOCAL_DIR / "cluster.json").exists():
-        return ""
-    from tidelog.cluster.api import bootstrap_servers
-
-    return bootstrap_servers(local_cluster(LOCAL_DIR))
+    try:
+        choice = running(LOCAL_DIR, "--bootstrap-server or TIDELOG_BOOTSTRAP_SERVERS")
+    except ClusterError as error:
+        raise CommandError(str(error), 2) from None
+    if choice.local is None and choice.project is None:
+        raise CommandError(
+            f"no cluster runs: neither one in {LOCAL_DIR} nor containers at {CONTAINERS}. `tidelog local up` or `make up` starts "
+            "one; --bootstrap-server or TIDELOG_BOOTSTRAP_SERVERS names another"
+        )
+    if choice.project is not None and destroys:
+        raise CommandError(
+            f"{choice.told} run, and a command that deletes or overwrites works on them only when they are named: "
+            f"--bootstrap-server {CONTAINERS}",
+            2,
+        )
+    if not quiet:
+        note(f"tidelog: on {choice.told}")
+    return CONTAINERS if choice.local is None else bootstrap_servers(local_cluster(choice.local))
 
 
 def local_cluster(base: Path) -> "LocalCluster":
@@ -123,10 +151,9 @@ def ports() -> "ClientPorts":
     return real_ports()
 
 
-def admin(connect: Connect) -> "AdminClient":
+def admin(settings: "ClientSettings") -> "AdminClient":
     from tidelog.client.admin import AdminClient
 
-    settings = connect.settings()
     return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=ports())
 
 

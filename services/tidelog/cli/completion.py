@@ -5,7 +5,6 @@ Somebody is in the middle of a line: whatever goes wrong, nothing is offered, no
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from tidelog.errors import TidelogError, TransportError
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
+    from tidelog.config import ClientSettings
 
 LIMIT_S: Final = 1.0
 """For connecting, asking and answering; a cluster that takes longer is of no help to whoever waits for Tab."""
@@ -59,15 +59,15 @@ def processes(ctx: typer.Context, incomplete: str) -> Named:
 
 def _asked(ctx: typer.Context, ask: Callable[["AdminClient"], Awaitable[Named]], incomplete: str) -> Named:
     params: dict[str, Any] = ctx.params
-    connect = common.connect(params.get("bootstrap"), params.get("config_file"), params.get("properties"))
-    limited = replace(connect, properties=(*connect.properties, f"request_timeout_ms={LIMIT_S * 1000:.0f}"))
+    properties = (*(params.get("properties") or ()), f"request_timeout_ms={LIMIT_S * 1000:.0f}")
 
-    async def main() -> Named:
-        async with asyncio.timeout(LIMIT_S), common.admin(limited) as admin:
+    async def main(settings: "ClientSettings") -> Named:
+        async with asyncio.timeout(LIMIT_S), common.admin(settings) as admin:
             return await ask(admin)
 
     try:
-        return _fitting(common.run(main()), incomplete)
+        settings = common.connect(params.get("bootstrap"), params.get("config_file"), properties, quiet=True)
+        return _fitting(common.run(main(settings)), incomplete)
     except (CommandError, TidelogError, TransportError, OSError, ValueError):
         return []
 

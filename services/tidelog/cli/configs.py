@@ -94,7 +94,7 @@ def alter(
         raise CommandError("--add-config or --delete-config is missing: what is to change", 2)
 
     async def main() -> None:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=not dry_run)) as admin:
             await admin.alter_configs(name, added, deleted, validate_only=dry_run)
 
     common.run(main())

@@ -133,7 +133,7 @@ def consume(
     member = membership(group, topic_name, include, consumer_property, from_beginning=from_beginning, placed=placed)
     start = _start(offset, from_beginning, partition)
     formatter = Formatter.of(formatter_property or ())
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
     run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
 
     async def alone() -> None:

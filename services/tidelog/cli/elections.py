@@ -15,6 +15,7 @@ from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
+    from tidelog.config import ClientSettings
     from tidelog.wire.messages import ElectionResult
 
 
@@ -63,11 +64,12 @@ def elect_leaders(
     Example: tidelog elect-leaders --election-type preferred --all-topic-partitions
     """
     chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
+    unclean = election_type is ElectionType.UNCLEAN
 
     async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
-        return await admin.elect_leaders(partitions, unclean=election_type is ElectionType.UNCLEAN)
+        return await admin.elect_leaders(partitions, unclean=unclean)
 
-    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties))
+    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties, destroys=unclean))
     kind = election_type.value.upper()
     _report(
         results,
@@ -101,7 +103,7 @@ def release_veto(
     async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
         return await admin.release_veto(partitions)
 
-    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties))
+    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties, destroys=True))
     _report(
         results,
         output,
@@ -145,9 +147,9 @@ def _read(file: Path) -> list[TopicPartition]:
     return found
 
 
-def _run(ask: Ask, chosen: Sequence[TopicPartition] | None, connect: common.Connect) -> list["ElectionResult"]:
+def _run(ask: Ask, chosen: Sequence[TopicPartition] | None, settings: "ClientSettings") -> list["ElectionResult"]:
     async def main() -> list["ElectionResult"]:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             return await ask(admin, chosen)
 
     return common.run(main())

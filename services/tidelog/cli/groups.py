@@ -13,6 +13,7 @@ from tidelog.ids import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
     from tidelog.client.group_admin import GroupListing
+    from tidelog.config import ClientSettings
     from tidelog.wire.messages import DescribedGroup, DescribedMember, TopicDescription
 
 app = typer.Typer(help="List, describe and delete consumer groups, and set their offsets.", no_args_is_help=True)
@@ -29,13 +30,6 @@ GroupOption = Annotated[
     typer.Option("--group", help="The same, as kafka-consumer-groups spells it.", autocompletion=completion.groups),
 ]
 AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
-
-
-def admin_of(connect: common.Connect) -> "AdminClient":
-    from tidelog.client.admin import AdminClient
-
-    settings = connect.settings()
-    return AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=common.ports())
 
 
 @app.command("list")
@@ -56,7 +50,7 @@ def list_(
     states = _states(in_state)
 
     async def main() -> "GroupListing":
-        async with admin_of(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
             return await admin.groups.listing(states)
 
     listing = common.run(main())
@@ -128,7 +122,7 @@ def delete(
 
     async def main() -> dict[str, TidelogError | None]:
         results: dict[str, TidelogError | None] = {}
-        async with admin_of(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=True)) as admin:
             for group_id in await resolve(admin, wanted):
                 try:
                     await admin.groups.delete(group_id)
@@ -284,10 +278,10 @@ class _StateView:
 _View = _OffsetsView | _MembersView | _StateView
 
 
-def _show(view: _View, wanted: list[str] | None, output: Format, connect: common.Connect) -> None:
+def _show(view: _View, wanted: list[str] | None, output: Format, settings: "ClientSettings") -> None:
     async def main() -> tuple[list[_Seen], list[TidelogError]]:
         seen, missing = [], []
-        async with admin_of(connect) as admin:
+        async with common.admin(settings) as admin:
             for group_id in await resolve(admin, wanted):
                 try:
                     group = await admin.groups.describe_one(group_id)

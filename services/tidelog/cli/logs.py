@@ -38,7 +38,7 @@ def delete_records(
     before = read_offsets(offset_json_file)
 
     async def main() -> dict[TopicPartition, "DeleteRecordsResult"]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=True)) as admin:
             return await admin.logs.delete_records(before)
 
     if output is Format.TEXT:

@@ -12,6 +12,7 @@ from tidelog.cli.plan_file import Plan
 
 if TYPE_CHECKING:
     from tidelog.client.reassignments import ReassignmentAdmin
+    from tidelog.config import ClientSettings
     from tidelog.ids import TopicPartition
     from tidelog.wire.messages import DescribeClusterResponse
 
@@ -50,11 +51,11 @@ def add_brokers(
         limit = reassign.throttle_of(throttle)
         return await admin.add_brokers(ids, replace=additional, validate_only=dry_run, throttle=limit)
 
-    connect = common.connect(bootstrap, config_file, properties)
-    plan = _asked(ask, connect)
+    settings = common.connect(bootstrap, config_file, properties)
+    plan = _asked(ask, settings)
     _report(plan, output, "would move" if dry_run else "begin to move")
     if wait and not dry_run:
-        _wait(plan, ids, connect, timeout_ms, output)
+        _wait(plan, ids, settings, timeout_ms, output)
 
 
 def drain(
@@ -78,27 +79,27 @@ def drain(
 
     Example: tidelog brokers drain 5 --wait
     """
-    connect = common.connect(bootstrap, config_file, properties)
+    settings = common.connect(bootstrap, config_file, properties)
     if undo:
         if additional or dry_run or wait or throttle is not None:
             raise CommandError(
                 "--undo moves nothing: --throttle, --additional, --dry-run and --wait do not go with it", 2
             )
-        _undo(ids, connect, output)
+        _undo(ids, settings, output)
         return
 
     async def ask(admin: "ReassignmentAdmin") -> Mapping["TopicPartition", Sequence[int]]:
         limit = reassign.throttle_of(throttle)
         return await admin.drain(ids, replace=additional, validate_only=dry_run, throttle=limit)
 
-    plan = _asked(ask, connect)
+    plan = _asked(ask, settings)
     _report(plan, output, "would move" if dry_run else "begin to move")
     if dry_run:
         return
     if wait:
-        _wait(plan, ids, connect, timeout_ms, output)
+        _wait(plan, ids, settings, timeout_ms, output)
     if wait or not plan:
-        cluster = _described(connect)
+        cluster = _described(settings)
         if output is Format.TEXT:
             print("\n".join(draining(cluster, ids)))
         if wait and any(each.replicas for each in cluster.draining if each.broker_id in ids):
@@ -106,19 +107,19 @@ def drain(
             raise CommandError("not everything has moved away: drain once more")
 
 
-def _asked(ask: Ask, connect: common.Connect) -> Plan:
+def _asked(ask: Ask, settings: "ClientSettings") -> Plan:
     async def main() -> Plan:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             return {tp: tuple(row) for tp, row in (await ask(admin.reassignments)).items()}
 
     return common.run(main())
 
 
-def _wait(plan: Plan, ids: Collection[int], connect: common.Connect, timeout_ms: int | None, output: Format) -> None:
+def _wait(plan: Plan, ids: Collection[int], settings: "ClientSettings", timeout_ms: int | None, output: Format) -> None:
     """For this plan, and for what an earlier one moves to or from these brokers."""
 
     async def main() -> Collection["TopicPartition"]:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             moving = await admin.reassignments.list()
             return [
                 tp
@@ -127,12 +128,12 @@ def _wait(plan: Plan, ids: Collection[int], connect: common.Connect, timeout_ms:
             ]
 
     if moving := {*plan, *common.run(main())}:
-        reassign.wait(moving, connect, timeout_ms, output)
+        reassign.wait(moving, settings, timeout_ms, output)
 
 
-def _undo(ids: Sequence[int], connect: common.Connect, output: Format) -> None:
+def _undo(ids: Sequence[int], settings: "ClientSettings", output: Format) -> None:
     async def main() -> None:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             await admin.reassignments.undrain(ids)
 
     common.run(main())
@@ -142,9 +143,9 @@ def _undo(ids: Sequence[int], connect: common.Connect, output: Format) -> None:
         print(f"Broker {', '.join(map(str, ids))} may hold replicas again.")
 
 
-def _described(connect: common.Connect) -> "DescribeClusterResponse":
+def _described(settings: "ClientSettings") -> "DescribeClusterResponse":
     async def main() -> "DescribeClusterResponse":
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             return await admin.describe_cluster()
 
     return common.run(main())

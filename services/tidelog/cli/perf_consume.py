@@ -66,7 +66,7 @@ def consume(
 
     Example: tidelog perf consume --topic events --messages 100000 --show-detailed-stats
     """
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     ports = common.ports()
     reading = _Reading(ports.clock, num_records, timeout_ms / 1000)

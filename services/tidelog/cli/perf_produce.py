@@ -89,7 +89,7 @@ def produce(
         raise CommandError("--throughput is a number above 0, or -1", 2)
     if warmup_records >= num_records:
         raise CommandError(f"--warmup-records is {warmup_records}; it is less than --num-records, {num_records}", 2)
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
     options = _options(settings, producer_props or ())
 
     async def main() -> _Load:

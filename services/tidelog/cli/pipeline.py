@@ -12,6 +12,7 @@ from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, 
 from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, SESSION, Flag, Given, Takes
 
 if TYPE_CHECKING:
+    from tidelog.config import ClientSettings
     from tidelog.pipeline.jobs.streaming import Job
 
 app = typer.Typer(help="Work on topics with Spark.", no_args_is_help=True)
@@ -180,8 +181,7 @@ def _jobs(name: str) -> Any:
         ) from None
 
 
-def _run(job_of: "Callable[[], Job]", connect: common.Connect, output: Format) -> None:
-    settings = connect.settings()
+def _run(job_of: "Callable[[], Job]", settings: "ClientSettings", output: Format) -> None:
     job = job_of()
     from tidelog.cli.pipeline_screen import Screen, print_totals
     from tidelog.pipeline.jobs.driver import JobError

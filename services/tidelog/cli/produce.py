@@ -130,7 +130,7 @@ def produce(
     topic_name = common.one_topic(name, topic)
     headers: list[tuple[str, bytes | None]] = [(k, v.encode()) for k, v in common.pairs(header or ()).items()]
     parser = Parser(_separator(key_separator), _separator(headers_separator), headers)
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     async def main(stream: BinaryIO, advance: Callable[[int], object]) -> Tally:
         from tidelog.client.producer import Producer

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
     from tidelog.client.move_progress import Copied
     from tidelog.client.reassignments import Throttle
+    from tidelog.config import ClientSettings
     from tidelog.wire.messages import OngoingReassignment
 
 app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
@@ -116,10 +117,10 @@ def execute(
     Example: tidelog reassign execute --reassignment-json-file plan.json --wait
     """
     plan = plan_file.read_plan(file)
-    connect = common.connect(bootstrap, config_file, properties)
+    settings = common.connect(bootstrap, config_file, properties, destroys=not dry_run)
 
     async def main() -> Plan:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             if not additional and await admin.reassignments.list():
                 raise CommandError(
                     "Cannot execute because there is an existing partition assignment. Use --additional to override this and "
@@ -143,7 +144,7 @@ def execute(
             print(throttle_sentence(throttle))
         print(f"Successfully started partition reassignments for {_named(plan)}", flush=True)
     if waits and not dry_run:
-        wait(plan, connect, timeout_ms, output)
+        wait(plan, settings, timeout_ms, output)
 
 
 @app.command()
@@ -163,12 +164,12 @@ def verify(
     Example: tidelog reassign verify --reassignment-json-file plan.json --watch
     """
     plan = plan_file.read_plan(file)
-    connect = common.connect(bootstrap, config_file, properties)
+    settings = common.connect(bootstrap, config_file, properties)
     if watch:
-        wait(plan, connect, timeout_ms, output)
+        wait(plan, settings, timeout_ms, output)
 
     async def main() -> tuple[dict[TopicPartition, "OngoingReassignment"], Plan, dict[TopicPartition, "Copied | None"]]:
-        async with common.admin(connect) as admin:
+        async with common.admin(settings) as admin:
             moving = {tp: each for tp, each in (await admin.reassignments.list()).items() if tp in plan}
             current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
             return moving, current, await _copied(admin, moving)
@@ -325,11 +326,10 @@ def throttle_sentence(bytes_per_s: int) -> str:
     return f"The inter-broker throttle limit was set to {bytes_per_s} B/s"
 
 
-def wait(plan: Iterable[TopicPartition], connect: common.Connect, timeout_ms: int | None, output: Format) -> None:
+def wait(plan: Iterable[TopicPartition], settings: "ClientSettings", timeout_ms: int | None, output: Format) -> None:
     """Until all of these have moved; shows how far it is. CommandError: not within the time."""
     from tidelog.cli.reassign_screen import follow
 
-    settings = connect.settings()
     done = common.run(follow(settings, common.ports(), plan, timeout_ms=timeout_ms, quiet=output is Format.JSON))
     if not done:
         raise CommandError(f"not everything has moved within {timeout_ms} ms; it goes on")

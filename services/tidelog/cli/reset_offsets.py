@@ -12,7 +12,7 @@ import typer
 
 from tidelog.cli import common, completion
 from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
-from tidelog.cli.groups import AllGroupsOption, GroupArgument, GroupOption, admin_of, chosen, complain, resolve
+from tidelog.cli.groups import AllGroupsOption, GroupArgument, GroupOption, chosen, complain, resolve
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
@@ -123,7 +123,7 @@ def reset_offsets(
     wanted = chosen(names, group, all_groups)
 
     async def main() -> dict[str, Offsets]:
-        async with admin_of(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=execute)) as admin:
             plans = {}
             for group_id in await resolve(admin, wanted):
                 plans[group_id] = await _Plan(admin, group_id, target).offsets(scope)

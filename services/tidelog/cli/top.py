@@ -64,7 +64,7 @@ def top(
     Example: tidelog top --topic 'ev.*' --interval 0.5
     """
     topics, groups = _compile("--topic", topic), _compile("--group", group)
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     async def main() -> None:
         from tidelog.client.observer import ClusterObserver

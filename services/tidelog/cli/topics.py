@@ -290,7 +290,7 @@ def delete(
     async def main() -> bool:
         from tidelog.errors import TidelogError
 
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
+        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=True)) as admin:
             try:
                 await admin.delete_topic(topic_name)
             except TidelogError as error:

@@ -49,7 +49,7 @@ def verifiable_producer(
     """
     if throughput == 0 or throughput < -1 or max_messages < -1:
         raise CommandError("--throughput and --max-messages are numbers above 0, or -1", 2)
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     async def main() -> bool:
         from tidelog.chaos.sources import Numbers
@@ -128,7 +128,7 @@ def verifiable_consumer(
         raise CommandError(f"--reset-policy {reset_policy!r} is none of {', '.join(RESETS)}", 2)
     if max_messages == 0 or max_messages < -1:
         raise CommandError("--max-messages is a number above 0, or -1", 2)
-    settings = common.connect(bootstrap, config_file, properties).settings()
+    settings = common.connect(bootstrap, config_file, properties)
 
     async def main() -> None:
         from tidelog.chaos.verifiable_consumer import VerifiableConsumer

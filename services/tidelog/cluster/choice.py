@@ -1,15 +1,14 @@
-"""The cluster that a script means: the one that is named, else the one that runs, if it is one."""
+"""The cluster that a command or a script means: the one that is named, else the one that runs, if it is one."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import ClusterError, State
 from tidelog.cluster.local import LocalCluster, local_name
-from tidelog.errors import TidelogError, TransportError
+from tidelog.ids import Address
+from tidelog.runtime.rpc_name import cluster_name
 
 CONTAINERS: Final = "localhost:19092,localhost:29092,localhost:39092"
 """The addresses at which docker-compose.yml publishes the brokers."""
@@ -36,40 +35,35 @@ class Choice:
 
 def name_at(servers: str) -> str | None:
     """The name that the cluster there gives to itself; None: nothing answers, or it has no name."""
-
-    async def ask() -> str:
-        async with asyncio.timeout(ANSWERS_WITHIN_S), AdminClient(servers, request_timeout_ms=1_000) as admin:
-            return (await admin.describe_cluster()).cluster_name
-
-    try:
-        return asyncio.run(ask()) or None
-    except (TidelogError, TransportError, TimeoutError, OSError):
-        return None
+    return cluster_name([Address.parse(each) for each in servers.split(",")], ANSWERS_WITHIN_S)
 
 
 def choose(base: Path, servers: str | None, name_of: NameAt = name_at) -> Choice:
-    """`servers` is what TIDELOG_BOOTSTRAP_SERVERS says; `base` is where the local cluster of this directory is.
+    """The cluster that a chaos script means. `servers` is what TIDELOG_BOOTSTRAP_SERVERS says.
 
     ClusterError when two clusters run, or when the one that is named is neither of them.
     """
-    if servers:
-        name = name_of(servers)
-        if name is not None and name.startswith(COMPOSE):
-            return Choice(project=name.removeprefix(COMPOSE))
-        if name is not None and name == local_name(base):
-            return Choice(local=base)
-        called = "gives no name" if name is None else f"is called {name}"
-        raise ClusterError(
-            f"the cluster at TIDELOG_BOOTSTRAP_SERVERS={servers} {called}, and only the local cluster of this directory and "
-            "containers can be broken; --on and --base or --project name one of these"
-        )
+    if not servers:
+        return running(base, "--on local or --on compose", name_of)
+    name = name_of(servers)
+    if name is not None and name.startswith(COMPOSE):
+        return Choice(project=name.removeprefix(COMPOSE))
+    if name is not None and name == local_name(base):
+        return Choice(local=base)
+    called = "gives no name" if name is None else f"is called {name}"
+    raise ClusterError(
+        f"the cluster at TIDELOG_BOOTSTRAP_SERVERS={servers} {called}, and only the local cluster of this directory and "
+        "containers can be broken; --on and --base or --project name one of these"
+    )
+
+
+def running(base: Path, option: str, name_of: NameAt = name_at) -> Choice:
+    """`base` is where the local cluster of this directory is. ClusterError, which names `option`, when containers run, too."""
     local = Choice(local=base) if local_runs(base) else None
     name = name_of(CONTAINERS)
     containers = Choice(project=name.removeprefix(COMPOSE)) if name is not None and name.startswith(COMPOSE) else None
     if local and containers:
-        raise ClusterError(
-            f"{local.told} and {containers.told} both run; --on local or --on compose says which is meant"
-        )
+        raise ClusterError(f"{local.told} and {containers.told} both run; {option} says which is meant")
     return local or containers or Choice()
 
 

@@ -706,6 +706,7 @@ class ClusterMetadataResponse:
     cluster_id: str = ""
     controller_id: int
     topics: tuple[TopicMetadata, ...] = ()
+    cluster_name: str = ""
 
 
 @value(kw_only=True)
