@@ -3,6 +3,8 @@
 # reached, makes it with debootstrap from this machine's Debian package sources and gives it the same name, so that a
 # bare `docker compose up` finds it. A later `docker pull` replaces the stand-in. Quick when the image is there.
 #
+# Grafana has no stand-in: where it cannot be pulled a docker-compose.override.yml leaves it out, until it can be.
+#
 #   scripts/base_image.sh [--help]
 #
 #   TIDELOG_BASE           name of the base image (default debian:trixie-slim)
@@ -12,6 +14,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lib/docker.sh
 . "$here/lib/docker.sh"
+# shellcheck source=lib/grafana.sh
+. "$here/lib/grafana.sh"
 cd "$here/.."
 
 image=$(setting TIDELOG_BASE debian:trixie-slim)
@@ -60,6 +64,7 @@ main() {
     engine_answers || fail "no Docker engine answers; run scripts/docker_engine.sh as root"
     pull_within "$image" "${TIDELOG_PULL_SECONDS:-60}" 2>/dev/null || make_image
     say "$image is there"
+    fit_override
 }
 
 main "$@"

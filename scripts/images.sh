@@ -36,7 +36,7 @@ main() {
     TIDELOG_CA_BUNDLE=$(setting TIDELOG_CA_BUNDLE "$(find_ca_bundle)")
     TIDELOG_REVISION=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
     export TIDELOG_CA_BUNDLE TIDELOG_REVISION
-    docker compose build "$@"
+    docker compose --progress "$(progress)" build "$@"
 }
 
 main "$@"

@@ -1,27 +1,51 @@
 #!/usr/bin/env bash
-# Builds and starts the Compose cluster and returns when every container serves. Grafana is added where its image is
-# there or can be pulled, and is otherwise left out. COMPOSE_PROFILES=spark adds the Spark cluster.
+# Builds and starts the Compose cluster, returns when every container does its work, and says where everything is.
+# COMPOSE_PROFILES=spark adds the Spark cluster; COMPOSE_FILE=docker-compose.yml:deploy/chaos/small-disks.yml adds a file.
 #
 #   scripts/up.sh [--help] [options and services for `docker compose up`]
-#
-#   TIDELOG_PULL_SECONDS   how long pulling Grafana may take (default 300)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=lib/docker.sh
 . "$here/lib/docker.sh"
+# shellcheck source=lib/grafana.sh
+. "$here/lib/grafana.sh"
 cd "$here/.."
 
-grafana_image() { docker compose --profile ui config --images | grep grafana; }
+host=$(setting DOCKER_HOST_IP 127.0.0.1)
+broker_ports=("$(setting BROKER_1_PORT 19092)" "$(setting BROKER_2_PORT 29092)" "$(setting BROKER_3_PORT 39092)")
 
-# Asking for the manifest first keeps the wait short where the registry cannot be reached.
-grafana_available() {
-    local image
-    image=$(grafana_image)
-    docker image inspect "$image" >/dev/null 2>&1 && return
-    timeout 10 docker manifest inspect "$image" >/dev/null 2>&1 || return
-    say "pulling $image"
-    pull_within "$image" "${TIDELOG_PULL_SECONDS:-300}" 2>/dev/null
+listens() { (exec 3<>"/dev/tcp/$host/$1") 2>/dev/null; }
+
+# Ends the script when a port of the brokers is taken, and not by the containers themselves.
+need_ports() {
+    local port published
+    published=$(docker compose ps --format '{{.Ports}}' 2>/dev/null) || true
+    for port in "${broker_ports[@]}"; do
+        if [[ $published == *":$port->"* ]] || ! listens "$port"; then continue; fi
+        if grep -q "\"port\": $port\b" data/local/cluster.json 2>/dev/null; then
+            fail "port $port belongs to the local cluster in data/local: 'tidelog local down' ends it"
+        fi
+        fail "another program listens at $host:$port, where a broker is to be: stop it, or set another port in .env (.env.example)"
+    done
+}
+
+# Where one thing is: a name, an address, a remark.
+row() { printf '%-11s %-56s %s\n' "$@"; }
+
+where_things_are() {
+    local project
+    project=$(setting COMPOSE_PROJECT_NAME tidelog)
+    if docker compose ps --services 2>/dev/null | grep -qx grafana; then
+        row Grafana "http://localhost:$(setting GRAFANA_PORT 3000)" "opens on the board 'Replication and chaos'"
+    else
+        row Grafana "not here" "its image cannot be pulled; the next 'make up' tries again"
+    fi
+    row Prometheus "http://localhost:$(setting PROMETHEUS_PORT 9090)" "alerts at /alerts"
+    row Brokers "$(printf "$host:%s " "${broker_ports[@]}")" "TIDELOG_BOOTSTRAP_SERVERS, if you set it, takes commas"
+    row "Break it" "scripts/chaos/kill_leader.sh" "a leader dies under load, and every record is judged"
+    row "" "docker kill $project-broker-2-1" "by hand; 'docker compose start broker-2' brings it back"
+    row "" "docker kill $project-agent-2-1" "its partitions go to the other agents after 10 s"
 }
 
 main() {
@@ -30,20 +54,21 @@ main() {
         return
     fi
     need_engine
+    need_ports
     "$here/images.sh"
-    # The flag would put those aside that .env or the environment asks for.
+    # Both would put those aside that are named by hand.
     COMPOSE_PROFILES=$(setting COMPOSE_PROFILES)
-    if grafana_available; then
-        COMPOSE_PROFILES=${COMPOSE_PROFILES:+$COMPOSE_PROFILES,}ui
-    else
-        say "without Grafana: its image is not here and Docker Hub cannot be reached (later: make up again)"
-    fi
     export COMPOSE_PROFILES
-    docker compose up -d --wait "$@" || {
+    if [ -n "${COMPOSE_FILE:-}" ] && override_is_ours; then export COMPOSE_FILE=$COMPOSE_FILE:$override; fi
+    local services=()
+    if (($# == 0)) && ! grafana_available; then
+        mapfile -t services < <(docker compose config --services | grep -vx grafana)
+    fi
+    docker compose --progress "$(progress)" up -d --wait "$@" "${services[@]}" || {
         docker compose ps --all
-        fail "not every container serves; 'make logs' shows why"
+        fail "not every container does its work; 'make logs' shows why"
     }
-    docker compose ps --format 'table {{.Service}}\t{{.Status}}\t{{.Ports}}'
+    where_things_are
 }
 
 main "$@"

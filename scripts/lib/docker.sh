@@ -59,5 +59,8 @@ need_engine() {
     has_buildx || fail "'docker buildx' is missing. On Debian run scripts/docker_engine.sh as root"
 }
 
+# How `docker compose` shows what it does: nothing where no person watches, as the build alone is a thousand lines.
+progress() { if [ -t 2 ]; then echo auto; else echo quiet; fi; }
+
 # Prints the comment at the head of the script.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0"; }

@@ -18,13 +18,22 @@ SCRAPED_BY_EXPORTER = {"zookeeper-1", "zookeeper-2", "zookeeper-3"}
 
 @pytest.fixture(scope="module")
 def description() -> dict[str, Any]:
-    return DockerCompose(ROOT, profiles=["ui", "spark", "grow"], env_file=str(ROOT / ".env.example")).get_config()
+    """Without an override file, which there may be, and with every profile."""
+    files, profiles = ["docker-compose.yml"], ["spark", "grow"]
+    return DockerCompose(
+        ROOT, compose_file_name=files, profiles=profiles, env_file=str(ROOT / ".env.example")
+    ).get_config()
+
+
+def processes(description: dict[str, Any]) -> dict[str, Any]:
+    """The services that do something: not those that build an image and end."""
+    return {name: each for name, each in description["services"].items() if not name.endswith("-image")}
 
 
 @pytest.mark.smoke
 def test_the_cluster_has_its_processes(description: dict[str, Any]) -> None:
     assert description["name"] == "tidelog"
-    kinds = [re.sub(r"-\d$", "", name) for name in sorted(description["services"])]
+    kinds = [re.sub(r"-\d$", "", name) for name in sorted(processes(description))]
     assert {kind: kinds.count(kind) for kind in kinds} == {
         "agent": 3,
         "broker": 5,
@@ -48,7 +57,8 @@ def test_every_service_is_confined(description: dict[str, Any]) -> None:
         assert service["cap_drop"] == ["ALL"] and "cap_add" not in service, name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["init"] is True, name
-        assert not service.get("privileges") and service.get("network_mode") is None, name
+        assert not service.get("privileges"), name
+        assert service.get("network_mode") == ("none" if name.endswith("-image") else None), name
         assert service["logging"]["options"] == {"max-file": "3", "max-size": "10m"}, name
 
 
@@ -111,7 +121,7 @@ def test_agents_traffic_and_spark_reach_brokers_alone(description: dict[str, Any
     internal = [text.split(",")[0].removeprefix("INTERNAL://") for text in advertised]
     for name in ("agent-1", "agent-2", "agent-3", "traffic", "pipeline", *SPARK):
         assert set(description["services"][name]["networks"]) == {"cluster-net"}, name
-    for name, service in description["services"].items():
+    for name, service in processes(description).items():
         if service["image"].startswith(("tidelog/tidelog:", "tidelog/spark:")):
             assert service["environment"]["TIDELOG_BOOTSTRAP_SERVERS"].split(",") == internal, name
 
@@ -122,7 +132,7 @@ def test_m06_prometheus_scrapes_every_container_of_ours(description: dict[str, A
     targets = set(re.findall(r'"([\w-]+):\d+"', text)) | set(re.findall(r'names: \["([\w-]+)"\]', text))
     scraped = (targets - {"localhost"}) | SCRAPED_BY_EXPORTER | {"prometheus"}
     scraped |= {f"broker-{n}" for n in GROWN}
-    assert scraped == set(description["services"]) - {"grafana"} - SPARK
+    assert scraped == set(processes(description)) - {"grafana"} - SPARK
 
 
 @pytest.mark.smoke
@@ -130,7 +140,26 @@ def test_only_grafana_needs_docker_hub(description: dict[str, Any]) -> None:
     built = {service["image"] for service in description["services"].values() if "build" in service}
     pulled = {name for name, service in description["services"].items() if service["image"] not in built}
     assert pulled == {"grafana"}
-    assert description["services"]["grafana"]["profiles"] == ["ui"]
+    assert "profiles" not in description["services"]["grafana"], "a bare `docker compose up` has it"
+
+
+@pytest.mark.smoke
+def test_a_service_alone_builds_its_image_and_no_two_do(description: dict[str, Any]) -> None:
+    """An engine with the containerd store builds in parallel and refuses the second export of a tag."""
+    built = [service["image"] for service in description["services"].values() if "build" in service]
+    assert sorted(built) == sorted(set(built))
+    for name, service in processes(description).items():
+        if "build" not in service and name != "grafana":
+            (builder,) = service["depends_on"]
+            assert service["depends_on"][builder]["condition"] == "service_completed_successfully", name
+            assert description["services"][builder]["image"] == service["image"], name
+
+
+@pytest.mark.smoke
+def test_every_process_has_a_health_check(description: dict[str, Any]) -> None:
+    with_own = {name for name, service in processes(description).items() if "healthcheck" in service}
+    # ZooKeeper's and Prometheus's checks are in their images.
+    assert set(processes(description)) - with_own == {"prometheus", *SCRAPED_BY_EXPORTER}
 
 
 @pytest.mark.smoke
@@ -142,7 +171,7 @@ def test_brokers_for_growth_come_when_they_are_asked_for(description: dict[str, 
 @pytest.mark.smoke
 def test_spark_comes_when_it_is_asked_for(description: dict[str, Any]) -> None:
     asked = {name for name, service in description["services"].items() if service.get("profiles") == ["spark"]}
-    assert asked == {*SPARK, "pipeline"}
+    assert asked == {*SPARK, "pipeline", "spark-image"}
     images = {service["image"] for name, service in description["services"].items() if name in asked}
     assert images == {image("spark")}
 

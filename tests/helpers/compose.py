@@ -73,10 +73,11 @@ class ComposeProject:
         return ",".join(f"localhost:{self.settings[name]}" for name in PORTS[:3])
 
     def containers(self) -> dict[str, Any]:
-        """By service; those of `docker compose run` are none of them."""
+        """By service; those of `docker compose run`, and those that build an image and end, are none of them."""
         labels = [f"{PROJECT_LABEL}={PROJECT}", f"{ONE_OFF}=False"]
         found = self.docker.containers.list(all=True, filters={"label": labels})
-        return {container.labels[SERVICE_LABEL]: container for container in found}
+        by_service = {container.labels[SERVICE_LABEL]: container for container in found}
+        return {name: container for name, container in by_service.items() if not name.endswith("-image")}
 
     def container(self, service: str) -> Any:
         return self.containers()[service]

@@ -13,7 +13,7 @@ from tidelog.runtime import logs, process
 from tidelog.runtime.agent_metrics import AgentMetrics
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.loop import settle_memory
-from tidelog.runtime.metrics import serve_metrics
+from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.os_disk import OsDisk
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits
@@ -30,7 +30,7 @@ async def serve(settings: AgentSettings, supervisor: Supervisor) -> None:
     agent = Agent(settings, agent_id, handler_of(settings, agent_id, ports, OsDisk()), ports, metrics)
     metrics.watch(agent.snapshot, STATES, asyncio.get_running_loop())
     if settings.metrics_address is not None:
-        serve_metrics(settings.metrics_address, registry)
+        serve_metrics(settings.metrics_address, registry, agent.unwell)
     supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
     settle_memory()
     try:

@@ -27,6 +27,8 @@ from tidelog.runtime.tasks import Supervisor
 log = structlog.get_logger(__name__)
 
 BROKERS_AGAIN_S: Final = 1.0
+SESSIONS_WITHOUT_WORK: Final = 3
+"""Session timeouts after which an agent without a successful poll or commit is unwell: a failover takes less than one."""
 STATES: Final = (
     "starting",
     "joining",
@@ -141,6 +143,19 @@ class Agent:
         return AgentSnapshot(
             stats.state, stats.generation, by_topic, lag, since_ping_s, counts.stops, counts.starts, counts.losses
         )
+
+    def unwell(self) -> str:
+        """The reason for which this agent does no work; "": it does, or has none to do."""
+        if not self._member:
+            return "no broker has answered yet"
+        limit_s = SESSIONS_WITHOUT_WORK * self._settings.session_timeout_ms / 1000
+        worked_at, heard_s = self._worker.worked_at, self._consumer.stats.last_heard_s
+        if worked_at is not None and self._ports.clock.now() - worked_at <= limit_s:
+            return ""
+        if self._consumer.assignment:
+            return f"no poll and no commit has succeeded for {limit_s:g} s"
+        heard = heard_s is not None and heard_s <= limit_s
+        return "" if heard else f"the coordinator has not answered for {limit_s:g} s"
 
     async def _start(self) -> bool:
         """False while no broker answers (OPEN-06)."""

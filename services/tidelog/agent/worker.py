@@ -43,6 +43,11 @@ class Reader(Protocol):
         """Whether it is assigned and the lease holds, at this instant."""
         ...
 
+    @property
+    def fetched_at(self) -> float | None:
+        """When a leader last answered; None: none has yet."""
+        ...
+
 
 class Observer(Protocol):
     """What is counted."""
@@ -88,6 +93,8 @@ class Worker:
         self._turn = asyncio.Lock()
         """Held while the handler works, so that a partition is let go of between two chunks."""
         self._stopping = asyncio.Event()
+        self.worked_at: float | None = None
+        """When a poll that leaders have answered, or a commit, last succeeded."""
 
     def stop(self) -> None:
         """`run` ends after the chunk at hand."""
@@ -98,6 +105,8 @@ class Worker:
         commit_at = self._clock.now() + self._options.commit_interval_s
         while not self._stopping.is_set():
             records = await self._reader.poll(self._options.chunk_records, POLL_S)
+            if self._reader.fetched_at is not None:
+                self.worked_at = max(self.worked_at or 0.0, self._reader.fetched_at)
             self._void.clear()  # a partition that went before is not in these records
             for chunk in by_partition(records):
                 if self._stopping.is_set():
@@ -214,6 +223,7 @@ class Worker:
         except (TidelogError, TransportError) as error:
             log.warning("offsets are not committed; again with the next ones", error=str(error))
             return
+        self.worked_at = self._clock.now()
         for tp, offset in offsets.items():
             if self._done.get(tp) == offset:
                 del self._done[tp]

@@ -8,7 +8,8 @@ from tidelog.broker.app import Broker
 from tidelog.config import BrokerSettings, load
 from tidelog.runtime import logs, process
 from tidelog.runtime.loop import settle_memory
-from tidelog.runtime.metrics import BrokerMetrics, serve_metrics
+from tidelog.runtime.metrics import BrokerMetrics
+from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.real_ports import real_ports
 from tidelog.runtime.tasks import Supervisor
 
@@ -18,13 +19,13 @@ async def serve(supervisor: Supervisor) -> None:
     logs.configure(f"broker-{settings.broker_id}", settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
-    if settings.metrics_address is not None:
-        serve_metrics(settings.metrics_address, registry)
     answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
     ports = real_ports(
         settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True, works=True
     )
     broker = Broker(settings, ports, supervisor, metrics)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry, broker.unwell)
     try:
         await broker.start()
         supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))

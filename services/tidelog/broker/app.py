@@ -92,6 +92,7 @@ class Broker:
         self._servers: list[Server] = []
         self._flusher: Flusher | None = None
         self._stopping = False
+        self._serves = False
         self._hand_over: HandOver | None = None
         self._logs: LogStore | None = None
         self.manager: ReplicaManager | None = None
@@ -240,7 +241,7 @@ class Broker:
             lambda entries: parse_known(entries, defaults),
             manager.remove_strays,
             manager.live_changed,
-            self._on_ready,
+            self._set_serving,
         )
 
     def _service(
@@ -316,7 +317,6 @@ class Broker:
         for name, address in self._settings.listener_addresses.items():
             routes = guarded(service.routes(name), self._ports.authorizer, self._metrics.requests.denied)
             server = await self._ports.net.serve(address, routes)
-            server.set_serving(False)
             self._servers.append(server)
             _log.info("listener %s on %s", name, server.address)
 
@@ -344,9 +344,14 @@ class Broker:
         control.registered_again()
         fetchers.new_broker_epoch(broker_epoch)
 
-    def _on_ready(self, ready: bool) -> None:
+    def unwell(self) -> str:
+        """The reason for which this broker does no work; "": it serves."""
+        return "" if self._serves else "the broker does not serve"
+
+    def _set_serving(self, serves: bool) -> None:
+        self._serves = serves
         for server in self._servers:
-            server.set_serving(ready)
+            server.set_serving(serves)
 
     async def stop(self) -> None:
         """In order: others take over its groups (A8.04) and what it leads, no more acks=0 and 1, no more requests, the end of
@@ -362,8 +367,7 @@ class Broker:
         elif self._ports.coordinator_meta is not None:
             await self._ports.coordinator_meta.close()
         self._stopping = True
-        for server in self._servers:
-            server.set_serving(False)
+        self._set_serving(False)
         if self.registration is not None:
             self.registration.stop()
         async with asyncio.TaskGroup() as group:

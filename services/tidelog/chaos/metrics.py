@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidelog.ids import Address
-from tidelog.runtime.metrics import MetricsServer, serve_metrics
+from tidelog.runtime.metrics_server import MetricsServer, serve_metrics
 
 LISTEN: Final = Address("0.0.0.0", 9142)
 """For Prometheus in a container: every address, because it reaches its host at that of a bridge."""

@@ -18,7 +18,6 @@ from tidelog.cli import (
     consume,
     elections,
     groups,
-    healthcheck,
     local,
     log,
     logs,
@@ -71,7 +70,6 @@ app.add_typer(config.app, name="config")
 app.add_typer(local.app, name="local")
 app.add_typer(chaos.app, name="chaos")
 app.add_typer(pipeline.app, name="pipeline")
-app.command("healthcheck")(healthcheck.healthcheck)
 
 
 def main() -> None:

@@ -303,6 +303,11 @@ class Consumer:
         return self._member.metadata
 
     @property
+    def fetched_at(self) -> float | None:
+        """When a leader last answered a fetch, by this process's clock; None: none has yet."""
+        return self._fetcher.fetched_at
+
+    @property
     def stats(self) -> ConsumerStats:
         """Of a member, as of now."""
         return self._member.stats

@@ -66,6 +66,8 @@ class Fetcher:
         """True: somebody else finds out where a partition whose position has left the log goes on."""
         self.on_placed: Callable[[TopicPartition, int], None] = lambda *_: None
         """The reset policy has found where a partition begins."""
+        self.fetched_at: float | None = None
+        """When a leader last answered for a partition without an error."""
         self.patient = False
         """Whoever waits for positions waits out an outage, however long."""
         self.on_refreshed: Callable[[], None] = lambda: None
@@ -201,6 +203,7 @@ class Fetcher:
             return
         match result.error_code:
             case ErrorCode.NONE:
+                self.fetched_at = self._ports.clock.now()
                 self._state.fetched(ask, result)
             case ErrorCode.OFFSET_OUT_OF_RANGE if self._state.left_log(ask) and self.on_left_log(ask.tp):
                 pass

@@ -50,6 +50,8 @@ UNPUBLISHED: Final = {ZOOKEEPER: ("CLIENT", 2181), CONTROLLER: ("METRICS", 9101)
 """Listeners without a port of this machine, which reaches them over the engine's bridges."""
 EFFECT_WITHIN_S: Final = 15.0
 FILE_NAME: Final = "docker-compose.yml"
+OVERRIDE_NAME: Final = "docker-compose.override.yml"
+"""Read by Compose itself when no file is named."""
 
 
 class ComposeCluster:
@@ -378,12 +380,14 @@ class ComposeCluster:
         until(lambda: self._state(name) is state, f"{name} {state.value}", timeout_s=EFFECT_WITHIN_S)
 
     def _compose(self, *arguments: str) -> None:
+        override = self.root / OVERRIDE_NAME
+        files = [self.root / FILE_NAME, *([override] if override.exists() else []), *self.overrides]
         command = [
             "docker",
             "compose",
             "--project-name",
             self.project,
-            *(word for file in (self.root / FILE_NAME, *self.overrides) for word in ("--file", str(file))),
+            *(word for file in files for word in ("--file", str(file))),
             *arguments,
         ]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)

@@ -8,7 +8,8 @@ from tidelog.config import ControllerSettings, load
 from tidelog.controller.app import Controller
 from tidelog.runtime import logs, process
 from tidelog.runtime.loop import settle_memory
-from tidelog.runtime.metrics import ControllerMetrics, serve_metrics
+from tidelog.runtime.metrics import ControllerMetrics
+from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.real_ports import real_ports
 from tidelog.runtime.tasks import Supervisor
 
@@ -21,10 +22,10 @@ async def serve(supervisor: Supervisor) -> None:
     logs.configure(f"controller-{settings.controller_id}", settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
-    if settings.metrics_address is not None:
-        serve_metrics(settings.metrics_address, registry)
     ports = real_ports(settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES)
     controller = Controller(settings, ports, supervisor, metrics)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry, controller.unwell)
     try:
         await controller.start()
         supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))

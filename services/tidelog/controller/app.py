@@ -42,6 +42,7 @@ class Controller:
         self._supervisor = supervisor
         self._metrics = metrics
         self._server: Server | None = None
+        self._serves = False
         self._cluster_id = ""
         self.term: Term | None = None
         """The term that this process serves; None while it stands by."""
@@ -65,15 +66,23 @@ class Controller:
         )
         routes = guarded(handlers.routes(), ports.authorizer, self._metrics.requests.denied)
         self._server = await ports.net.serve(settings.listen, routes)
-        self._server.set_serving(True)  # a standby serves too: it says that it is none
+        self._set_serving(True)  # a standby serves too: it says that it is none
         self._metrics.watch_queue(lambda: 0 if self.term is None else self.term.queue_size())
         log.info("controller %d listens on %s", settings.controller_id, self._server.address)
         self._supervisor.start("controller elections", self._stand())
 
+    def unwell(self) -> str:
+        """The reason for which this controller does no work; "": it serves, as the active one or as a standby."""
+        return "" if self._serves else "the controller does not serve"
+
+    def _set_serving(self, serves: bool) -> None:
+        self._serves = serves
+        if self._server is not None:
+            self._server.set_serving(serves)
+
     async def stop(self) -> None:
         """In order: no more requests, no more acts, and the session ends so that another is elected at once."""
-        if self._server is not None:
-            self._server.set_serving(False)
+        self._set_serving(False)
         if self.term is not None:
             self.term.end("this process stops")
         await self._supervisor.stop()

@@ -6,10 +6,11 @@ import signal
 import sys
 import threading
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from tidelog.exporter.mntr import MntrCollector
 from tidelog.ids import Address
+from tidelog.runtime.metrics_server import serve_metrics
 
 log = logging.getLogger(__name__)
 
@@ -38,17 +39,15 @@ def main(arguments: list[str] | None = None) -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MntrCollector(options.zookeeper, options.timeout))
     try:
-        server, thread = start_http_server(options.listen.port, options.listen.host, registry)
+        server = serve_metrics(options.listen, registry)
     except OSError as error:
-        sys.exit(f"tidelog.exporter: cannot listen on {options.listen}: {error.strerror}")
-    log.info("metrics of %s on %s:%d/metrics", ", ".join(map(str, options.zookeeper)), *server.server_address[:2])
+        sys.exit(f"tidelog.exporter: {error.strerror}")
+    log.info("metrics of %s on %s/metrics", ", ".join(map(str, options.zookeeper)), server.address)
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
     end.wait()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    server.close()
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from functools import cache
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from tidelog.errors import ErrorCode
-from tidelog.ids import Address, BrokerId
+from tidelog.ids import BrokerId
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
 from tidelog.release import VERSION
@@ -541,24 +541,3 @@ class ControllerMetrics:
         """`event` is the name of the event's class."""
         self._queue_wait.observe(waited_s)
         self._processing.labels(event).observe(took_s)
-
-
-class MetricsServer:
-    """`/metrics` of one registry, served by a thread of its own so that formatting never delays the event loop."""
-
-    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
-        """OSError if nothing can listen at `listen`; it names the address."""
-        try:
-            self._server, self._thread = start_http_server(listen.port, listen.host, registry)
-        except OSError as error:
-            raise OSError(error.errno, f"cannot serve metrics at {listen}: {error.strerror}") from error
-        self.address = Address(listen.host, int(self._server.server_port))
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def serve_metrics(address: Address, registry: CollectorRegistry) -> MetricsServer:
-    return MetricsServer(address, registry)

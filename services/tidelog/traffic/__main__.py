@@ -10,7 +10,7 @@ from tidelog.client.connections import ClientPorts
 from tidelog.config import TrafficSettings, load
 from tidelog.runtime import logs, process
 from tidelog.runtime.clock import SystemClock
-from tidelog.runtime.metrics import serve_metrics
+from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
@@ -26,10 +26,10 @@ async def serve(supervisor: Supervisor) -> None:
     logs.configure(settings.client_id, settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = TrafficMetrics(registry)
-    if settings.metrics_address is not None:
-        serve_metrics(settings.metrics_address, registry)
     ports = ClientPorts(SystemClock(), GrpcNet(Limits(), settings.link_map), random.SystemRandom())
     traffic = Traffic(settings, ports, metrics)
+    if settings.metrics_address is not None:
+        serve_metrics(settings.metrics_address, registry, traffic.unwell)
     supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
     supervisor.start("reader", traffic.read_back())
     try:

@@ -26,6 +26,8 @@ AGAIN_S: Final = 1.0
 UNANSWERED_MAX: Final = 10_000
 """Beyond it records are left out, not kept for later: the load is steady, and so is the memory that it takes."""
 KEYS: Final = 1_000
+ACKS_WITHIN_S: Final = 30.0
+"""A process without an acknowledgement for so long is unwell: a failover takes less."""
 
 
 class Traffic:
@@ -45,6 +47,7 @@ class Traffic:
         """Records of an earlier process, or of another one, are none of its own."""
         self._number = 0
         self._unanswered = 0
+        self._acked_at: float | None = None
         self._running = False
         self._began = asyncio.Event()
 
@@ -87,6 +90,13 @@ class Traffic:
     async def stop(self) -> None:
         if self._running:
             await self._producer.stop()
+
+    def unwell(self) -> str:
+        """The reason for which this process does no work; "": its records are acknowledged."""
+        if self._acked_at is None:
+            return "no record was acknowledged yet"
+        waits = self._ports.clock.now() - self._acked_at > ACKS_WITHIN_S
+        return f"no record was acknowledged for {ACKS_WITHIN_S:g} s" if waits else ""
 
     async def _ready(self) -> bool:
         try:
@@ -137,6 +147,7 @@ class Traffic:
             self._metrics.failed.inc()
             return
         clock, stored = self._ports.clock, ack.result()
+        self._acked_at = clock.now()
         self._metrics.acked(stored.partition, clock.now() - sent_at, clock.wall_ms() / 1000)
         self._metrics.lost.inc(self._probe.acked(number, stored.partition, stored.offset))
 

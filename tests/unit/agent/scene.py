@@ -34,6 +34,7 @@ class FakeReader:
         """What the next commits raise."""
         self.story: list[Any] = []
         self.when_empty: Callable[[], object] = lambda: None
+        self.fetched_at: float | None = None
 
     async def poll(self, max_records: int, timeout_s: float) -> Sequence[ConsumerRecord]:
         if self.queue:

@@ -135,6 +135,36 @@ async def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_t
     await second.end()
 
 
+async def test_an_agent_whose_brokers_are_gone_is_unwell(bed: Bed) -> None:
+    bed.fill(10)
+    bed.cluster.down.update(bed.cluster.addresses)
+    life = bed.agent("a")
+    await bed.cluster.clock.sleep(1.0)
+    assert life.agent.unwell() == "no broker has answered yet"
+    bed.cluster.down.clear()
+    await bed.until(lambda: life.owned == PARTITIONS and life.agent.unwell() == "")
+    await bed.cluster.clock.sleep(60.0)
+    assert life.agent.unwell() == "", "leaders answer that there is nothing new"
+    bed.cluster.down.update(bed.cluster.addresses)
+    await bed.cluster.clock.sleep(8.0)
+    assert life.agent.unwell() == "", "a failover takes less"
+    await bed.cluster.clock.sleep(3.0)
+    assert life.agent.unwell().endswith(" for 9 s")
+    bed.cluster.down.clear()
+    await bed.until(lambda: life.agent.unwell() == "")
+    await life.end()
+
+
+async def test_an_agent_without_partitions_is_well(bed: Bed) -> None:
+    busy = [bed.agent(name) for name in "abcd"]
+    await bed.until(lambda: [each.owned for each in busy] == [1] * PARTITIONS)
+    spare = bed.agent("e")
+    await bed.cluster.clock.sleep(60.0)
+    assert (spare.owned, spare.agent.unwell()) == (0, "")
+    for each in (*busy, spare):
+        await each.end()
+
+
 async def test_what_moves_to_another_agent_is_committed_first_so_that_nothing_is_handled_twice(bed: Bed) -> None:
     bed.fill(50)
     counts = CountHandler(), CountHandler()

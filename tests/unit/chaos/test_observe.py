@@ -14,7 +14,8 @@ from tidelog.cluster.api import BROKER, ClusterError, ProcessStatus, State, kind
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.meta import SessionState
 from tidelog.runtime.clock import SystemClock
-from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics, MetricsServer
+from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
+from tidelog.runtime.metrics_server import MetricsServer
 from tidelog.runtime.partition_metrics import PartitionSnapshot
 
 ANYWHERE = Address("127.0.0.1", 0)

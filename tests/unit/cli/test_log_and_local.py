@@ -1,4 +1,4 @@
-"""`tidelog log dump`, `tidelog healthcheck`, `tidelog local`: the parts that need no cluster to be judged."""
+"""`tidelog log dump` and `tidelog local`: the parts that need no cluster to be judged."""
 
 import json
 import random
@@ -51,13 +51,6 @@ def test_log_dump_bad_input(tidelog: Tidelog, name: str, said: str) -> None:
     result = tidelog("log", "dump", name)
     assert result.exit_code == 1
     assert said in result.error
-
-
-def test_healthcheck_is_false_where_nothing_listens(tidelog: Tidelog) -> None:
-    result = tidelog("healthcheck", "--grpc", "127.0.0.1:1", "--timeout-ms", "500")
-    assert result.exit_code == 1
-    assert "nothing answers at 127.0.0.1:1" in result.error
-    assert tidelog("healthcheck", "--grpc", "nonsense").exit_code == 2
 
 
 @pytest.mark.parametrize(

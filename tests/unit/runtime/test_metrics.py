@@ -20,8 +20,8 @@ from tidelog.runtime.metrics import (
     Phase,
     RequestMetrics,
     TopicMetrics,
-    serve_metrics,
 )
+from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionCollector, PartitionSnapshot
 
 # ecosystem 2.5; partitions that are being moved are told by the controller, which knows them all. Groups, the probe and chaos

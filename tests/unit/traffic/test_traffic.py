@@ -111,6 +111,24 @@ async def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwar
         assert found["failed"] == 0
 
 
+async def test_a_process_without_acknowledgements_is_unwell() -> None:
+    async with running_traffic() as (cluster, traffic, _outcomes):
+        seen: dict[float, str] = {}
+        loop = asyncio.get_running_loop()
+        loop.call_later(10.0, lambda: cluster.down.update(cluster.addresses))
+        loop.call_later(60.0, cluster.down.clear)
+        for at in (0.0, 9.0, 39.0, 42.0, 70.0):
+            loop.call_later(at, lambda at=at: seen.__setitem__(at, traffic.unwell()))
+        await run_for(traffic, 75.0)
+        assert seen == {
+            0.0: "no record was acknowledged yet",
+            9.0: "",
+            39.0: "",
+            42.0: "no record was acknowledged for 30 s",
+            70.0: "",
+        }
+
+
 async def test_a_topic_that_may_not_be_is_told() -> None:
     async with running_traffic(traffic_topic="a/b") as (_cluster, traffic, _outcomes):
         with pytest.raises(TidelogError, match="topic name"):

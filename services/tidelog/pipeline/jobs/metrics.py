@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidelog.ids import Address
 from tidelog.pipeline.jobs.progress import Progress
-from tidelog.runtime.metrics import serve_metrics
+from tidelog.runtime.metrics_server import serve_metrics
 
 BATCH_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """A micro-batch of Spark takes tenths of a second with nothing in it."""
