@@ -22,7 +22,7 @@ from tidelog.chaos.agents import FOLDER
 from tidelog.chaos.clusters import LocalClusters
 from tidelog.chaos.faults.base import On, ends_as_interrupt
 from tidelog.chaos.launch import RUNS_DIR, Outcome, launch, next_directory, order
-from tidelog.chaos.metrics import LISTEN_LOCAL, ChaosMetrics
+from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.report.page import FILE_NAME
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.yaml_nodes import ScenarioError
@@ -48,9 +48,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder, ends_as_interrupt(), clusters:
             asked = order(str(written(options, Path(folder))), On.LOCAL, options.seed, directory=directory)
             asked = replace(asked, keep_topic=options.keep)
-            metrics = ChaosMetrics()
-            with metrics.served(LISTEN_LOCAL, lambda why: None), Screen(clock, asked) as screen:
-                outcome = launch(asked, clusters, clock, screen, metrics)
+            with Screen(clock, asked) as screen:
+                outcome = launch(asked, clusters, clock, screen, ChaosMetrics())
             keep = clusters.outlive = options.keep and outcome.verdict is not None
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)

@@ -16,30 +16,26 @@ cd "$here/.."
 # The command line in a container of its own, which knows where the brokers are, whoever of them is down.
 tidelog() { docker compose run --rm -T --no-deps traffic tidelog "$@"; }
 
-# Its targets are files beside its data: a broker that is down stays one.
-in_prometheus() {
-    docker compose exec -T prometheus sh -c "$1" || say "Prometheus does not run: its targets stay as they are"
-}
-
-scrape() {
-    local service=$1
-    in_prometheus "mkdir -p targets && echo '[{\"targets\": [\"$service:9101\"]}]' >targets/$service.new &&
-        mv targets/$service.new targets/$service.json"
+# A broker that is down stays a target: it is missed.
+target() {
+    local action=$1 id
+    for id in "${@:2}"; do
+        docker compose exec -T prometheus target "$action" broker "broker-$id:9101" ||
+            say "Prometheus does not run: its targets stay as they are"
+    done
 }
 
 grow() {
     docker compose up -d --wait "${@/#/broker-}" || fail "they do not serve; 'make logs SERVICE=broker-$1' shows why"
-    local id
-    for id in "$@"; do scrape "broker-$id"; done
+    target add "$@"
     tidelog cluster add-brokers "$@" --wait
 }
 
 shrink() {
     tidelog brokers drain "$@" --wait
+    target remove "$@" # before they stop: they are not missed
     docker compose rm --stop --force "${@/#/broker-}"
     tidelog brokers drain "$@" --undo # they are gone, and may come back
-    local id
-    for id in "$@"; do in_prometheus "rm -f targets/broker-$id.json"; done
 }
 
 main() {

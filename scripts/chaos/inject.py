@@ -31,7 +31,7 @@ from tidelog.chaos.clusters import Given
 from tidelog.chaos.faults.base import Fault, On, ends_as_interrupt
 from tidelog.chaos.faults.registry import FAULTS, fault_named, make, parameters_of
 from tidelog.chaos.launch import Outcome, launch, next_directory, order
-from tidelog.chaos.metrics import LISTEN, LISTEN_LOCAL, ChaosMetrics
+from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.report.page import FILE_NAME
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.targets import Target, check_hits, parse
@@ -77,18 +77,18 @@ def main() -> int:
         if why := asked.fault.why_not(on):
             print(f"{asked.name}: not with --on {on}: {why}", file=sys.stderr)
             return EXIT_USAGE
-        listen = LISTEN if on is On.COMPOSE else LISTEN_LOCAL
         with (
             ends_as_interrupt(),
             tempfile.TemporaryDirectory() as folder,
             open_cluster(choice, note, links_through_proxy=asked.fault.needs_proxy, zookeepers=zookeepers) as cluster,
-            metrics.served(listen, note),
+            Given(cluster) as clusters,
+            metrics.served(clusters.scrape_targets, note),
         ):
             path = Path(folder) / f"{asked.name}.yaml"
             path.write_text(scenario(asked, on, cluster))
             ordered = order(str(path), on, None, directory=next_directory(asked.name))
             with Screen(clock, ordered) as screen:
-                outcome = launch(ordered, Given(cluster), clock, screen, metrics)
+                outcome = launch(ordered, clusters, clock, screen, metrics)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # hit once more, it finds nothing left to interrupt
         print(f"{asked.name}: interrupted; the fault was healed", file=sys.stderr)

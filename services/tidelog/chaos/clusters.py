@@ -11,6 +11,7 @@ from tidelog.chaos.scenario import ClusterShape
 from tidelog.cluster.api import BROKER, Cluster, ClusterError, State
 from tidelog.cluster.compose import ComposeCluster
 from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.scrape_targets import ScrapeTargets
 
 Say = Callable[[str], None]
 USES_MAX: Final = 20
@@ -22,6 +23,10 @@ class Clusters(Protocol):
 
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
         """A cluster whose processes all run. ClusterError."""
+        ...
+
+    def scrape_targets(self) -> ScrapeTargets | None:
+        """Targets of the Prometheus beside the cluster; None: there is none. ClusterError."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -77,6 +82,9 @@ class LocalClusters:
         )
         return self._cluster
 
+    def scrape_targets(self) -> ScrapeTargets | None:
+        return None
+
     def _covers(self, shape: ClusterShape) -> bool:
         """One whose links can be cut serves a scenario that cuts none."""
         return self._shape is not None and self._shape in (shape, replace(shape, proxy=True))
@@ -106,6 +114,9 @@ class Given:
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
         return self._cluster
 
+    def scrape_targets(self) -> ScrapeTargets | None:
+        return self._cluster.scrape_targets() if isinstance(self._cluster, ComposeCluster) else None
+
 
 class ComposeClusters:
     """The one that `docker compose up` has made, whatever a scenario would like."""
@@ -131,6 +142,9 @@ class ComposeClusters:
         if down := _down(self._cluster):
             raise ClusterError(f"{', '.join(down)} must run before a fault is made")
         return self._cluster
+
+    def scrape_targets(self) -> ScrapeTargets | None:
+        return self._cluster.scrape_targets()
 
 
 def _down(cluster: Cluster) -> list[str]:

@@ -1,24 +1,25 @@
-"""What a chaos run tells Prometheus, so that dashboards can mark its faults (ecosystem 2.6: they survive a rebuild of Grafana
-and need no token).
+"""The faults of a chaos run as metrics, so that dashboards can mark them.
 
-Prometheus of the Compose cluster scrapes `LISTEN` of the machine that runs it, for as long as somebody listens there.
+The Prometheus of the containers scrapes a run that breaks them, for as long as it lasts. Nothing is served for a run on local
+processes, beside which there is no Prometheus.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tidelog.cluster.api import ClusterError
+from tidelog.cluster.scrape_targets import ScrapeTargets
 from tidelog.ids import Address
 from tidelog.runtime.metrics_server import MetricsServer, serve_metrics
 
-LISTEN: Final = Address("0.0.0.0", 9142)
-"""For Prometheus in a container: every address, because it reaches its host at that of a bridge."""
-LISTEN_LOCAL: Final = Address("127.0.0.1", LISTEN.port)
-
+JOB: Final = "chaos"
 RECOVERY_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """From a hand-over to a follower that has much to fetch."""
+
+FindTargets = Callable[[], ScrapeTargets | None]
 
 
 class ChaosMetrics:
@@ -57,20 +58,30 @@ class ChaosMetrics:
         self._recovery.labels(fault).observe(seconds)
 
     @contextmanager
-    def served(self, listen: Address, note: Callable[[str], None]) -> Iterator[None]:
-        """For the length of a run, which needs nobody to look at it: `note` hears why it cannot be."""
-        try:
-            server = self.serve(listen)
-        except OSError as error:
-            note(f"dashboards do not show the faults of this run: {error.strerror}")
-            yield
-            return
-        try:
-            yield
-        finally:
-            server.close()
+    def served(self, find: FindTargets, note: Callable[[str], None]) -> Iterator[None]:
+        """To the Prometheus whose targets `find` returns, if there is one, for the length of a run. A run goes on without it:
+        `note` is told why.
+        """
 
-    def serve(self, listen: Address = LISTEN) -> MetricsServer:
+        def take_away(targets: ScrapeTargets, address: Address) -> None:
+            try:
+                targets.remove(JOB, address)
+            except ClusterError as error:
+                note(f"Prometheus goes on looking for this run at {address} until the next one: {error}")
+
+        with ExitStack() as stack:
+            try:
+                if (targets := find()) is not None:
+                    server = self.serve(Address(targets.host, 0))  # a free port: several runs may be served
+                    stack.callback(server.close)
+                    targets.remove_unserved(JOB)
+                    stack.callback(take_away, targets, server.address)
+                    targets.add(JOB, server.address)
+            except (ClusterError, OSError) as error:
+                note(f"dashboards do not show the faults of this run: {error}")
+            yield
+
+    def serve(self, listen: Address) -> MetricsServer:
         """OSError if something else listens there. Close it when the run has ended: its series end then."""
         return serve_metrics(listen, self._registry)
 

@@ -224,20 +224,19 @@ def _play(
     note: "Callable[[Outcome], None]" = lambda outcome: None,
 ) -> int:
     """The worst of their exit codes. `note` gets each as it comes."""
-    from tidelog.chaos.faults.base import On, ends_as_interrupt
+    from tidelog.chaos.faults.base import ends_as_interrupt
     from tidelog.chaos.launch import launch
-    from tidelog.chaos.metrics import LISTEN, LISTEN_LOCAL, ChaosMetrics
+    from tidelog.chaos.metrics import ChaosMetrics
     from tidelog.cli.chaos_screen import Screen
     from tidelog.cluster.api import ClusterError
     from tidelog.runtime.clock import SystemClock
 
     clock, metrics, worst = SystemClock(), ChaosMetrics(), 0
-    listen = LISTEN if orders[0].on is On.COMPOSE else LISTEN_LOCAL
     try:
         with (
             ends_as_interrupt(),
-            metrics.served(listen, common.note),
             _clusters(orders[0], keep, project) as clusters,
+            metrics.served(clusters.scrape_targets, common.note),
         ):
             for each in orders:
                 with Screen(clock, each, quiet=output is Format.JSON) as screen:

@@ -34,6 +34,7 @@ from tidelog.cluster.api import (
 from tidelog.cluster.container_exec import run_in
 from tidelog.cluster.container_files import ContainerFiles
 from tidelog.cluster.proxy import Proxy, link_clients
+from tidelog.cluster.scrape_targets import ScrapeTargets
 from tidelog.cluster.sessions import sessions_at
 from tidelog.cluster.wait import until
 from tidelog.cluster.zookeeper import mode_of
@@ -42,6 +43,7 @@ from tidelog.ids import Address
 PROJECT_LABEL: Final = "com.docker.compose.project"
 SERVICE_LABEL: Final = "com.docker.compose.service"
 DATA: Final = {BROKER: "/var/lib/tidelog", ZOOKEEPER: "/var/lib/zookeeper"}
+PROMETHEUS: Final = "prometheus"
 FROZEN: Final = "paused"
 """As the engine calls it."""
 RESETS_FOR_S: Final = 0.5
@@ -285,6 +287,17 @@ class ComposeCluster:
         found = self._labelled(f"{PROJECT_LABEL}={self.project}", sparse=True)
         servers = [c for c in found if _is_process(c.attrs["Labels"][SERVICE_LABEL], ZOOKEEPER)]
         return sessions_at(address for c in servers for address in _inside(c, ZOOKEEPER).values())
+
+    def scrape_targets(self) -> ScrapeTargets:
+        """ClusterError when Prometheus does not run, or its networks have no way to this machine."""
+        found = self._labelled(f"{PROJECT_LABEL}={self.project}", f"{SERVICE_LABEL}={PROMETHEUS}")
+        if not found or _state(found[0]) is not State.RUNNING:
+            raise ClusterError(f"{PROMETHEUS} of project {self.project} does not run")
+        networks = found[0].attrs["NetworkSettings"]["Networks"]
+        hosts = [host for name in sorted(networks) if (host := networks[name]["Gateway"])]
+        if not hosts:
+            raise ClusterError(f"{PROMETHEUS} of project {self.project} has no way to this machine")
+        return ScrapeTargets(found[0], hosts[0])
 
     @property
     def _clients_proxy(self) -> Proxy:
