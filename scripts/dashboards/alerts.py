@@ -1,7 +1,8 @@
 """When somebody should look, and what to do then.
 
 How long a condition must hold is stated beside each: longer than what heals by itself, which is a session timeout (6 s) and an
-election for a lost broker or controller, replica.lag.time.max (10 s) for a follower, and a catch-up after a restart.
+election for a lost broker or controller, replica.lag.time.max (10 s) for a follower, a catch-up after a restart, and RESTART_S
+for a restart of every process at once. A condition looks back no further than its cause lasts, but where data was lost.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ CRITICAL: Final = "critical"
 """Data is in danger, or nobody can write."""
 WARNING: Final = "warning"
 
+RESTART_S: Final = 60
+"""Every process stops and starts at once: ZooKeeper elects, sessions and leaders come back, followers catch up. That takes some
+20 s, and twice as long on a busy machine."""
 LAG_TIME_MAX_S: Final = 10
 RECOVERY_LIMIT: Final = 12
 """Times replica.lag.time.max: so long may a follower need to fetch what it missed."""
@@ -44,7 +48,7 @@ AVAILABILITY: Final = (
     Alert(
         "ActiveControllerCount",
         "(sum(tidelog_controller_active) or vector(0)) != 1",
-        20,  # a failover: the old one's session, the election, reading the cluster
+        RESTART_S,
         CRITICAL,
         "{{ $value }} controllers act, not 1.",
         "Nobody elects leaders and no ISR changes until one does; what is led goes on. None: start one, or look at the alerts of "
@@ -54,7 +58,7 @@ AVAILABILITY: Final = (
     Alert(
         "OfflinePartitions",
         "sum(tidelog_controller_offline_partitions) > 0",
-        10,  # an election takes a session timeout where the loss cannot be noticed earlier
+        RESTART_S,
         CRITICAL,
         "{{ $value }} partitions have no leader.",
         "Nobody can write or read them. `tidelog topics describe --unavailable-partitions` names them and their replicas: start "
@@ -65,7 +69,7 @@ AVAILABILITY: Final = (
     Alert(
         "UnderMinIsrPartitions",
         "sum(tidelog_broker_under_min_isr_partitions) > 0",
-        10,  # as long as an election: a rolling restart stays above min ISR all the time
+        RESTART_S,
         CRITICAL,
         "{{ $value }} partitions refuse acks=all.",
         "Too few replicas are in sync. Start the brokers that are missing; if all run, look at Follower lag on *Replication and "
@@ -75,7 +79,7 @@ AVAILABILITY: Final = (
     Alert(
         "NoAcknowledgements",
         "sum(increase(tidelog_e2e_acked_total[10s])) == 0",
-        10,  # with its window 20 s: more than a session timeout and an election
+        RESTART_S - 10,  # without its window
         CRITICAL,
         "The traffic process gets no acknowledgement.",
         "Its producers use acks=all over every partition of its topic. Look at the other alerts first, then at *Availability* on "
@@ -85,20 +89,25 @@ AVAILABILITY: Final = (
     Alert(
         "ProcessDown",
         f"{TARGETS} == 0",
-        30,  # a restart takes less
+        RESTART_S,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} does not answer.",
         "It is down, paused, cut off, or its event loop hangs. Read the end of its log; start it again.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(
-        "RestartedRecently",
-        'changes(process_start_time_seconds{job!="prometheus"}[5m]) > 0',
+        "CrashLoop",
+        # A restart, and a fault and its repair, are no loop.
+        'changes(process_start_time_seconds{job!="prometheus"}[5m]) > 2',
         0,
         WARNING,
-        "{{ $labels.job }} {{ $labels.instance }} was started again in the last 5 minutes.",
-        "Nothing if somebody did that. Else its log, from before the start, says what ended it.",
-        (SILENT, Proof(Fault.KILL_LEADER, "series == 0", after="series == 1")),
+        "{{ $labels.job }} {{ $labels.instance }} was started {{ $value }} times in 5 minutes.",
+        "Something starts it again each time that it ends. Its log, from before each start, says what ends it.",
+        (
+            SILENT,
+            Proof(Fault.RESTART, after="series == 0"),
+            Proof(Fault.CRASH_LOOP, "series{job=controller} == 0", after="series{job=controller} == 1"),
+        ),
     ),
 )
 
@@ -215,8 +224,8 @@ GROUPS: Final = (
     ),
     Alert(
         "RebalancesFail",
-        "sum(increase(tidelog_coordinator_rebalance_alarms_total[5m])) > 0",
-        0,
+        "sum(increase(tidelog_coordinator_rebalance_alarms_total[1m])) > 0",
+        0,  # an attempt takes 20 s: while it goes on, each minute has one
         WARNING,
         "Rebalances fail more often in a row than rebalance_retries_max.",
         "A member answers pings, but no stop or start: the coordinator's log names it. End that process.",
@@ -224,12 +233,15 @@ GROUPS: Final = (
     ),
     Alert(
         "NoMessageForTooLong",
+        # A batch is no steady load, and a topic that is deleted has no counter.
         "sum by (topic) (increase(tidelog_records_in_total[10m])) == 0 "
-        "and sum by (topic) (increase(tidelog_records_in_total[1h])) > 0",
+        "and on (topic) tidelog_records_in_total and on (topic) "
+        "count_over_time((sum by (topic) (increase(tidelog_records_in_total[1m])) > 0)[1h:1m] offset 10m) >= 45",
         0,
         WARNING,
         "Nothing was written to {{ $labels.topic }} for 10 minutes.",
-        "It had records within the hour: are its producers up? Errors on *Broker internals* says whether they are refused.",
+        "In most minutes of the hour before it was: are its producers up? Errors on *Broker internals* says whether they are "
+        "refused.",
         (SILENT,),
     ),
 )
@@ -238,7 +250,7 @@ ZOOKEEPER: Final = (
     Alert(
         "ZooKeeperServerDown",
         "tidelog_zookeeper_up == 0",
-        15,
+        RESTART_S,
         WARNING,
         "ZooKeeper server {{ $labels.server }} does not answer.",
         "The others serve while they are a majority. Start it again.",
@@ -246,8 +258,9 @@ ZOOKEEPER: Final = (
     ),
     Alert(
         "ZooKeeperWithoutLeader",
-        '(sum(tidelog_zookeeper_server_state{state=~"leader|standalone"}) or vector(0)) != 1',
-        15,  # an election among servers takes a second
+        # No exporter: nothing is known, and ProcessDown tells it.
+        '(sum(tidelog_zookeeper_server_state{state=~"leader|standalone"}) or 0 * sum(tidelog_zookeeper_up)) != 1',
+        RESTART_S,
         CRITICAL,
         "{{ $value }} ZooKeeper servers lead, not 1.",
         "Without a majority no broker is elected and no ISR changes; leaders stop acting when their sessions are in doubt. Start "
@@ -257,7 +270,7 @@ ZOOKEEPER: Final = (
     Alert(
         "ZooKeeperSessionDown",
         'max by (job, instance) (tidelog_zk_session_state{state="connected"}) == 0',
-        10,  # more than a session timeout
+        RESTART_S,
         CRITICAL,
         "{{ $labels.job }} {{ $labels.instance }} has no ZooKeeper session.",
         "It does not act. If ZooKeeper is well (its alerts), the way to it is cut.",

@@ -109,8 +109,9 @@ ALERTS_FIRING: Final = health(
     "What to do stands in the alert itself.",
     alarm_above(1),
     under_load("max == 0"),
-    # The one alert without patience that a restart raises: RestartedRecently.
-    Proof(Fault.KILL_LEADER, after="last >= 1"),
+    # The alert that waits for nothing is EventLoopBlocked.
+    Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 1", "last == 0"),
+    Proof(Fault.RESTART, "max == 0", "max == 0", "max == 0"),
 )
 ACTIVE_FAULTS: Final = health(
     "Faults injected now",
@@ -235,8 +236,8 @@ ALERTS: Final = Panel(
             Fault.KILL_LEADER,
             "series{alertname=OfflinePartitions} == 0",
             "max{alertname=OfflinePartitions} >= 1, max{alertname=UnderReplicatedPartitions} >= 1",
-            "max{alertname=RestartedRecently} == 2",
         ),
+        Proof(Fault.PAUSE_FOLLOWER, during="max{alertname=EventLoopBlocked} == 2"),
     ),
     Kind.TIMELINE,
     width=12,

@@ -10,37 +10,55 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 
 class Fault(Enum):
     """What the test plays on a cluster of three brokers, two controllers, a ZooKeeper server and two agents, under a load.
 
-    Topics: `events` with three replicas, which the load goes to; `single` with one; `frail` with two and unclean elections.
+    Topics: `events` with three replicas, which the load goes to; `single` with one; `frail` with two.
     """
 
-    LOAD = "load"
-    """Nothing is broken: `during` alone."""
-    MOVE = "move"
-    """No fault: a partition with one replica, in a topic of its own, is moved to another broker, throttled to last some
-    seconds."""
-    COMPACT = "compact"
-    """A compacted topic with a replica on each broker is written to; then a bit flips in a closed segment of one of them."""
-    KILL_LEADER = "kill leader"
-    """SIGKILL of the leader of `single`, which leads some of `events` too and coordinates the group; past its session it is
-    started again."""
-    PAUSE_FOLLOWER = "pause follower"
-    """SIGSTOP of a broker for longer than replica.lag.time.max and less than its session."""
-    KILL_CONTROLLER = "kill controller"
-    """SIGKILL of the active one."""
-    KILL_AGENTS = "kill agents"
-    """SIGKILL of all members of the group."""
-    KILL_ZOOKEEPER = "kill zookeeper"
-    """SIGKILL of the only server, back before a session ends."""
-    DISK_ERROR = "disk error"
-    """EIO for what the leader of partition 0 of `events` writes to it."""
-    LOSE_TWO = "lose two"
-    """SIGKILL of the follower of `frail`, then, behind its back, of its leader; the follower is started first."""
+    about: str
+
+    def __new__(cls, name: str, about: str) -> Self:
+        made = object.__new__(cls)
+        made._value_, made.about = name, about
+        return made
+
+    LOAD = "load", "Nothing is broken."
+    MOVE = (
+        "move",
+        "No fault: a partition with one replica, in a topic of its own, is moved to another broker, throttled to last some "
+        "seconds.",
+    )
+    COMPACT = (
+        "compact",
+        "A compacted topic with a replica on each broker is written to; then a bit flips in a closed segment of one of them.",
+    )
+    KILL_LEADER = (
+        "kill leader",
+        "SIGKILL of the leader of `single`, which leads some of `events` too and coordinates the group; past its session it is "
+        "started again.",
+    )
+    PAUSE_FOLLOWER = (
+        "pause follower",
+        "SIGSTOP of a broker for longer than replica.lag.time.max and less than its session.",
+    )
+    RESTART = (
+        "restart",
+        "No fault: every process of the cluster is told to stop, then started, all at once.",
+    )
+    KILL_CONTROLLER = "kill controller", "SIGKILL of the active controller; it is started again when another one acts."
+    KILL_AGENTS = "kill agents", "SIGKILL of all members of the group; they are started again when the group is empty."
+    KILL_ZOOKEEPER = "kill zookeeper", "SIGKILL of the only ZooKeeper server, which is back before a session ends."
+    DISK_ERROR = "disk error", "EIO for what the leader of partition 0 of `events` writes to it."
+    LOSE_TWO = (
+        "lose two",
+        "Unclean elections are allowed for `frail`; SIGKILL of its follower, then, behind its back, of its leader; the follower "
+        "is started first.",
+    )
+    CRASH_LOOP = "crash loop", "SIGKILL of the standby controller three times; it is started again each time."
 
 
 class Series(NamedTuple):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,8 +127,7 @@ def traffic(cluster: LocalCluster) -> Iterator[Address]:
 async def make_topics(cluster: LocalCluster) -> None:
     async with AdminClient(bootstrap_servers(cluster)) as admin:
         await admin.create_topic(TOPIC, assignment=EVENTS)
-        unclean = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-        await admin.create_topic("frail", assignment=FRAIL, configs=unclean)
+        await admin.create_topic("frail", assignment=FRAIL, configs={"min.insync.replicas": "1"})
 
 
 async def make_single(cluster: LocalCluster, broker: str) -> None:
@@ -152,11 +152,13 @@ class Story:
             Fault.COMPACT: self.compact,
             Fault.KILL_LEADER: self.kill_leader,
             Fault.PAUSE_FOLLOWER: self.pause_follower,
+            Fault.RESTART: self.restart,
             Fault.KILL_CONTROLLER: self.kill_controller,
             Fault.KILL_AGENTS: self.kill_agents,
             Fault.KILL_ZOOKEEPER: self.kill_zookeeper,
             Fault.DISK_ERROR: self.disk_error,
             Fault.LOSE_TWO: self.lose_two,
+            Fault.CRASH_LOOP: self.crash_loop,
         }
         self.set_up()
         windows = {(Fault.LOAD, "during"): (quiet := self.quiet())}
@@ -223,11 +225,17 @@ class Story:
             time.sleep(PAUSE_S)
             self.cluster.resume(self.victim)
 
+    def restart(self) -> None:
+        names = self.cluster.names()
+        with ThreadPoolExecutor(len(names)) as threads:
+            list(threads.map(self.cluster.stop, names))
+            self.wait('max(up{job=~"broker|controller|agent"})', lambda now: now == [0])
+            list(threads.map(self.cluster.start, names))
+        self.wait_whole()
+        self.wait_spread_as_before()
+
     def kill_controller(self) -> None:
-        active = [
-            n for n in self.cluster.names(CONTROLLER) if metric(self.cluster, n, "tidelog_controller_active") == 1
-        ]
-        with self.marked("kill", active) as (name,):
+        with self.marked("kill", self.controllers(active=True)) as (name,):
             self.cluster.kill(name)
             self.wait("sum(tidelog_controller_active)", lambda now: now == [0])
             self.wait("sum(tidelog_controller_active)", lambda now: now == [1])
@@ -241,15 +249,6 @@ class Story:
             self.wait(f'tidelog_group_state{{group="{GROUP}",state="Empty"}}', lambda now: now == [1])
             for name in names:
                 self.cluster.start(name)
-
-    def kill_coordinator(self) -> None:
-        family = "tidelog_group_generation"
-        serving = [n for n in self.cluster.names(BROKER) if metric(self.cluster, n, family, group=GROUP)]
-        with self.marked("kill", serving) as (name,):
-            self.cluster.kill(name)
-            self.wait(f'count({family}{{group="{GROUP}"}}) or vector(0)', lambda now: now == [0])
-            self.wait(f'count({family}{{group="{GROUP}"}})', lambda now: now == [1])
-            self.cluster.start(name)
 
     def kill_zookeeper(self) -> None:
         with self.marked("kill", self.cluster.names(ZOOKEEPER)) as (name,):
@@ -270,6 +269,7 @@ class Story:
         leader = broker_name(partition.leader)
         (follower,) = (broker_name(broker) for broker in partition.replicas if broker != partition.leader)
         with self.marked("kill", [leader, follower]):
+            asyncio.run(self.configure("frail", {"unclean.leader.election.enable": "true"}))
             self.cluster.kill(follower)
             self.wait('tidelog_partition_isr_size{topic="frail"}', lambda now: now == [1])
             asyncio.run(self.write_behind_its_back())
@@ -280,7 +280,21 @@ class Story:
             self.wait('max(tidelog_partition_leader{topic="frail"})', lambda now: now == [broker_id_of(follower)])
             self.cluster.start(leader)
 
+    def crash_loop(self) -> None:
+        (name,) = self.controllers(active=False)
+        instance = self.cluster.plan[name].addresses["METRICS"]
+        starts = f'changes(process_start_time_seconds{{instance="{instance}"}}[5m])'
+        with self.marked("kill", [name]):
+            for _ in range(3):
+                (before,) = self.prometheus.newest(starts)
+                self.cluster.bounce(name)
+                self.wait(f"{starts} > {before:g}", lambda now: len(now) == 1)
+
     # what they are made of
+
+    def controllers(self, *, active: bool) -> list[str]:
+        names = self.cluster.names(CONTROLLER)
+        return [name for name in names if metric(self.cluster, name, "tidelog_controller_active") == active]
 
     @contextmanager
     def marked(self, fault: str, targets: Collection[str]) -> Iterator[list[str]]:
@@ -324,6 +338,10 @@ class Story:
             (byte,) = file.read(1)
             file.seek(middle)
             file.write(bytes([byte ^ 1]))
+
+    async def configure(self, topic: str, configs: Mapping[str, str]) -> None:
+        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+            await admin.alter_configs(topic, configs)
 
     async def describe(self, topic: str) -> m.TopicDescription:
         async with AdminClient(bootstrap_servers(self.cluster)) as admin:

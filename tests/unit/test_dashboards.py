@@ -57,7 +57,7 @@ def names_in(query: str) -> set[str]:
     """Metric names: identifiers that are no function, no label and no keyword."""
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\b(by|on|without) \([^)]*\)", " ", query)
     words = re.findall(r"(?<![\w:])[a-zA-Z_:][a-zA-Z0-9_:]*(?!\w)(?!\s*\()", bare)
-    return set(words) - {"and", "or", "unless", "by", "on"}
+    return set(words) - {"and", "or", "unless", "by", "on", "offset"}
 
 
 def overlap(a: dict[str, int], b: dict[str, int]) -> bool:
