@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what Grafana and Prometheus read, from the boards, alerts and recorded queries of scripts/dashboards, or checks that it
-is up to date: deploy/grafana/dashboards/*.json and deploy/prometheus/rules/*.yml.
+"""Writes what is made of the boards, alerts and recorded queries of scripts/dashboards, or checks that it is up to date:
+deploy/grafana/dashboards/*.json, deploy/prometheus/rules/*.yml, docs/runbook.md and docs/faults.md.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from dashboards import pages
 from dashboards.alerts import GROUPS_OF_RULES, Alert
 from dashboards.boards import BOARDS
 from dashboards.draw import text
@@ -32,7 +33,11 @@ def alerting(alert: Alert) -> dict[str, Any]:
         "expr": alert.query,
         **({"for": f"{alert.for_s}s"} if alert.for_s else {}),
         "labels": {"severity": alert.severity},
-        "annotations": {"summary": alert.summary, "description": alert.what_to_do},
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.what_to_do,
+            "runbook_url": pages.runbook_of(alert),
+        },
     }
 
 
@@ -47,6 +52,8 @@ def files() -> dict[Path, str]:
         **{GRAFANA / f"{board.uid}.json": text(board) for board in BOARDS},
         RULES / "alerts.yml": rules(dict(alerts)),
         RULES / "recording.yml": rules({"recording": [recorded(each) for each in RECORDINGS]}),
+        ROOT / pages.RUNBOOK: pages.runbook(),
+        ROOT / pages.FAULTS: pages.faults(),
     }
 
 
@@ -66,7 +73,7 @@ def main() -> None:
         path.write_text(made[path])
     for path in foreign:
         path.unlink()
-    print(f"{len(made)} files of dashboards and rules, {len(stale)} {'stale' if check else 'written'}")
+    print(f"{len(made)} files of dashboards, rules and pages, {len(stale)} {'stale' if check else 'written'}")
 
 
 if __name__ == "__main__":
