@@ -38,4 +38,5 @@ def _snapshot(host: PartitionHost, broker_id: BrokerId, now: float) -> Partition
             FollowerSnapshot(BrokerId(follower), end - progress.offset, leading.lag_s(progress.offset, end, now))
             for follower, progress in sorted(leading.progress.items())
         ),
+        isr=() if leading is None else [BrokerId(member.broker_id) for member in sorted(leading.isr.committed.isr)],
     )

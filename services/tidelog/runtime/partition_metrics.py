@@ -43,6 +43,8 @@ class PartitionSnapshot(NamedTuple):
     """Of a follower: the leader's high watermark at the last chunk minus its own end, at least 0."""
     followers: Sequence[FollowerSnapshot] = ()
     """Of a leader."""
+    isr: Sequence[BrokerId] = ()
+    """The members of the committed ISR, as the leader knows them."""
 
     @property
     def is_leader(self) -> bool:
@@ -75,6 +77,9 @@ _LEADER_GAUGES: Final = {
     "tidelog_partition_isr_size": "Told by the leader.",
     "tidelog_partition_replicas": "Told by the leader.",
     "tidelog_partition_under_replicated": "1 if the ISR is smaller than the replica list; told by the leader.",
+}
+_MEMBER_GAUGES: Final = {
+    "tidelog_partition_isr_member": "Broker id of each member of the ISR, told by the leader alone.",
 }
 _FOLLOWER_GAUGES: Final = {
     "tidelog_replica_lag_records": "Leader's log end minus the follower's; told by the leader.",
@@ -131,6 +136,7 @@ def _by_partition(snapshots: Sequence[PartitionSnapshot]) -> Iterator[Metric]:
         for group, labels in (
             (_PARTITION_GAUGES, of_partition),
             (_LEADER_GAUGES, of_partition),
+            (_MEMBER_GAUGES, [*of_partition, "broker"]),
             (_FOLLOWER_GAUGES, [*of_partition, "follower"]),
         )
         for name, text in group.items()
@@ -149,6 +155,8 @@ def _by_partition(snapshots: Sequence[PartitionSnapshot]) -> Iterator[Metric]:
         )
         if s.is_leader:
             add(_LEADER_GAUGES, where, (s.leader, s.isr_size, s.replicas, s.isr_size < s.replicas))
+        for member in s.isr if s.is_leader else ():
+            add(_MEMBER_GAUGES, [*where, str(member)], (member,))
         for follower in s.followers:
             add(_FOLLOWER_GAUGES, [*where, str(follower.broker_id)], (follower.lag_records, follower.lag_s))
     yield from families.values()

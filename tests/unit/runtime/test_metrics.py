@@ -35,7 +35,7 @@ DOCUMENTED = {
         tidelog_alter_isr_requests tidelog_requests_denied
         tidelog_partition_log_start_offset tidelog_partition_high_watermark tidelog_partition_log_end_offset
         tidelog_partition_leader tidelog_partition_leader_epoch tidelog_partition_isr_size tidelog_partition_replicas
-        tidelog_partition_under_replicated
+        tidelog_partition_under_replicated tidelog_partition_isr_member
         tidelog_replica_lag_records tidelog_replica_lag_seconds tidelog_replica_fetcher_max_lag_records
         tidelog_replica_truncations tidelog_replica_truncated_records tidelog_replication_bytes
         tidelog_reassignment_bytes
@@ -79,6 +79,7 @@ def snapshot(partition: int = 0, *, broker: int = 1, leader: int = 1, isr: int =
         segments=2,
         behind_leader_records=0 if leader == broker else 11,
         followers=followers,
+        isr=[BrokerId(member) for member in range(1, isr + 1)],
     )
 
 
@@ -133,6 +134,8 @@ def test_leadership_is_told_by_the_leader_alone_and_offsets_by_every_replica() -
     assert value(registry, "tidelog_partition_high_watermark", **followed) == 96
     assert value(registry, "tidelog_replica_lag_records", **led, follower="2") == 4
     assert value(registry, "tidelog_replica_lag_seconds", **led, follower="2") == 0.5
+    assert [value(registry, "tidelog_partition_isr_member", **led, broker=each) for each in "123"] == [1, 2, 3]
+    assert value(registry, "tidelog_partition_isr_member", **followed, broker="2") is None
 
 
 def test_series_by_partition_are_capped_and_what_is_left_out_is_counted() -> None:
