@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tidelog.chaos.faults.base import On
 from tidelog.cluster.api import Cluster, ClusterError, State
-from tidelog.cluster.choice import Choice, choose, local_runs
+from tidelog.cluster.breaking import breaking
+from tidelog.cluster.choice import COMPOSE, Choice, choose, local_runs
 from tidelog.cluster.compose import ComposeCluster
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.local import LocalCluster, local_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCAL_BASE = ROOT / "data" / "local"
@@ -46,15 +47,16 @@ def open_cluster(
     """The one that runs; locally, where none runs whose links can be cut if they have to be, one for this script alone."""
     if choice.project is not None:
         compose = ComposeCluster(ROOT, choice.project)
-        with contextlib.closing(compose):
+        with contextlib.closing(compose), breaking(f"{COMPOSE}{choice.project}"):
             check_runs(compose)
             yield compose
         return
     runs = choice.local is not None and local_runs(choice.local)
     if choice.local is not None and runs and not links_through_proxy:
         local = LocalCluster(choice.local)
-        check_runs(local)
-        yield local
+        with breaking(local_name(choice.local)):
+            check_runs(local)
+            yield local
         return
     with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder)) as own:
         why = f"the links of {choice.told} cannot be cut" if runs else "no cluster runs"

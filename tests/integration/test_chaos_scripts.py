@@ -14,7 +14,8 @@ from helpers.cluster import states, unique_topic
 from helpers.scripts import ROOT
 from tidelog.client.sync import SyncAdmin
 from tidelog.cluster.api import State, bootstrap_servers
-from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.breaking import breaking
+from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.cluster.ready import wait_ready
 from tidelog.cluster.wait import until
 
@@ -39,6 +40,16 @@ def test_a_fault_is_shown_healed_and_waited_for(shared_cluster: LocalCluster) ->
     assert -1 not in said and said == sorted(said), done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.splitlines()[-1].startswith("SOUND: "), "the verdict is the last line"
+    assert set(states(shared_cluster).values()) == {State.RUNNING}
+
+
+def test_a_second_script_is_refused_while_one_is_at_work(shared_cluster: LocalCluster) -> None:
+    with breaking(local_name(shared_cluster.base)):
+        done = subprocess.run(
+            command(shared_cluster, "kill", "broker-1"), capture_output=True, text=True, timeout=100, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].endswith(": try again when it has ended")
     assert set(states(shared_cluster).values()) == {State.RUNNING}
 
 

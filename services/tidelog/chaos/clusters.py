@@ -9,6 +9,8 @@ from typing import Final, Protocol, Self
 
 from tidelog.chaos.scenario import ClusterShape
 from tidelog.cluster.api import BROKER, Cluster, ClusterError, State
+from tidelog.cluster.breaking import breaking
+from tidelog.cluster.choice import COMPOSE
 from tidelog.cluster.compose import ComposeCluster
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.scrape_targets import ScrapeTargets
@@ -124,13 +126,17 @@ class ComposeClusters:
     def __init__(self, root: Path, project: str) -> None:
         """ClusterError when no engine answers."""
         self._cluster = ComposeCluster(root, project)
+        self._breaking = breaking(f"{COMPOSE}{project}")
 
     def __enter__(self) -> Self:
+        """ClusterError while another program breaks this cluster."""
+        self._breaking.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._breaking.__exit__(kind, error, trace)
         self._cluster.close()
 
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
