@@ -69,6 +69,7 @@ class FakeCluster:
     shaped: dict[Way, Traffic] = field(default_factory=dict)
     loss: dict[str, float] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
+    shared_disks: bool = False
     base: Path = Path("/nowhere")
     lives: Counter[str] = field(default_factory=Counter)
     """How often each was started."""
@@ -170,6 +171,10 @@ class FakeCluster:
     def files(self, name: str) -> LocalFiles:
         files = LocalFiles(self.base / name)
         return NumbFiles(files.root) if name in self.numb_files else files
+
+    def check_fillable(self) -> None:
+        if self.shared_disks:
+            raise ClusterError("others use the disk as well")
 
     def fill_disk(self, name: str, growing: str) -> str:
         self.full.add(name)

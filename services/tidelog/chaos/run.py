@@ -91,6 +91,8 @@ class Run:
         """Returns when everything is in the files. NoVerdict says why there is nothing to judge."""
         servers = bootstrap_servers(self.cluster)
         try:
+            for planned in self.scenario.planned:
+                planned.fault.check(self.cluster)
             async with AdminClient(servers) as admin:
                 await self._create_topic(admin)
                 with Chronicle(self.directory / HISTORY, self.clock) as chronicle:

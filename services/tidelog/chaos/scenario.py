@@ -189,8 +189,12 @@ class Scenario:
         return self.workload.orders is not None or self.workload.lines is not None
 
     @property
+    def planned(self) -> Sequence[PlannedFault]:
+        """Each fault that may come."""
+        return (*self.faults, *(() if self.random is None else self.random.faults))
+
+    @property
     def reaches_clients(self) -> bool:
         """Its clients have to dial through links that can be cut and shaped."""
-        planned = (*self.faults, *(() if self.random is None else self.random.faults))
-        ends = [end for each in planned for end in (each.target, getattr(each.fault, "peers", None))]
+        ends = [end for each in self.planned for end in (each.target, getattr(each.fault, "peers", None))]
         return any(isinstance(end, Target) and CLIENT in end.kinds for end in ends)

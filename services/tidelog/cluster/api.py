@@ -197,6 +197,10 @@ class Cluster(Protocol):
         """Where a broker or a ZooKeeper server keeps its data."""
         ...
 
+    def check_fillable(self) -> None:
+        """ClusterError when no disk of this cluster can be filled."""
+        ...
+
     def fill_disk(self, name: str, growing: str) -> str:
         """From now on no file of the process grows whose name ends with `growing`, at least; returns what was seen.
 

@@ -261,6 +261,12 @@ class ComposeCluster:
         image = self._container(self.names(BROKER)[0]).attrs["Config"]["Image"]
         return ContainerFiles(self._docker, self._container(name), DATA[kind_of(name)], image)
 
+    def check_fillable(self) -> None:
+        try:
+            self.files(self.names(BROKER)[0]).check_own_disk()
+        except OSError as error:
+            raise ClusterError(str(error)) from None
+
     def fill_disk(self, name: str, growing: str) -> str:
         left = self.files(name).fill()
         return f"{left:,} bytes are left on the disk of {name}"

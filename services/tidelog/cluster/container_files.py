@@ -51,6 +51,10 @@ class ContainerFiles:
     def wipe(self) -> None:
         self._ask("wipe")
 
+    def check_own_disk(self) -> None:
+        """See `LocalFiles.check_own_disk`."""
+        self._ask("check_own_disk")
+
     def fill(self) -> int:
         """See `LocalFiles.fill`."""
         return int(self._ask("fill"))

@@ -82,14 +82,18 @@ class LocalFiles:
             else:
                 entry.unlink()
 
-    def fill(self) -> int:
-        """Takes all room that is left on the file system; returns how much is left then. OSError when others share it."""
+    def check_own_disk(self) -> None:
+        """OSError when others share the file system, as its size tells."""
         size = shutil.disk_usage(self.root).total
         if size > OWN_DISK_MAX_BYTES:
             raise OSError(
                 f"the file system of the data directory has {size >> 30:,} GiB, which others use as well: bring the cluster "
                 "up with a small one, as deploy/chaos/small-disks.yml says"
             )
+
+    def fill(self) -> int:
+        """Takes all room that is left on the file system; returns how much is left then. OSError when others share it."""
+        self.check_own_disk()
         with (self.root / FILLER).open("ab", buffering=0) as file:
             for chunk in (1 << 20, 1 << 12, 1):
                 with contextlib.suppress(OSError):

@@ -250,6 +250,9 @@ class LocalCluster:
         self._process(name)
         return LocalFiles(self.data_dir(name))
 
+    def check_fillable(self) -> None:
+        """A limit on the size of files stands for a disk."""
+
     def fill_disk(self, name: str, growing: str) -> str:
         """By a limit on the size of files, which takes no rights and no disk."""
         process = self._running(name)

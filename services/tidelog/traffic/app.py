@@ -37,7 +37,7 @@ class Traffic:
         self._metrics = metrics
         self._producer = Producer(
             settings.bootstrap_servers,
-            linger_ms=20,
+            linger_ms=0,  # it measures the brokers, not its own patience
             request_timeout_ms=settings.request_timeout_ms,
             client_id=settings.client_id,
             ports=ports,

@@ -1,12 +1,18 @@
 """What a run waits for between its healing and its final phase."""
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
 from helpers.aio import run
 from helpers.fake_cluster import FakeCluster
 from helpers.requirements import requirement
 from tidelog.chaos import run as runs
-from tidelog.chaos.run import ensemble_serves
+from tidelog.chaos.faults.disks import FullDisk
+from tidelog.chaos.run import NoVerdict, Run, ensemble_serves
+from tidelog.chaos.scenario import PlannedFault, Scenario
+from tidelog.chaos.targets import parse
 from tidelog.cluster.api import State
 from tidelog.runtime.clock import SystemClock
 
@@ -37,3 +43,13 @@ def test_a_zookeeper_server_that_never_serves_is_told_and_keeps_no_run_waiting(
     cluster.states[SLOW] = State.STOPPED
     run(ensemble_serves(cluster, SystemClock(), said.append))
     assert said == ["zookeeper-3: serves nobody 0.05 s after everything was healed"]
+
+
+def test_what_a_cluster_cannot_have_ends_a_run_before_its_load(tmp_path: Path) -> None:
+    planned = PlannedFault(at_s=0.0, fault=FullDisk(), target=parse("leader of 0"))
+    scenario = Scenario("full", "full", "", row=None, runs_in=(), simulator="", faults=[planned])
+    nothing = cast(Any, None)
+    refused = Run(scenario, nothing, FakeCluster(shared_disks=True), tmp_path, *[nothing] * 5)
+    with pytest.raises(NoVerdict, match="others use the disk as well"):
+        run(refused.play())
+    assert not list(tmp_path.iterdir()), "nothing was begun"

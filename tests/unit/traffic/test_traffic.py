@@ -65,6 +65,18 @@ async def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
         assert {len(value or b"") for value in stored} == {300}
 
 
+async def test_a_record_waits_for_no_other_one() -> None:
+    """The cluster in memory answers at once: what a send takes is the probe's own."""
+    cluster, registry = FakeCluster(), CollectorRegistry()
+    servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
+    traffic = Traffic(TrafficSettings(bootstrap_servers=servers), cluster.ports, TrafficMetrics(registry))
+    await run_for(traffic, 10.0)
+    await traffic.stop()
+    name = "tidelog_e2e_produce_seconds"
+    took_s, count = (registry.get_sample_value(f"{name}_{what}") or 0.0 for what in ("sum", "count"))
+    assert count > 100 and took_s / count < 0.005
+
+
 async def test_a_topic_that_is_there_is_used() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
         cluster.create("events", partitions=1)

@@ -209,6 +209,10 @@ class Fault(ABC):
         """Why it cannot be played there, or None."""
         return self.not_on.get(on)
 
+    def check(self, cluster: Cluster) -> None:
+        """ClusterError when this cluster cannot have it; asked before there is a load."""
+        return  # most can be played on any
+
     @abstractmethod
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         """Returns when the effect was seen; FaultMissed when it was not to be seen, and then it is undone already."""

@@ -118,6 +118,9 @@ class FullDisk(Fault):
     about: ClassVar[str] = "no room for another record: a small disk filled, locally a limit on the size of files"
     hits: ClassVar[frozenset[str]] = WITH_DATA
 
+    def check(self, cluster: Cluster) -> None:
+        cluster.check_fillable()
+
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
         servers = [target for target in targets if kind_of(target) == ZOOKEEPER]
         free = partial(_give_room, bed.cluster, targets, servers)
