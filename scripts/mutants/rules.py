@@ -132,7 +132,7 @@ def new_epoch_is_no_news(original: Any, self: Any, event: Any) -> Any:
 )
 def another_life_is_the_same(code: Code) -> None:
     """A broker that comes back in another life is taken for the one that left."""
-    code.replace(election, "_same_life", lambda member, brokers: member.broker_id in brokers)
+    code.replace(election, "same_life", lambda member, brokers: member.broker_id in brokers)
 
 
 @rule(

@@ -216,10 +216,18 @@ class MakePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrsChanged:
+    """Partitions whose ISR has lost members, and those whose ISR has gained some, by cause; it is written."""
+
+    shrinks: Mapping[str, int]
+    expansions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Resign:
     """Stop acting at once; somebody else is controller, or ought to be."""
 
     reason: str
 
 
-Effect = Write | Examine | Connect | Disconnect | Send | Reply | MakePlan | Resign
+Effect = Write | Examine | Connect | Disconnect | Send | Reply | MakePlan | IsrsChanged | Resign

@@ -52,7 +52,7 @@ def settle(
     Only a change of leader raises the leader epoch: a smaller ISR leaves the leader's maximal ISR a superset (I4), and
     followers need not truncate again (F05.10, KAFKA-15021).
     """
-    unbroken = [member for member in state.isr if _same_life(member, brokers)]
+    unbroken = [member for member in state.isr if same_life(member, brokers)]
     # The last member stays even under suspicion: without it nobody could lead, and its session decides soon enough.
     isr = [member for member in unbroken if member.broker_id not in ineligible] or unbroken
     if isr:
@@ -82,7 +82,7 @@ def preferred(
     HOLE-33). `state` has another leader, or none."""
     head = replicas[0]
     member = next((member for member in state.isr if member.broker_id == head), None)
-    if state.leader == NO_LEADER or head in ineligible or member is None or not _same_life(member, brokers):
+    if state.leader == NO_LEADER or head in ineligible or member is None or not same_life(member, brokers):
         return None
     return _next(state, head, state.isr, controller_epoch)
 
@@ -95,7 +95,7 @@ def unclean(
     controller_epoch: int,
 ) -> PartitionState | None:
     """The first live replica leads a partition without a leader, with what it has; None if none is alive (F13.1, HOLE-25)."""
-    assert state.leader == NO_LEADER or not any(_same_life(member, brokers) for member in state.isr), state
+    assert state.leader == NO_LEADER or not any(same_life(member, brokers) for member in state.isr), state
     alive = next((each for each in replicas if each in brokers and each not in ineligible), None)
     return None if alive is None else _alone(state, brokers[alive], controller_epoch)
 
@@ -156,7 +156,7 @@ def _complete(replica: BrokerId, isr: Sequence[IsrMember], brokers: Brokers, onl
     return epoch is not None and (broker.intact_since <= epoch or only_copy)
 
 
-def _same_life(member: IsrMember, brokers: Brokers) -> bool:
+def same_life(member: IsrMember, brokers: Brokers) -> bool:
     broker = brokers.get(BrokerId(member.broker_id))
     return broker is not None and broker.epoch == member.broker_epoch
 

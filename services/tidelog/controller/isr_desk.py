@@ -6,7 +6,7 @@ from tidelog.controller import alter_isr
 from tidelog.controller.effects import Reply
 from tidelog.controller.events import IsrProposed, Token
 from tidelog.controller.gather import Gather
-from tidelog.controller.model import ClusterState, Partition, PartitionState, Proposal
+from tidelog.controller.model import ClusterState, IsrCause, Partition, PartitionState, Proposal
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
@@ -23,7 +23,7 @@ class IsrDesk:
         barred: Callable[[Partition, PartitionState], Collection[BrokerId]],
         *,
         settle: Callable[[Partition], None],
-        write: Callable[[Partition, PartitionState], None],
+        write: Callable[[Partition, PartitionState, IsrCause], None],
     ) -> None:
         """`barred`: who may not enter the ISR of a partition in this state."""
         self._state = state
@@ -93,6 +93,7 @@ class IsrDesk:
                 controller_epoch=self._out.controller_epoch,
                 partition_epoch=state.partition_epoch + 1,
             ),
+            IsrCause.LEADER,
         )
 
     def answer_parked(self, partition: Partition, code: ErrorCode) -> None:

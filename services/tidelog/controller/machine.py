@@ -56,7 +56,7 @@ from tidelog.controller.events import (
 )
 from tidelog.controller.growth import ForeignAssignment, GrowthDesk
 from tidelog.controller.isr_desk import IsrDesk
-from tidelog.controller.model import Broker, ClusterState, Partition, PartitionState, Topic
+from tidelog.controller.model import Broker, ClusterState, IsrCause, Partition, PartitionState, Topic
 from tidelog.controller.outbox import Outbox
 from tidelog.controller.producer_ids import ProducerIdDesk
 from tidelog.controller.reassignment import ReassignmentDesk
@@ -366,22 +366,38 @@ class ControllerMachine:
     def _barred(self, partition: Partition, state: PartitionState) -> frozenset[BrokerId]:
         """Not to enter its ISR. Before their brokers have told this controller that the disk holds them: the one before it
         may have been told otherwise, and they throw records away on that (`broker/revival.py`)."""
-        members = {member.broker_id for member in state.isr}
+        members = state.members()
         lives = {each: self.state.brokers[each].epoch for each in partition.replicas if each in self.state.brokers}
         unheard = {each for each, life in lives.items() if each not in members and self._disks_known.get(each) != life}
         return self._ineligible(partition) | unheard
 
-    def _write(self, partition: Partition, state: PartitionState) -> None:
+    def _write(self, partition: Partition, state: PartitionState, cause: IsrCause | None = None) -> None:
+        """`cause`, unless brokers and disks are why the ISR is another one."""
         assert partition.writing is None, f"{partition.tp}: {partition.writing} is in flight"
         old = partition.state
         partition.writing = state
+        partition.isr_cause = cause or self._isr_cause(partition, state)
         elected = state.leader != NO_LEADER and (old is None or old.leader_epoch != state.leader_epoch)
         self._out.write_state(StateWrite(partition.tp, state), election=elected)
+
+    def _isr_cause(self, partition: Partition, state: PartitionState) -> IsrCause:
+        """The reason that brokers and disks of this moment give; of several the gravest counts."""
+        if state.recovering:
+            return IsrCause.UNCLEAN_ELECTION
+        staying, before = state.members(), () if partition.state is None else partition.state.isr
+        lost = [each for each in before if each.broker_id not in staying]
+        if not all(
+            election.same_life(each, self.state.brokers) and each.broker_id not in self.suspects for each in lost
+        ):
+            return IsrCause.BROKER_GONE
+        return IsrCause.DISK if any(each.broker_id in partition.failed_on for each in lost) else IsrCause.SHUTDOWN
 
     def _confirmed(self, partition: Partition, state: PartitionState) -> None:
         """`state` is in force: tell everybody, then look what has come up meanwhile."""
         is_new = partition.state is None
         if partition.state != state:
+            if partition.state is not None and partition.writing == state:
+                self._out.count_isr_change(partition.state, state, partition.isr_cause)
             self.state.set_state(partition, state)
             self._out.publish(partition, is_new=is_new)
         self._unblock(partition)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -54,8 +55,29 @@ class PartitionState:
     def of(cls, stored: StoredState, version: int) -> "PartitionState":
         return cls(stored.leader, stored.leader_epoch, stored.isr, stored.controller_epoch, version, stored.recovering)
 
+    def members(self) -> frozenset[BrokerId]:
+        """Brokers in the ISR."""
+        return frozenset(BrokerId(member.broker_id) for member in self.isr)
+
     def stored(self) -> StoredState:
         return StoredState(self.leader, self.leader_epoch, self.isr, self.controller_epoch, self.recovering)
+
+
+class IsrCause(StrEnum):
+    """The reason for which a written ISR has other members than the one before; a metric's label."""
+
+    LEADER = "leader"
+    """Its leader asked for it (AlterIsr): a follower fell behind or has caught up."""
+    BROKER_GONE = "broker gone"
+    """A member's registration ended, or nothing listens at its address."""
+    SHUTDOWN = "shutdown"
+    """A member leaves by controlled shutdown."""
+    DISK = "disk"
+    """A member's disk does not hold the replica any more."""
+    REASSIGNMENT = "reassignment"
+    """The end of a move took the replicas out that go."""
+    UNCLEAN_ELECTION = "unclean election"
+    """Its leader may lack acknowledged records and is the only member; also where an operator released a veto."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +135,8 @@ class Partition:
     """None: new, and no replica has been alive yet (F01.3)."""
     writing: PartitionState | None = None
     """Sent to the store and not confirmed; at most one, and nobody is told before it is (N09)."""
+    isr_cause: IsrCause = IsrCause.LEADER
+    """The reason for which `writing` has other ISR members than `state`, if it has."""
     parked: Proposal | None = None
     failed_on: frozenset[BrokerId] = frozenset()
     """Brokers whose present life has answered that its disk does not hold this replica any more."""

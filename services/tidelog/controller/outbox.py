@@ -1,5 +1,6 @@
 """The effects of one step, merged: one write, at most one request of each kind for each broker, in a fixed order."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from tidelog.controller.effects import (
     Effect,
     Examinable,
     Examine,
+    IsrsChanged,
     MakePlan,
     ReassignmentWrite,
     Reply,
@@ -18,7 +20,7 @@ from tidelog.controller.effects import (
     Write,
     WriteGroup,
 )
-from tidelog.controller.model import Broker, ClusterState, Partition, Topic
+from tidelog.controller.model import Broker, ClusterState, IsrCause, Partition, PartitionState, Topic
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, BrokerId, TopicPartition
 from tidelog.wire import messages as m
 
@@ -52,6 +54,8 @@ class Outbox:
         self._removed: dict[BrokerId, list[Partition]] = {}
         self._replies: list[Reply] = []
         self._plans: list[MakePlan] = []
+        self._shrinks: Counter[str] = Counter()
+        self._expansions: Counter[str] = Counter()
         self._resign: Resign | None = None
 
     def because(self, cause: str) -> None:
@@ -113,6 +117,14 @@ class Outbox:
     def make_plan(self, plan: MakePlan) -> None:
         self._plans.append(plan)
 
+    def count_isr_change(self, old: PartitionState, new: PartitionState, cause: IsrCause) -> None:
+        """A partition's ISR was `old`, and `new` is written."""
+        before, after = old.members(), new.members()
+        if before - after:
+            self._shrinks[cause] += 1
+        if after - before:
+            self._expansions[cause] += 1
+
     def resign(self, reason: str) -> None:
         self._resign = Resign(reason)
 
@@ -126,6 +138,8 @@ class Outbox:
         effects += self._sends()
         effects += self._replies
         effects += self._plans
+        if self._shrinks or self._expansions:
+            effects.append(IsrsChanged(self._shrinks, self._expansions))
         if self._resign is not None:
             effects.append(self._resign)
         self._clear()

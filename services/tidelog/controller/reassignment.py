@@ -22,7 +22,7 @@ from tidelog.controller.effects import (
 )
 from tidelog.controller.events import ReassignmentRequested
 from tidelog.controller.growth import ForeignAssignment
-from tidelog.controller.model import ClusterState, Partition, PartitionState, Topic
+from tidelog.controller.model import ClusterState, IsrCause, Partition, PartitionState, Topic
 from tidelog.controller.operations import can_be_ended, examined_path
 from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
@@ -283,7 +283,7 @@ class ReassignmentDesk:
         states = []
         for partition, state in chosen.items():
             if state is not None:
-                partition.writing = state
+                partition.writing, partition.isr_cause = state, IsrCause.REASSIGNMENT
                 states.append(StateWrite(partition.tp, state))
         topic.being_written = True
         assigned: dict[int, Assigned] = {each.tp.partition: (each.target, None) for each in chosen}

@@ -22,6 +22,7 @@ from tidelog.controller.effects import (
     Effect,
     Examinable,
     Examine,
+    IsrsChanged,
     MakePlan,
     Reply,
     Resign,
@@ -271,6 +272,8 @@ class Term:
                     future.set_result(answer)
             case MakePlan():
                 self._tasks.start("controller plan", self._plan(effect))
+            case IsrsChanged(shrinks, expansions):
+                self._metrics.isrs_changed(shrinks, expansions)
             case Resign(reason):
                 self.end(reason)
 

@@ -53,6 +53,10 @@ ELECTIONS: Final = (
 )
 """Why leaders are elected. `elected`: by a controller that took over."""
 
+ISR_SHRINKS: Final = ("leader", "broker gone", "shutdown", "disk", "reassignment", "unclean election")
+ISR_EXPANSIONS: Final = ("leader", "unclean election")
+"""Causes of ISR changes. `leader`: the partition's leader has asked for it."""
+
 BROKER_FAILOVER_STEPS: Final = ("detect", "decide", "write", "notify")
 TAKE_OVER_STEPS: Final = ("read", "decide", "notify")
 
@@ -438,6 +442,8 @@ class ControllerMetrics:
         self._imbalance = gauge("preferred_leader_imbalance", "Partitions not led by their preferred leader.")
         self._elections = counter("leader_elections_total", "Leaders elected.", ["reason"])
         self._unclean = counter("unclean_leader_elections_total", "Leaders elected from outside the ISR.")
+        self._isr_shrinks = counter("isr_shrinks_total", "Partitions whose ISR has lost members.", ["cause"])
+        self._isr_expansions = counter("isr_expansions_total", "Partitions whose ISR has gained members.", ["cause"])
         self._election_time = histogram(
             "leader_election_duration_seconds", "From the trigger until the decisions were written.", SLOW_S
         )
@@ -455,6 +461,8 @@ class ControllerMetrics:
         # From the start: of a counter that appears with its first event, Prometheus sees no increase.
         for family, labels in (
             (self._elections, ELECTIONS),
+            (self._isr_shrinks, ISR_SHRINKS),
+            (self._isr_expansions, ISR_EXPANSIONS),
             (self._steps, BROKER_FAILOVER_STEPS),
             (self._take_over_steps, TAKE_OVER_STEPS),
         ):
@@ -521,6 +529,12 @@ class ControllerMetrics:
         self._elections.labels(reason).inc(leaders)
         self._unclean.inc(unclean)
         self._election_time.observe(took_s)
+
+    def isrs_changed(self, shrinks: Mapping[str, int], expansions: Mapping[str, int]) -> None:
+        """Partitions by cause."""
+        for family, counts in ((self._isr_shrinks, shrinks), (self._isr_expansions, expansions)):
+            for cause, partitions in counts.items():
+                family.labels(cause).inc(partitions)
 
     def failover_step(self, step: str, seconds: float) -> None:
         """B1.05: detect (the stream broke), decide (the event's turn), write (all confirmed), notify (all brokers answered).

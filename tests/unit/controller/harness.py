@@ -1,5 +1,6 @@
 """A controller machine with a small metadata store: events in, literal effects out, invariants checked after each step."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from tidelog.controller.effects import (
     Disconnect,
     Effect,
     Examine,
+    IsrsChanged,
     MakePlan,
     Outcome,
     Reply,
@@ -169,6 +171,8 @@ class Harness:
         self.plans: list[MakePlan] = []
         self.brokers: dict[int, Broker] = {}
         self.replies: dict[int, Any] = {}
+        self.shrinks: Counter[str] = Counter()
+        self.expansions: Counter[str] = Counter()
         self._token = 0
         self.pongs = True
 
@@ -186,6 +190,9 @@ class Harness:
                 case Reply(token, answer):
                     assert token not in self.replies, f"request {token} answered twice"
                     self.replies[token] = answer
+                case IsrsChanged(shrinks, expansions):
+                    self.shrinks.update(shrinks)
+                    self.expansions.update(expansions)
                 case _:
                     pass
         return effects

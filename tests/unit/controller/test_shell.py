@@ -53,6 +53,7 @@ async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) 
     step = "tidelog_controller_broker_failover_step_seconds_count"
     assert [w.sample(1, step, step=name) for name in ("detect", "decide", "write", "notify")] == [1, 1, 1, 1]
     assert w.sample(1, "tidelog_controller_leader_elections_total", reason="suspected") == 4
+    assert w.sample(1, "tidelog_controller_isr_shrinks_total", cause="broker gone") == 12
     # Then the session ends, and changes nothing any more.
     await w.clock.sleep(SESSION_S * 2)
     assert w.sample(1, "tidelog_controller_brokers", state="alive") == 2
@@ -136,6 +137,7 @@ async def test_a_broker_that_bounces_gets_everything_and_rejoins(w: World) -> No
     assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
     await w.until(lambda: w.everybody_knows(alive={1, 2, 3}), "everybody knows")
     assert len(back.states[T0].isr) == 3
+    assert w.sample(1, "tidelog_controller_isr_expansions_total", cause="leader") == 1
 
 
 @requirement("A new controller sends every decision again")

@@ -50,6 +50,7 @@ DOCUMENTED = {
         tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers tidelog_controller_broker_state
         tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
         tidelog_controller_reassigning_partitions
+        tidelog_controller_isr_shrinks tidelog_controller_isr_expansions
         tidelog_controller_leader_elections tidelog_controller_unclean_leader_elections
         tidelog_controller_leader_election_duration_seconds tidelog_controller_failovers
         tidelog_controller_broker_failover_step_seconds tidelog_controller_failover_step_seconds
