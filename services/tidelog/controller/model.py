@@ -215,6 +215,7 @@ class Health(NamedTuple):
     leaderless: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    at_min_isr: int = 0
     not_preferred: int = 0
 
     @classmethod
@@ -222,12 +223,13 @@ class Health(NamedTuple):
         state = partition.state
         if state is None or state.leader == NO_LEADER:
             # The ISR of a leaderless partition names who may lead again, not who is in sync: nobody is.
-            return cls(1, 1, 1, 1)
+            return cls(1, 1, 1, 0, 1)
         in_sync = len(state.isr)
         return cls(
             0,
             int(in_sync < partition.factor),
             int(in_sync < partition.min_isr),
+            int(in_sync == partition.min_isr),
             # Where one moves the leader follows in the end.
             int(partition.move is None and state.leader != partition.replicas[0]),
         )
@@ -253,11 +255,13 @@ class ClusterState:
         """Those with a reassignment under way, in the order in which they began."""
         self._by_broker: dict[BrokerId, dict[TopicPartition, Partition]] = {}
         self._leaderless: dict[TopicPartition, Partition] = {}
-        self._under_replicated = self._under_min_isr = self._not_preferred = 0
+        self._under_replicated = self._under_min_isr = self._at_min_isr = self._not_preferred = 0
 
     @property
     def health(self) -> Health:
-        return Health(len(self._leaderless), self._under_replicated, self._under_min_isr, self._not_preferred)
+        return Health(
+            len(self._leaderless), self._under_replicated, self._under_min_isr, self._at_min_isr, self._not_preferred
+        )
 
     @property
     def feature_level(self) -> int:
@@ -375,6 +379,7 @@ class ClusterState:
         health = Health.of(partition)
         self._under_replicated += sign * health.under_replicated
         self._under_min_isr += sign * health.under_min_isr
+        self._at_min_isr += sign * health.at_min_isr
         self._not_preferred += sign * health.not_preferred
         if not health.leaderless:
             assert partition.state is not None
@@ -386,7 +391,7 @@ class ClusterState:
 
     def validate(self) -> None:
         """Asserts what must hold after every step (N01, I3) and that the counts are those of a recount."""
-        total = [0, 0, 0, 0]
+        total = list(Health())
         leaders: Counter[BrokerId] = Counter()
         for partition in self.partitions():
             _validate_partition(partition)

@@ -243,10 +243,7 @@ class Term:
                     effect, began_at=queued.began_at, noticed_at=queued.arrived_at, decided_at=decided_at
                 )
             self._do(effect, told)
-        if effects or isinstance(
-            queued.event, WritesDone
-        ):  # a written state counts though there may be no broker to tell it
-            self._show()
+        self._show()
         if isinstance(queued.event, Tick):
             self._metrics.vetoed(len(self._machine.vetoed()))
 
@@ -408,6 +405,9 @@ class Term:
             partitions=state.partition_count,
             reassigning=len(state.moving),
             offline=health.leaderless,
+            under_replicated=health.under_replicated,
+            under_min_isr=health.under_min_isr,
+            at_min_isr=health.at_min_isr,
             not_preferred=health.not_preferred,
         )
         self._metrics.broker_states({broker_id: self._state_of(broker_id) for broker_id in state.brokers})

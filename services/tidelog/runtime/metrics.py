@@ -438,6 +438,15 @@ class ControllerMetrics:
         self._partitions = gauge("partitions", "Partitions.")
         self._reassigning = gauge("reassigning_partitions", "Partitions whose replicas are being moved.")
         self._offline = gauge("offline_partitions", "Partitions without a leader.")
+        self._under_replicated = gauge(
+            "under_replicated_partitions", "Partitions with fewer replicas in sync than assigned."
+        )
+        self._under_min_isr = gauge(
+            "under_min_isr_partitions", "Partitions with an ISR below min ISR or no leader: acks=all is refused."
+        )
+        self._at_min_isr = gauge(
+            "at_min_isr_partitions", "Partitions with an ISR of exactly min ISR: one more loss stops acks=all."
+        )
         self._vetoed = gauge("vetoed_partitions", "Of those: held back until an operator or another member decides.")
         self._imbalance = gauge("preferred_leader_imbalance", "Partitions not led by their preferred leader.")
         self._elections = counter("leader_elections_total", "Leaders elected.", ["reason"])
@@ -484,7 +493,17 @@ class ControllerMetrics:
         self._epoch.set(0)
         self.vetoed(0)
         self.cluster(
-            alive=0, suspected=0, shutting_down=0, topics=0, partitions=0, reassigning=0, offline=0, not_preferred=0
+            alive=0,
+            suspected=0,
+            shutting_down=0,
+            topics=0,
+            partitions=0,
+            reassigning=0,
+            offline=0,
+            under_replicated=0,
+            under_min_isr=0,
+            at_min_isr=0,
+            not_preferred=0,
         )
         self.broker_states({})
 
@@ -498,6 +517,9 @@ class ControllerMetrics:
         partitions: int,
         reassigning: int,
         offline: int,
+        under_replicated: int,
+        under_min_isr: int,
+        at_min_isr: int,
         not_preferred: int,
     ) -> None:
         """The active controller's picture, after each change. `alive` leaves out the suspected and those that leave."""
@@ -508,6 +530,9 @@ class ControllerMetrics:
         self._partitions.set(partitions)
         self._reassigning.set(reassigning)
         self._offline.set(offline)
+        self._under_replicated.set(under_replicated)
+        self._under_min_isr.set(under_min_isr)
+        self._at_min_isr.set(at_min_isr)
         self._imbalance.set(not_preferred)
 
     def broker_states(self, brokers: Mapping[BrokerId, BrokerState]) -> None:

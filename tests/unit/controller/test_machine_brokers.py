@@ -120,7 +120,7 @@ def test_the_last_death_leaves_no_leader_and_the_isr(c: Harness) -> None:
     c.died(1, 2, 3)
     c.run()
     assert c.partition() == (-1, 5, {1: 11, 2: 12, 3: 13}, 8)
-    assert c.machine.state.health == (1, 1, 1, 1)
+    assert c.machine.state.health == (1, 1, 1, 0, 1)
 
 
 @requirement("An offline partition returns without loss with an ISR member")

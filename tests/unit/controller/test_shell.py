@@ -60,7 +60,24 @@ async def test_kill_a_leader_is_replaced_long_before_its_session_ends(w: World) 
     assert w.sample(1, "tidelog_controller_brokers", state="suspected") == 0
 
 
-async def test_without_a_broker_every_partition_counts_as_offline(w: World) -> None:
+def unwell(w: World) -> tuple[float, ...]:
+    """The counts of partitions that are offline, under-replicated, under min ISR and at min ISR."""
+    kinds = ("offline", "under_replicated", "under_min_isr", "at_min_isr")
+    return tuple(w.sample(1, f"tidelog_controller_{each}_partitions") for each in kinds)
+
+
+async def test_partitions_that_lack_members_are_counted(w: World) -> None:
+    await cluster(w)
+    await w.create("t", partitions=6)
+    await w.until(lambda: w.in_sync(3) == 6, "every partition is led")
+    assert unwell(w) == (0, 0, 0, 0)
+    w.kill_broker(3)
+    await w.until(lambda: unwell(w) == (0, 6, 0, 6), "two of three are in sync")
+    w.kill_broker(2)
+    await w.until(lambda: unwell(w) == (0, 6, 6, 0), "one of three is in sync")
+
+
+async def test_without_a_broker_every_partition_is_offline(w: World) -> None:
     """The write that says so is the last that happens: there is no broker left to tell."""
     await cluster(w)
     await w.create("t", partitions=6)
@@ -69,7 +86,7 @@ async def test_without_a_broker_every_partition_counts_as_offline(w: World) -> N
         w.kill_broker(number)
     await w.clock.sleep(SESSION_S * 3)
     assert {state.leader for state in w.states().values()} == {NO_LEADER}
-    assert w.sample(1, "tidelog_controller_offline_partitions") == 6
+    assert unwell(w) == (6, 6, 6, 0)
 
 
 async def test_partitions_that_are_being_moved_are_counted_until_they_are_there(w: World) -> None:

@@ -48,6 +48,8 @@ DOCUMENTED = {
     """,
     "controller": """
         tidelog_controller_active tidelog_controller_epoch tidelog_controller_brokers tidelog_controller_broker_state
+        tidelog_controller_under_replicated_partitions tidelog_controller_under_min_isr_partitions
+        tidelog_controller_at_min_isr_partitions
         tidelog_controller_offline_partitions tidelog_controller_preferred_leader_imbalance
         tidelog_controller_reassigning_partitions
         tidelog_controller_isr_shrinks tidelog_controller_isr_expansions
@@ -227,7 +229,17 @@ def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
     controller = ControllerMetrics(registry)
     controller.became_active(4, took_s=0.2)
     controller.cluster(
-        alive=3, suspected=0, shutting_down=0, topics=1, partitions=12, reassigning=5, offline=2, not_preferred=1
+        alive=3,
+        suspected=0,
+        shutting_down=0,
+        topics=1,
+        partitions=12,
+        reassigning=5,
+        offline=2,
+        under_replicated=3,
+        under_min_isr=2,
+        at_min_isr=1,
+        not_preferred=1,
     )
     controller.elected("suspected", leaders=4, took_s=0.05, unclean=0)
     assert value(registry, "tidelog_controller_brokers", state="alive") == 3
@@ -235,7 +247,8 @@ def test_a_deposed_controller_shows_nothing_of_the_cluster() -> None:
     assert value(registry, "tidelog_controller_leader_elections_total", reason="suspected") == 4
     controller.standing_by()
     assert value(registry, "tidelog_controller_active") == 0
-    assert value(registry, "tidelog_controller_offline_partitions") == 0
+    for kind in ("offline", "under_replicated", "under_min_isr", "at_min_isr"):
+        assert value(registry, f"tidelog_controller_{kind}_partitions") == 0
     assert value(registry, "tidelog_controller_reassigning_partitions") == 0
     assert value(registry, "tidelog_controller_failovers_total") == 1, "counters go on"
 
