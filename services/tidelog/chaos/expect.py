@@ -53,7 +53,8 @@ Judge = Callable[[Seen, Any], tuple[bool, str]]
 class Predicate:
     name: str
     about: str
-    """For people; `{}` stands for an argument that names what is judged and is no limit."""
+    """The phrase for what is judged; `{}` here and in `limit` stands for the argument."""
+    limit: str
     judge: Judge
     """Whether it holds, and what was measured."""
     parse: Callable[[str], Any] | None = None
@@ -80,9 +81,8 @@ def judge(expected: Sequence[Expected], seen: Seen) -> list[Kept]:
         predicate = PREDICATES[each.name]
         argument = None if predicate.parse is None else predicate.parse(each.argument)
         kept, measured = predicate.judge(seen, argument)
-        named = "{}" in predicate.about
-        limit = each.argument if each.argument and not named else "-"
-        found.append(Kept(predicate.about.format(each.argument), kept, measured, limit))
+        said = f"{argument:g} s" if predicate.parse is duration else each.argument
+        found.append(Kept(predicate.about.format(said), kept, measured, predicate.limit.format(said)))
     return found
 
 
@@ -100,9 +100,12 @@ def _isr_shrinks_to(seen: Seen, size: int) -> tuple[bool, str]:
 
 def _isr_stays_full(seen: Seen, _: None) -> tuple[bool, str]:
     """Between two looks it may have shrunk and grown, each of which raises the partition epoch; and so does an election."""
-    short = [state for _, state in seen.partitions(seen.facts.first_fault) if set(state.isr) != set(state.replicas)]
+    short = [
+        (t, state) for t, state in seen.partitions(seen.facts.first_fault) if set(state.isr) != set(state.replicas)
+    ]
     if short:
-        return False, f"ISR {list(short[0].isr)} of partition {short[0].partition}"
+        t, state = short[0]
+        return False, f"ISR {list(state.isr)} of partition {state.partition} at {t:.2f} s"
     if not _seen_throughout(seen):
         return False, "not seen"
     since = max((t for t, _ in seen.partitions() if t <= seen.facts.first_fault), default=0.0)
@@ -129,24 +132,27 @@ def _elections_at_most(seen: Seen, most: int) -> tuple[bool, str]:
     worst = max(_elections(seen).values(), default=None)
     if worst is None or not _seen_throughout(seen):
         return False, "not seen"
-    return worst <= most, f"{worst} of one partition"
+    return worst <= most, str(worst)
 
 
 def _elections_at_least(seen: Seen, least: int) -> tuple[bool, str]:
     total = sum(_elections(seen).values())
-    return total >= least, f"{total} of all partitions"
+    return total >= least, str(total)
 
 
 def _no_elections(seen: Seen, _: None) -> tuple[bool, str]:
     found = sum(_elections(seen).values())
-    return not found and _seen_throughout(seen), f"{found}" if found or _seen_throughout(seen) else "not seen"
+    looked = _seen_throughout(seen)
+    return not found and looked, f"{found} elections" if found or looked else "not seen"
 
 
 def _leaderless(seen: Seen, _: None) -> tuple[bool, str]:
-    without = {state.partition for _, state in seen.partitions() if state.leader == NO_LEADER}
+    without = [(t, state.partition) for t, state in seen.partitions() if state.leader == NO_LEADER]
     if not without and not _seen_throughout(seen):
         return False, "not seen"
-    return not without, f"partitions {sorted(without)}" if without else "none"
+    if not without:
+        return True, "none"
+    return False, f"partitions {sorted({partition for _, partition in without})}, first at {without[0][0]:.2f} s"
 
 
 # --- controllers, sessions, groups ----------------------------------------------------------------------------------
@@ -218,7 +224,7 @@ def _no_rebalance(seen: Seen, _: None) -> tuple[bool, str]:
         return False, "not seen"
     since = max((look.t for look in looks if look.t <= seen.facts.first_fault), default=0.0)
     generations = {look.generation for look in looks if look.t >= since}
-    return len(generations) == 1, f"generations {sorted(generations)}"
+    return len(generations) == 1, f"generation {', '.join(map(str, sorted(generations)))}"
 
 
 def _coordinator_changes(seen: Seen, _: None) -> tuple[bool, str]:
@@ -394,36 +400,72 @@ def _nothing_new_read(seen: Seen, partition: int) -> tuple[bool, str]:
 
 
 _ALL: Final = (
-    Predicate("isr shrinks to", "the smallest ISR under faults", _isr_shrinks_to, count),
-    Predicate("isr stays full", "no replica leaves its ISR", _isr_stays_full),
-    Predicate("elections at most", "elections of one partition, at most", _elections_at_most, count),
-    Predicate("elections at least", "elections of all partitions, at least", _elections_at_least, count),
-    Predicate("no elections", "no election", _no_elections),
-    Predicate("always a leader", "no partition without a leader", _leaderless),
-    Predicate("controller changes", "changes of the active controller", _controller_changes, count),
-    Predicate("one controller acts", "who acts as controller in the end, one and the newest", _one_controller),
-    Predicate("sessions kept", "no ZooKeeper session expires", _sessions_kept),
-    Predicate("all zookeepers serve", "every ZooKeeper server serves in the end", _all_zookeepers_serve),
-    Predicate("no rebalance", "the group's generation stays", _no_rebalance),
-    Predicate("coordinator changes", "another broker coordinates the group", _coordinator_changes),
-    Predicate("commits kept", "no committed offset falls", _commits_kept),
-    Predicate("group stops at most", "the group processes nothing for at most", _group_stops, duration),
-    Predicate("group moves within", "a crashed member's partitions move within", _group_moves_within, duration),
-    Predicate("group works on", "the group's rate under faults, of its rate before", _group_works_on, share),
-    Predicate("others work on", "the rate of members beside those that crash, of that before", _others_work_on, share),
-    Predicate("refused with", "sends are refused with", _refused_with, str),
-    Predicate("effect within", "the fault takes effect within", _effect_within, duration),
-    Predicate("ends in order", "who is asked to end does, with exit code 0 and a clean marker", _ends_in_order),
-    Predicate("deposed are silent", "acks=all records that a deposed leader acknowledges", _deposed_silent),
-    Predicate("deposed watermark stands", "the high watermark of a deposed leader", _deposed_watermark),
+    Predicate("isr shrinks to", "the smallest ISR under faults", "exactly {}", _isr_shrinks_to, count),
+    Predicate("isr stays full", "no replica leaves its ISR", "full throughout", _isr_stays_full),
+    Predicate("elections at most", "elections of any one partition", "at most {}", _elections_at_most, count),
+    Predicate("elections at least", "elections of all partitions together", "at least {}", _elections_at_least, count),
+    Predicate("no elections", "no leader is elected", "0 elections", _no_elections),
+    Predicate("always a leader", "no partition is without a leader", "none without", _leaderless),
+    Predicate("controller changes", "changes of the active controller", "exactly {}", _controller_changes, count),
+    Predicate(
+        "one controller acts", "one controller is active in the end", "the one of the newest epoch", _one_controller
+    ),
+    Predicate("sessions kept", "no ZooKeeper session expires", "all kept", _sessions_kept),
+    Predicate("all zookeepers serve", "every ZooKeeper server serves in the end", "all serve", _all_zookeepers_serve),
+    Predicate("no rebalance", "the group is not rebalanced", "one generation", _no_rebalance),
+    Predicate(
+        "coordinator changes",
+        "another broker takes over as coordinator of the group",
+        "at least 1",
+        _coordinator_changes,
+    ),
+    Predicate("commits kept", "no committed offset falls", "all kept", _commits_kept),
+    Predicate(
+        "group stops at most", "longest time in which the group processes nothing", "at most {}", _group_stops, duration
+    ),
+    Predicate(
+        "group moves within",
+        "time until the partitions of a crashed member have moved",
+        "at most {}",
+        _group_moves_within,
+        duration,
+    ),
+    Predicate(
+        "group works on",
+        "the group's rate under faults, as a share of its rate before",
+        "at least {}",
+        _group_works_on,
+        share,
+    ),
+    Predicate(
+        "others work on",
+        "the rate of the members beside those that crash, as a share of the rate before",
+        "at least {}",
+        _others_work_on,
+        share,
+    ),
+    Predicate("refused with", "sends are refused with {}", "at least 1", _refused_with, str),
+    Predicate("effect within", "time until the fault takes effect", "at most {}", _effect_within, duration),
+    Predicate(
+        "ends in order", "each process that is told to end does so with a clean marker", "exit code 0", _ends_in_order
+    ),
+    Predicate("deposed are silent", "no deposed leader acknowledges an acks=all record", "0", _deposed_silent),
+    Predicate(
+        "deposed watermark stands", "the high watermark of a deposed leader stands", "rises by 0", _deposed_watermark
+    ),
     Predicate(
         "nothing new is read",
         "under the fault nothing is read above the high watermark of partition {}",
+        "nothing",
         _nothing_new_read,
         count,
     ),
     Predicate(
-        "watermark stands", "under the fault the high watermark of partition {} stands", _watermark_stands, count
+        "watermark stands",
+        "under the fault the high watermark of partition {} stands",
+        "rises by 0",
+        _watermark_stands,
+        count,
     ),
 )
 PREDICATES: Final = {predicate.name: predicate for predicate in _ALL}

@@ -27,7 +27,7 @@ def premises(plan: Workload, facts: Facts, verdict: Verdict) -> list[Kept]:
     return [
         _load_began(plan, facts),
         _sends_end(plan, facts),
-        Kept("final readers that come to the end", readers >= FINAL_READERS_MIN, str(readers), enough),
+        Kept("readers that read the whole log at the end", readers >= FINAL_READERS_MIN, str(readers), enough),
     ]
 
 
@@ -44,18 +44,19 @@ def _load_began(plan: Workload, facts: Facts) -> Kept:
     late = [what for what, t in began.items() if t >= limit]
     since = max(began.values(), default=0.0)
     measured = f"before {', '.join(late)}" if late else f"{since:.1f} s"
-    return Kept("the whole load runs before the first fault", not late, measured, f"{limit:.1f} s")
+    return Kept("every part of the load runs before the first fault", not late, measured, f"before {limit:.1f} s")
 
 
 def _sends_end(plan: Workload, facts: Facts) -> Kept:
     """By the delivery timeout, and an attempt that is on its way then."""
-    text = "every send ends in its time"
+    text = "every send is answered or given up in time"
     limits: dict[str, float] = {}
     for producer in plan.producers:
         limit_s = producer.delivery_timeout_s + PRODUCE_TIMEOUT_MS / 1000 + SLACK_S
         limits[producer.acks] = max(limit_s, limits.get(producer.acks, 0.0))
     told = [f"{limit_s:g} s (acks={acks})" for acks, limit_s in sorted(limits.items())]
-    limit = ", ".join(told) if len(set(limits.values())) > 1 else f"{max(limits.values()):g} s"
+    alike = len(set(limits.values())) == 1
+    limit = f"at most {max(limits.values()):g} s" if alike else f"at most {', '.join(told)}"
     if facts.open:
         return Kept(text, False, f"{len(facts.open)} never ended", limit)
     over = [acks for acks, seconds in facts.slowest_s.items() if seconds > limits.get(acks, inf)]

@@ -96,7 +96,7 @@ def judge(directory: Path) -> Verdict:
     if file.whole:
         return verdict
     text = "after the faults every partition has a leader and a full ISR"
-    return verdict.with_promises(Kept(text, False, "never", f"{WHOLE_WITHIN_S:g} s"))
+    return verdict.with_promises(Kept(text, False, "never", f"within {WHOLE_WITHIN_S:g} s"))
 
 
 def beyond_rules(directory: Path, file: RunFile, scenario: Scenario, verdict: Verdict) -> Verdict:

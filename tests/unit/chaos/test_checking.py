@@ -38,7 +38,7 @@ def test_the_promise_is_the_runs(tmp_path: Path) -> None:
     assert len(check_run(tmp_path).promises) == 1
     promise = Promise(idempotent=True, available=(Availability(3.0),))
     (tmp_path / "run.json").write_text(json.dumps({"name": "x", "promise": promise.to_json()}))
-    assert [kept.limit for kept in check_run(tmp_path).promises] == ["0", "0", "3 s"]
+    assert [kept.limit for kept in check_run(tmp_path).promises] == ["0", "0", "at most 3 s"]
     (tmp_path / "run.json").write_text(json.dumps({"name": "x", "promise": None}))
     assert len(check_run(tmp_path).promises) == 1
 

@@ -1,5 +1,6 @@
 """Extra assertions: each predicate holds on what it describes, and fails on what it excludes."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -236,11 +237,26 @@ def test_every_predicate_has_a_case() -> None:
 @pytest.mark.parametrize(
     "name, argument, text, limit",
     [
-        ("watermark stands", "2", "under the fault the high watermark of partition 2 stands", "-"),
-        ("elections at most", "1", PREDICATES["elections at most"].about, "1"),
-        ("no elections", "", PREDICATES["no elections"].about, "-"),
+        ("watermark stands", "2", "under the fault the high watermark of partition 2 stands", "rises by 0"),
+        ("elections at most", "1", "elections of any one partition", "at most 1"),
+        ("group stops at most", "2m", "longest time in which the group processes nothing", "at most 120 s"),
+        ("no elections", "", "no leader is elected", "0 elections"),
     ],
 )
 def test_a_judged_predicate_reads_as_a_sentence(name: str, argument: str, text: str, limit: str) -> None:
     (kept,) = judge([check(name, argument)], Seen(Facts(), Samples()))
     assert (kept.text, kept.limit) == (text, limit)
+
+
+def test_every_limit_is_in_words_and_ends_no_phrase_in_mid_air() -> None:
+    for predicate in PREDICATES.values():
+        said = f"{predicate.about} {predicate.limit}"
+        assert re.search(r"\w", predicate.limit) and ("{}" in said) == (predicate.parse is not None)
+        assert not re.search(r"\b(of|at most|at least|within|with|for)$", predicate.about), predicate.about
+
+
+def test_a_broken_expectation_says_when_it_was_first_seen() -> None:
+    looks = [part(1.0), part(5.0, leader=-1, isr=(0,)), part(9.0)]
+    without, shrunk = judge([check("always a leader", ""), check("isr stays full", "")], look(*looks))
+    assert without.measured == "partitions [0], first at 5.00 s"
+    assert shrunk.measured == "ISR [0] of partition 0 at 5.00 s"

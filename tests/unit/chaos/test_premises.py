@@ -64,7 +64,7 @@ def test_a_run_that_had_a_load_says_something() -> None:
 )
 def test_a_part_of_the_load_that_was_never_at_work_is_named(without: str, missing: str) -> None:
     began = judged(story(without))[BEGAN]
-    assert (began.kept, began.measured, began.limit) == (False, f"before {missing}", "5.0 s")
+    assert (began.kept, began.measured, began.limit) == (False, f"before {missing}", "before 5.0 s")
 
 
 def test_a_load_that_began_after_the_fault_was_not_hit_by_it() -> None:

@@ -123,14 +123,20 @@ def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kep
             found.add("unavailable", _told, gap, promise.at_most_s)
     unused = _unused(meant, promise)
     worst = max(meant, key=lambda gap: gap.seconds, default=None)
-    which = "" if promise.acks is None else f" for acks={promise.acks}"
+    which = "an" if promise.acks is None else f"an acks={promise.acks}"
     where = "any partition" if promise.partitions is None else ", ".join(map(str, promise.partitions)) or "no partition"
     if unused:
         measured = f"nothing was sent to {unused}"
     else:
-        measured = "-" if worst is None else f"{worst.seconds:.2f} s ({worst.topic}-{worst.partition})"
+        measured = (
+            "none waited"
+            if worst is None
+            else f"{worst.seconds:.2f} s ({worst.topic}-{worst.partition}, at {worst.began:.2f} s)"
+        )
     kept = not unused and (worst is None or worst.seconds <= promise.at_most_s)
-    return Kept(f"unavailable{which}: {where}", kept, measured, f"{promise.at_most_s:g} s")
+    return Kept(
+        f"longest wait for {which} acknowledgement in {where}", kept, measured, f"at most {promise.at_most_s:g} s"
+    )
 
 
 def _unused(meant: list[Gap], promise: Availability) -> str:

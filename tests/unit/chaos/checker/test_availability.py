@@ -85,7 +85,10 @@ def test_x6_unavailable_is_what_is_longer_than_promised(at_most_s: float, kept: 
     assert found(verdict) == ({} if kept else {"unavailable": 1}) and verdict.sound is kept
     promise = verdict.promises[-1]
     assert (promise.text, promise.kept, promise.measured, promise.limit) == (
-        *("unavailable: any partition", kept, "7.00 s (chaos-0)", f"{at_most_s:g} s"),
+        "longest wait for an acknowledgement in any partition",
+        kept,
+        "7.00 s (chaos-0, at 2.00 s)",
+        f"at most {at_most_s:g} s",
     )
     if not kept:
         assert verdict.anomalies["unavailable"].examples[0].text == (
