@@ -13,5 +13,6 @@ if [ "${1:-}" = --help ]; then
     usage
 else
     need_engine
+    need_settings
     docker compose --profile ui --profile spark --profile grow down --remove-orphans "$@"
 fi

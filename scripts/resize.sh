@@ -53,6 +53,7 @@ main() {
         [[ $id == [45] ]] || fail "BROKER '$id' is neither 4 nor 5, which are all that docker-compose.yml has beside the first three"
     done
     need_engine
+    need_settings
     "$action" "$@"
 }
 

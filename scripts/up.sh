@@ -54,6 +54,7 @@ main() {
         return
     fi
     need_engine
+    need_settings
     need_ports
     "$here/images.sh"
     # Both would put those aside that are named by hand.

@@ -59,6 +59,13 @@ need_engine() {
     has_buildx || fail "'docker buildx' is missing. On Debian run scripts/docker_engine.sh as root"
 }
 
+# Ends the script when Compose cannot read its files, .env among them.
+need_settings() {
+    local why
+    why=$(docker compose config --quiet 2>&1) ||
+        fail "Compose cannot read its settings ($(tail -n 1 <<<"$why" | tr -d '\0')): mend .env as .env.example shows, or remove it"
+}
+
 # How `docker compose` shows what it does: nothing where no person watches, as the build alone is a thousand lines.
 progress() { if [ -t 2 ]; then echo auto; else echo quiet; fi; }
 
