@@ -127,7 +127,7 @@ def scenario(asked: Asked, on: On, cluster: Cluster) -> str:
             "cluster": {"brokers": brokers, "proxy": asked.fault.needs_proxy},
             "topic": {"partitions": 3, "replication_factor": copies, "min_isr": min(2, copies)},
             "workload": {
-                "rate": options.rate,
+                "rate": options.load,
                 "producers": [{"acks": "all"}],
                 "consumers": {"assigned": 1, "group": 0},
             },
@@ -178,7 +178,7 @@ def arguments(words: Sequence[str]) -> Asked:
         "--for", dest="duration", default="5s" if name == KILL_LEADER else "10s", help="default: %(default)s"
     )
     own.add_argument("--before", default="3s", help="of load before the fault; default: %(default)s")
-    own.add_argument("--rate", type=float, default=300.0, help="records per second; default: %(default)g")
+    own.add_argument("--load", type=float, default=300.0, help="records a second; default: %(default)g")
     add_options(own)
     for each in parameters_of(kind).values():
         own.add_argument(f"--{each.name}", dest=f"of_fault_{each.name}", metavar="VALUE", help=each.about)
@@ -193,8 +193,8 @@ def arguments(words: Sequence[str]) -> Asked:
         check_hits(kind, target)
     except ValueError as error:
         own.error(str(error))
-    if not 0.1 <= options.rate <= 20_000:
-        own.error(f"--rate {options.rate:g} is not from 0.1 to 20,000")
+    if not 0.1 <= options.load <= 20_000:
+        own.error(f"--load {options.load:g} is not from 0.1 to 20,000")
     if options.on is not None and (why := fault.why_not(On(options.on))):
         own.error(f"not with --on {options.on}: {why}")
     return Asked(name, fault, target, given, options)

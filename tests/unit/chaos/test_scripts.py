@@ -1,5 +1,6 @@
 """scripts/chaos/*.sh: one for each fault, and bad usage is refused before anything is looked for."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -26,6 +27,14 @@ def test_every_fault_has_a_script_that_anybody_can_run(name: str) -> None:
     assert f"scripts/chaos/{script.name}" in lines[1], "how it is called"
 
 
+@pytest.mark.parametrize("name", [*FAULTS, "kill-leader"])
+def test_every_script_takes_its_own_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter of a fault may not have the name of an option of every script."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    asked = importlib.import_module("inject").arguments([name])
+    assert (asked.name, asked.options.load) == (name, 300.0)
+
+
 def test_no_script_is_left_of_a_fault_that_is_gone() -> None:
     scripts = {path.stem for path in FOLDER.glob("*.sh")}
     assert scripts == {name.replace("-", "_") for name in FAULTS} | {"inject", "kill_leader"}
@@ -46,7 +55,7 @@ def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None
         (["kill", "lead of 0"], "no target 'lead of 0'; did you mean 'leader of N'?"),
         (["kill", "clients"], "'kill' hits zookeepers, controllers, brokers, agents"),
         (["kill-leader", "clients"], "'kill' hits zookeepers, controllers, brokers, agents"),
-        (["kill", "--rate", "0"], "--rate 0 is not from 0.1 to 20,000"),
+        (["kill", "--load", "0"], "--load 0 is not from 0.1 to 20,000"),
         (["kill", "--for", "soon"], "'soon' is not a duration"),
         (["torn-tail", "--bytes", "many"], "bytes: 'many' is not a size"),
         (["packet-loss", "broker-1", "--on", "local"], "not with --on local: local links run through a proxy"),
