@@ -44,7 +44,7 @@ def panels(path: Path) -> Iterator[dict[str, Any]]:
 
 def families() -> set[str]:
     brokers, controllers, agents, traffic, chaos = (CollectorRegistry() for _ in range(5))
-    BrokerMetrics(brokers).watch_partitions(lambda: [], 1)
+    BrokerMetrics(brokers).watch_partitions(lambda: [], lambda: [], 1)
     brokers.register(GroupCollector(lambda: [], 1, 1))
     ControllerMetrics(controllers)
     AgentMetrics(agents).watch(lambda: NOT_STARTED, (), loop=None)

@@ -31,7 +31,7 @@ from tidelog.broker.retention import Retention
 from tidelog.broker.rot import RottenLogs
 from tidelog.broker.scrubber import Scrubber, ScrubSettings
 from tidelog.broker.service import BrokerService
-from tidelog.broker.snapshots import partition_snapshots
+from tidelog.broker.snapshots import longest_stalls, partition_snapshots
 from tidelog.broker.throttle import Quota
 from tidelog.config import BrokerSettings
 from tidelog.coordinator.service import CoordinatorService
@@ -144,7 +144,9 @@ class Broker:
         groups = self._coordinate()
         await self._listen(self._service(manager, sessions, control, link, registration, groups))
         self._metrics.watch_partitions(
-            lambda: partition_snapshots(manager, settings.broker_id, ports.clock), settings.metrics_partitions_max
+            lambda: partition_snapshots(manager, settings.broker_id, ports.clock),
+            lambda: longest_stalls(manager, ports.clock),
+            settings.metrics_partitions_max,
         )
         self._spawn("controller link", link.run())
         self._spawn("AlterIsr", plane.run())

@@ -2,7 +2,7 @@
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.ids import BrokerId
+from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionSnapshot
 
@@ -10,6 +10,13 @@ from tidelog.runtime.partition_metrics import FollowerSnapshot, PartitionSnapsho
 def partition_snapshots(manager: ReplicaManager, broker_id: int, clock: Clock) -> list[PartitionSnapshot]:
     now = clock.now()
     return [_snapshot(host, BrokerId(broker_id), now) for host in manager]
+
+
+def longest_stalls(manager: ReplicaManager, clock: Clock) -> list[tuple[TopicPartition, float]]:
+    """The longest stall of each partition that is led here, since the last call."""
+    now = clock.now()
+    led = ((host.tp, host.replica.leading) for host in manager)
+    return [(tp, leading.stall.take_longest_s(now)) for tp, leading in led if leading is not None]
 
 
 def _snapshot(host: PartitionHost, broker_id: BrokerId, now: float) -> PartitionSnapshot:

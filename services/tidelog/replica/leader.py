@@ -67,6 +67,28 @@ class AppendMarks:
             self._marks.append((end, at))
 
 
+class Stall:
+    """Times in which records beyond the high watermark waited and it did not move."""
+
+    __slots__ = ("_longest_s", "since")
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        """The beginning of the one that goes on."""
+        self._longest_s = 0.0
+
+    def ended(self, at: float, *, next_began: bool) -> None:
+        """The high watermark has moved; `next_began`: not to the log's end."""
+        if self.since is not None and at - self.since > self._longest_s:
+            self._longest_s = at - self.since
+        self.since = at if next_began else None
+
+    def take_longest_s(self, at: float) -> float:
+        """The longest since the last call; one that goes on counts from its beginning."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s if self.since is None else max(longest_s, at - self.since)
+
+
 class LeaderState:
     """Of one leader epoch. Created when the epoch begins, dropped when it ends."""
 
@@ -91,6 +113,7 @@ class LeaderState:
         "pending_since",
         "progress",
         "recovering",
+        "stall",
     )
 
     def __init__(self, me: int, epoch: int, epoch_start: int, lag_max_s: float, at: float) -> None:
@@ -119,6 +142,7 @@ class LeaderState:
         self.live: Mapping[int, int] = {}
         self.progress: dict[int, Progress] = {}
         self.ineligible_until: dict[Member, float] = {}
+        self.stall = Stall()
         self.marks = AppendMarks(grain_s=lag_max_s / 20)
         if epoch_start > 0:
             # What lies in the log already must reach the followers too; their time starts with the epoch.

@@ -151,6 +151,8 @@ class PartitionReplica:
         assert (self.role is Role.LEADER) == (self.leading is not None), (self.role, self.leading)
         if self.leading is not None:
             assert self.leader == self._me and self.leading.epoch == self.leader_epoch
+            waits = self.high_watermark < self.log_end_offset
+            assert waits == (self.leading.stall.since is not None), (self.high_watermark, self.log_end_offset)
             ids = [m.broker_id for m in self.leading.isr.maximal_isr]
             assert len(ids) == len(set(ids)), f"two lives of one broker in {sorted(ids)}"
             assert self._me in ids, f"leader {self._me} outside its ISR {sorted(ids)}"
@@ -196,8 +198,13 @@ class PartitionReplica:
         self.leader, self.leader_epoch = event.leader, event.leader_epoch
         self.own_end = self.log_end_offset if event.own_end is None else event.own_end
         # The HW stays: raising it to the LEO would expose what others in the ISR may lack (HOLE-36).
+        before = self.leading
         self.leading = LeaderState(self._me, event.leader_epoch, self.log_end_offset, self._lag_max_s, event.at)
         self.leading.hands_over = self._hands_over
+        if before is not None:
+            self.leading.stall = before.stall
+        elif self.high_watermark < self.log_end_offset:
+            self.leading.stall.since = event.at
         self._adopt(self.leading, event)
         out.append(fx.StartEpoch(event.leader_epoch, self.log_end_offset))
         return out + self._reconsider(event.at)
@@ -252,6 +259,8 @@ class PartitionReplica:
         if event.counts:
             self.own_end = event.end
         self.leading.marks.add(event.end, event.at)
+        if self.leading.stall.since is None:
+            self.leading.stall.since = event.at
         return self._advance(self.leading, event.at)
 
     def _on_synced(self, event: ev.Synced) -> list[fx.Effect]:
@@ -316,6 +325,7 @@ class PartitionReplica:
         if end <= self.high_watermark:
             return []
         self.high_watermark = end
+        leading.stall.ended(at, next_began=end < self.log_end_offset)
         leading.forget_acknowledged()
         return [fx.AdvanceHighWatermark(end)]
 

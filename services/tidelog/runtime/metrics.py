@@ -24,7 +24,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import SessionState
 from tidelog.release import VERSION
 from tidelog.runtime.group_metrics import GroupMetrics
-from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots
+from tidelog.runtime.partition_metrics import PartitionCollector, PartitionSnapshots, StallCollector, Stalls
 from tidelog.runtime.tallies import Tallies, Tally, Timing, Timings
 
 FAST_S: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -400,15 +400,20 @@ class BrokerMetrics:
         self.groups = GroupMetrics(registry)
 
     def watch_partitions(
-        self, snapshots: PartitionSnapshots, partitions_max: int, loop: asyncio.AbstractEventLoop | None = None
+        self,
+        snapshots: PartitionSnapshots,
+        stalls: Stalls,
+        partitions_max: int,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Call once, on the thread of `loop`, where `snapshots` will run; None is the loop that runs now, if one does."""
+        """Call once, on the thread of `loop`, where both will run; None is the loop that runs now, if one does."""
         if loop is None:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
                 pass  # no loop at all: a test that scrapes by itself
         self._registry.register(PartitionCollector(snapshots, partitions_max, loop))
+        self._registry.register(StallCollector(stalls, partitions_max, loop))
 
 
 class ControllerMetrics:

@@ -54,6 +54,9 @@ class PartitionSnapshot(NamedTuple):
 PartitionSnapshots = Callable[[], Sequence[PartitionSnapshot]]
 """Called on the event loop at each scrape."""
 
+Stalls = Callable[[], Sequence[tuple[TopicPartition, float]]]
+"""The partitions that are led, each with its longest stall since the last call; called on the event loop at each scrape."""
+
 _BROKER_GAUGES: Final = {
     "tidelog_broker_partitions": "Replicas on this broker.",
     "tidelog_broker_leaders": "Partitions that it leads.",
@@ -111,6 +114,32 @@ class PartitionCollector(Collector):
         shown = sorted(snapshots)[: self._partitions_max]
         yield from _totals(snapshots, len(snapshots) - len(shown))
         yield from _by_partition(shown)
+
+
+class StallCollector(Collector):
+    """Stalls since the last scrape: a collector of its own, since a scrape that names other families must not take them."""
+
+    def __init__(self, stalls: Stalls, partitions_max: int, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """`loop`: where `stalls` must run; None: in the thread that scrapes."""
+        self._ask = ask_on(loop, stalls)
+        self._partitions_max = partitions_max
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family([])]
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family(sorted(self._ask())[: self._partitions_max])
+
+    def _family(self, stalls: Sequence[tuple[TopicPartition, float]]) -> Metric:
+        family = GaugeMetricFamily(
+            "tidelog_partition_high_watermark_stall_seconds",
+            "The longest time since the last scrape in which records beyond the high watermark waited and it did not move; a "
+            "stall that goes on counts up to now; told by the leader.",
+            labels=["topic", "partition"],
+        )
+        for (topic, partition), seconds in stalls:
+            family.add_metric([topic, str(partition)], seconds)
+        return family
 
 
 def _totals(snapshots: Sequence[PartitionSnapshot], left_out: int) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ import pytest
 from helpers.batches import batch
 from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.requirements import requirement
+from tidelog.broker.snapshots import longest_stalls
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
@@ -428,3 +429,14 @@ async def test_kafka_7415_leaders_whose_new_epoch_is_not_durable_lead_nothing_an
     assert not bench.manager.host("a", 0).is_leader and parked == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     refused = await bench.send(batch(b"x"), acks=1, topic="a")
     assert refused.error_code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+async def test_the_stalls_of_led_partitions_are_told() -> None:
+    bench = BrokerBench(clock=SimClock())
+    bench.told(topic="waits", isr=(1, 2), replicas=(1, 2))
+    bench.told(topic="moves")
+    bench.told(topic="follows", leader=2, isr=(1, 2), replicas=(1, 2))
+    for topic in ("waits", "moves"):
+        append(bench, topic)
+    await bench.clock.sleep(2.0)
+    assert dict(longest_stalls(bench.manager, bench.clock)) == {tp("waits"): 2.0, tp("moves"): 0.0}

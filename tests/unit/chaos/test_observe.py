@@ -54,7 +54,7 @@ async def observed(tmp_path):
     async with AsyncExitStack() as ends:
         registry = CollectorRegistry()
         metrics = BrokerMetrics(registry)
-        metrics.watch_partitions(lambda: [LED, FOLLOWED, ANOTHER_TOPIC], 100)
+        metrics.watch_partitions(lambda: [LED, FOLLOWED, ANOTHER_TOPIC], lambda: [], 100)
         metrics.zk.session(SessionState.LOST)
         controllers = CollectorRegistry()
         acting = ControllerMetrics(controllers)

@@ -33,7 +33,8 @@ DOCUMENTED = {
         tidelog_broker_under_min_isr_partitions tidelog_broker_at_min_isr_partitions tidelog_broker_offline_replicas
         tidelog_isr_shrinks tidelog_isr_expands tidelog_isr_update_failures tidelog_isr_change_pending_seconds
         tidelog_alter_isr_requests tidelog_requests_denied
-        tidelog_partition_log_start_offset tidelog_partition_high_watermark tidelog_partition_log_end_offset
+        tidelog_partition_log_start_offset tidelog_partition_high_watermark
+        tidelog_partition_high_watermark_stall_seconds tidelog_partition_log_end_offset
         tidelog_partition_leader tidelog_partition_leader_epoch tidelog_partition_isr_size tidelog_partition_replicas
         tidelog_partition_under_replicated tidelog_partition_isr_member
         tidelog_replica_lag_records tidelog_replica_lag_seconds tidelog_replica_fetcher_max_lag_records
@@ -98,7 +99,7 @@ def bucket(registry: CollectorRegistry, le: str, **labels: str) -> float | None:
 def test_every_documented_family_is_registered_under_its_name(process: str) -> None:
     registry = CollectorRegistry()
     if process == "broker":
-        BrokerMetrics(registry).watch_partitions(lambda: [snapshot()], 10)
+        BrokerMetrics(registry).watch_partitions(lambda: [snapshot()], lambda: [], 10)
     else:
         ControllerMetrics(registry)
     names = {family.name for family in text_string_to_metric_families(generate_latest(registry).decode())}
@@ -115,7 +116,7 @@ def test_the_totals_of_a_broker_follow_its_partitions() -> None:
         snapshot(4, leader=NO_LEADER),
         snapshot(5)._replace(offline=True, followers=()),
     ]
-    BrokerMetrics(registry).watch_partitions(lambda: replicas, 10)
+    BrokerMetrics(registry).watch_partitions(lambda: replicas, lambda: [], 10)
     expected = {
         "partitions": 6,
         "leaders": 3,
@@ -148,6 +149,16 @@ def test_series_by_partition_are_capped_and_what_is_left_out_is_counted() -> Non
     assert [s.labels["partition"] for s in series] == [str(p) for p in range(8)]
     assert value(registry, "tidelog_metrics_partitions_left_out") == 22
     assert value(registry, "tidelog_broker_partitions") == 30, "totals cover every partition"
+
+
+def test_only_a_scrape_that_asks_for_stalls_takes_them() -> None:
+    registry = CollectorRegistry()
+    stalls = [[(TopicPartition("events", 1), 0.25), (TopicPartition("events", 0), 0.5)]]
+    BrokerMetrics(registry).watch_partitions(lambda: [snapshot()], lambda: stalls.pop(), 1)
+    generate_latest(registry.restricted_registry(["tidelog_partition_high_watermark"]))
+    text = generate_latest(registry).decode()
+    assert 'tidelog_partition_high_watermark_stall_seconds{partition="0",topic="events"} 0.5' in text
+    assert 'stall_seconds{partition="1"' not in text, "capped"
 
 
 @pytest.mark.real_loop
