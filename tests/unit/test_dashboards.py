@@ -48,7 +48,7 @@ def families() -> set[str]:
     brokers.register(GroupCollector(lambda: [], 1, 1))
     ControllerMetrics(controllers)
     AgentMetrics(agents).watch(lambda: NOT_STARTED, (), loop=None)
-    TrafficMetrics(traffic)
+    TrafficMetrics(traffic).watch_ack_gaps(dict, loop=None)
     ChaosMetrics(chaos)
     return {family.name for each in (brokers, controllers, agents, traffic, chaos) for family in each.collect()}
 

@@ -1,17 +1,47 @@
 """What the traffic process tells Prometheus: an end-to-end probe (kminion's idea), from the send to the record read back."""
 
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from tidelog.runtime.metrics import FAST_S, ProcessMetrics
+from tidelog.runtime.scrape import ask_on
 
 ROUND_TRIP_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """A record that waits for an election is read back seconds later."""
 
+AckGaps = Callable[[], Mapping[int, float]]
+"""The longest time without an acknowledgement of each partition since the last call."""
+
+
+class _AckGapCollector(Collector):
+    def __init__(self, ask: AckGaps) -> None:
+        self._ask = ask
+
+    def describe(self) -> Iterable[Metric]:
+        return [self._family({})]
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family(self._ask())
+
+    def _family(self, gaps: Mapping[int, float]) -> Metric:
+        family = GaugeMetricFamily(
+            "tidelog_e2e_longest_ack_gap_seconds",
+            "The longest time since the last scrape without an acknowledgement; one that goes on counts up to now.",
+            labels=["partition"],
+        )
+        for partition, seconds in sorted(gaps.items()):
+            family.add_metric([str(partition)], seconds)
+        return family
+
 
 class TrafficMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
         self.process = ProcessMetrics(registry)
 
         def counter(name: str, text: str) -> Counter:
@@ -42,6 +72,10 @@ class TrafficMetrics:
             ["partition"],
             registry=registry,
         )
+
+    def watch_ack_gaps(self, longest: AckGaps, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Call once, on the thread of `loop`, where `longest` will run."""
+        self._registry.register(_AckGapCollector(ask_on(loop, longest)))
 
     def acked(self, partition: int, took_s: float, wall_s: float) -> None:
         self._acked.inc()

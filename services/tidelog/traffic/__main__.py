@@ -31,7 +31,9 @@ async def serve(supervisor: Supervisor) -> None:
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, traffic.unwell)
     supervisor.start("loop lag", metrics.process.watch_loop(ports.clock))
+    metrics.watch_ack_gaps(traffic.longest_ack_gaps, asyncio.get_running_loop())
     supervisor.start("reader", traffic.read_back())
+    supervisor.start("acknowledgements", traffic.watch_acks())
     try:
         await traffic.run()
     finally:

@@ -17,11 +17,14 @@ from tidelog.client.records import ConsumerRecord
 from tidelog.config import TrafficSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.traffic_metrics import TrafficMetrics
+from tidelog.traffic.ack_gaps import AckGaps
 from tidelog.traffic.probe import Arrival, Probe
 
 log = structlog.get_logger(__name__)
 
 TICK_S: Final = 0.05
+SILENT_S: Final = 5.0
+"""Without an acknowledgement of any record for so long, the log says so."""
 AGAIN_S: Final = 1.0
 UNANSWERED_MAX: Final = 10_000
 """Beyond it records are left out, not kept for later: the load is steady, and so is the memory that it takes."""
@@ -43,11 +46,15 @@ class Traffic:
             ports=ports,
         )
         self._probe = Probe()
+        self._gaps = AckGaps()
+        self._acked_at = 0.0
+        """The newest acknowledgement, or the beginning."""
+        self._acked_once = False
+        self._silent = False
         self._run = ports.rand.randbytes(8).hex()
         """Records of an earlier process, or of another one, are none of its own."""
         self._number = 0
         self._unanswered = 0
-        self._acked_at: float | None = None
         self._running = False
         self._began = asyncio.Event()
 
@@ -55,9 +62,10 @@ class Traffic:
         """Until it is cancelled. Waits for brokers and for the topic, however long that takes."""
         while not await self._ready():
             await self._ports.clock.sleep(AGAIN_S)
+        begin, asked = self._ports.clock.now(), 0
+        self._acked_at = begin
         self._began.set()
         log.info("traffic begins", topic=self._settings.traffic_topic, per_s=self._settings.traffic_records_per_s)
-        begin, asked = self._ports.clock.now(), 0
         while True:
             due = int((self._ports.clock.now() - begin) * self._settings.traffic_records_per_s)
             for _ in range(min(due - asked, UNANSWERED_MAX)):
@@ -87,13 +95,26 @@ class Traffic:
                 log.warning("the reader begins anew", error=str(error))
             await self._ports.clock.sleep(AGAIN_S)
 
+    async def watch_acks(self) -> None:
+        """Until it is cancelled: logs that nothing is acknowledged, and that it is again, once each."""
+        await self._began.wait()
+        while True:
+            await self._ports.clock.sleep(TICK_S)
+            if not self._silent and self._ports.clock.now() - self._acked_at >= SILENT_S:
+                self._silent = True
+                log.warning("no acknowledgement", for_s=SILENT_S, unanswered=self._unanswered)
+
+    def longest_ack_gaps(self) -> dict[int, float]:
+        """The longest time without an acknowledgement of each partition, in seconds since the last call."""
+        return self._gaps.take_longest_s(self._ports.clock.now())
+
     async def stop(self) -> None:
         if self._running:
             await self._producer.stop()
 
     def unwell(self) -> str:
         """The reason for which this process does no work; "": its records are acknowledged."""
-        if self._acked_at is None:
+        if not self._acked_once:
             return "no record was acknowledged yet"
         waits = self._ports.clock.now() - self._acked_at > ACKS_WITHIN_S
         return f"no record was acknowledged for {ACKS_WITHIN_S:g} s" if waits else ""
@@ -147,8 +168,13 @@ class Traffic:
             self._metrics.failed.inc()
             return
         clock, stored = self._ports.clock, ack.result()
-        self._acked_at = clock.now()
-        self._metrics.acked(stored.partition, clock.now() - sent_at, clock.wall_ms() / 1000)
+        now = clock.now()
+        if self._silent:
+            self._silent = False
+            log.info("acknowledged again", after_s=round(now - self._acked_at, 1))
+        self._acked_at, self._acked_once = now, True
+        self._gaps.acked(stored.partition, now)
+        self._metrics.acked(stored.partition, now - sent_at, clock.wall_ms() / 1000)
         self._metrics.lost.inc(self._probe.acked(number, stored.partition, stored.offset))
 
     def _take(self, records: Sequence[ConsumerRecord]) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from helpers.fake_broker import FakeCall, FakeCluster
 from tidelog.client.producer import Producer
@@ -28,7 +29,9 @@ async def running_traffic(
     """A cluster in memory, a traffic process, and what became of its records."""
     cluster, registry = FakeCluster(), CollectorRegistry()
     servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
-    traffic = Traffic(TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, TrafficMetrics(registry))
+    metrics = TrafficMetrics(registry)
+    traffic = Traffic(TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, metrics)
+    metrics.watch_ack_gaps(traffic.longest_ack_gaps, loop=None)
 
     def outcomes() -> Counter[str]:
         found: Counter[str] = Counter()
@@ -46,6 +49,7 @@ async def run_for(traffic: Traffic, seconds: float) -> None:
     supervisor = Supervisor()
     supervisor.start("traffic", traffic.run())
     supervisor.start("reader", traffic.read_back())
+    supervisor.start("acknowledgements", traffic.watch_acks())
     await asyncio.sleep(seconds)
     await supervisor.stop()
     assert supervisor.failure is None
@@ -200,3 +204,47 @@ async def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_
         loop.call_later(7.0, lose)
         await run_for(traffic, 10.0)
         assert gone and gone[0] > 0 and outcomes()["lost"] == gone[0]
+
+
+def of_acks(said: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, float]]:
+    """Lines of the log about acknowledgements, with their seconds."""
+    lines = (each for each in said if "acknowledge" in each["event"])
+    return [(each["event"], each.get("after_s", each.get("for_s"))) for each in lines]
+
+
+async def test_a_silence_is_logged_when_it_is_long_and_when_it_ends() -> None:
+    async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
+        loop = asyncio.get_running_loop()
+        for down, up in ((5.0, 9.0), (15.0, 35.0), (40.0, 50.0)):  # the first is too short
+            loop.call_later(down, lambda: cluster.down.update(cluster.addresses))
+            loop.call_later(up, cluster.down.clear)
+        with capture_logs() as said:
+            await run_for(traffic, 55.0)
+    again = "acknowledged again"
+    first, second = pytest.approx(20, abs=2), pytest.approx(10, abs=2)
+    assert of_acks(said) == [("no acknowledgement", 5), (again, first), ("no acknowledgement", 5), (again, second)]
+
+
+async def test_a_silence_from_the_start_is_logged() -> None:
+    async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
+
+        async def silent(call: FakeCall) -> Any:
+            if call.method == "Produce":
+                await asyncio.sleep(1e6)
+            return await call.serve()
+
+        cluster.faults.append(silent)
+        with capture_logs() as said:
+            await run_for(traffic, 8.0)
+    assert of_acks(said) == [("no acknowledgement", 5)]
+
+
+async def test_the_longest_time_without_an_acknowledgement_is_told() -> None:
+    async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
+        cluster.create("events", partitions=1)
+        loop = asyncio.get_running_loop()
+        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
+        loop.call_later(8.0, cluster.down.clear)
+        await run_for(traffic, 12.0)
+        assert traffic.longest_ack_gaps() == {0: pytest.approx(3, abs=1)}
+        assert traffic.longest_ack_gaps()[0] < 1
