@@ -23,10 +23,9 @@ from tidelog.chaos.clusters import LocalClusters
 from tidelog.chaos.faults.base import On, ends_as_interrupt
 from tidelog.chaos.launch import RUNS_DIR, Outcome, launch, next_directory, order
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.chaos.report.page import FILE_NAME
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.cli.chaos_screen import Screen, print_conclusion, print_summary
+from tidelog.cli.chaos_screen import Screen, print_conclusion, print_kept, print_summary
 from tidelog.cluster.api import ClusterError
 from tidelog.runtime.clock import SystemClock
 
@@ -63,8 +62,7 @@ def main() -> int:
         shutil.rmtree(directory / FOLDER, ignore_errors=True)
     if keep:
         say_how_to_look(outcome, directory / CLUSTER)
-    if (directory / FILE_NAME).exists():
-        print(f"the whole run on one page: {directory / FILE_NAME}")
+    print_kept(directory)
     return code
 
 

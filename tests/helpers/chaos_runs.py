@@ -4,12 +4,16 @@ A leader is killed at 8 s and comes back at 14 s; partition 0 has no leader for 
 """
 
 import json
+import shutil
 from pathlib import Path
 from random import Random
 
 from tidelog.chaos import history as h
 from tidelog.chaos import samples as s
+from tidelog.chaos import scenario_file
+from tidelog.chaos.checker.promise import Availability, Promise
 from tidelog.chaos.checker.verdict import Anomaly, Example, Gap, Kept, Verdict
+from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile
 
 TOPIC = "chaos"
 KILLED, ELECTED, BACK, FULL, END = 8.0, 10.0, 14.0, 16.5, 24.0
@@ -17,7 +21,7 @@ SOUND = Verdict(
     anomalies={name: Anomaly(0, False) for name in ("lost-write", "duplicate", "unseen", "inconsistent-offsets")},
     gaps=(Gap(TOPIC, 0, "all", KILLED, ELECTED + 0.1, True, ("kill leader of 0",)),),
     promises=(
-        Kept("no acknowledged record is lost", True, "0 lost", "none"),
+        Kept("no acknowledged record is lost", True, "0 of 3000", "0"),
         Kept("affected partitions are available again", True, "2.1 s", "at most 8 s"),
     ),
 )
@@ -42,7 +46,7 @@ BROKEN = Verdict(
     },
     gaps=SOUND.gaps,
     promises=(
-        Kept("no acknowledged record is lost", False, "2 lost", "none"),
+        Kept("no acknowledged record is lost", False, "2 of 3000", "0"),
         Kept("affected partitions are available again", False, "9.4 s", "at most 8 s"),
     ),
     notes=("X2 was not judged: there are no copies of the replicas.",),
@@ -168,10 +172,11 @@ def write_run(
 ) -> Path:
     """`until`: the run was cut off there."""
     directory.mkdir(parents=True, exist_ok=True)
-    run = {"name": "row-01-kill-leader", "row": 1, "title": "The leader is killed", "seed": 7, "on": "local"}
-    run |= {"duration_s": 20.0, "started_wall_ms": 1_790_000_000_000, "version": "0.1.0"}
-    (directory / "run.json").write_text(json.dumps(run))
-    (directory / "scenario.yaml").write_text("name: row-01-kill-leader\nrow: 1\nduration: 20s\n")
+    run = RunFile("row-01-kill-leader", 1, "The leader is killed", 7, "local", 20.0, [TOPIC], partitions, "chaos-group")
+    run.started_wall_ms, run.version, run.ended = 1_790_000_000_000, "0.1.0", PLAYED
+    run.promise = Promise(available=(Availability(8.0, acks="all"),)).to_json()
+    run.write(directory)
+    shutil.copy(scenario_file.find("row-01"), directory / SCENARIO_FILE)
     whole = until >= END
     lines = [h.encode(record) for record in history(partitions, rate) if record.t <= until]
     (directory / "history.jsonl").write_text("\n".join(lines) + "\n" + ("" if whole else '{"t":9'))

@@ -27,8 +27,9 @@ def demo(*arguments: str) -> tuple[int, str]:
 
 
 def page(output: str) -> str:
-    """The text of the page whose path is the last line; it is not kept."""
-    path = Path(output.rstrip().splitlines()[-1].removeprefix("the whole run on one page: "))
+    """The text of the page whose path is told near the end; it is not kept."""
+    (found,) = re.findall(r"^The whole run on one page: (.+)$", output, re.MULTILINE)
+    path = Path(found)
     text = path.read_text()
     assert path.parent.parent == ROOT / "data" / "chaos"
     shutil.rmtree(path.parent)

@@ -87,7 +87,7 @@ def to_come(names: Sequence[str], times: int, done: Iterable[Result]) -> list[st
 
 
 def table(names: Sequence[str], done: Sequence[Result]) -> list[Sequence[str]]:
-    """ROW NAME RUNS SOUND GAP-MEDIAN GAP-WORST OVERHEAD-MEDIAN, a line a scenario."""
+    """ROW NAME RUNS SOUND GAP-MEDIAN GAP-WORST BESIDE-LOAD, a line a scenario."""
     rows: list[Sequence[str]] = []
     for name in names:
         mine = [result for result in done if result.name == name]

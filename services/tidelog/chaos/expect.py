@@ -396,7 +396,7 @@ def _nothing_new_read(seen: Seen, partition: int) -> tuple[bool, str]:
         for each in seen.facts.reads
         if each.tp.partition == partition and window[0] <= each.ended <= window[1] and each.offset >= min(marks)
     ]
-    return not read, f"offset {max(read)}" if read else f"nothing from {min(marks)} on"
+    return not read, f"offset {max(read)}" if read else f"nothing from offset {min(marks)} on"
 
 
 _ALL: Final = (

@@ -55,7 +55,7 @@ class RunFile:
     seconds: float = 0.0
     """From the start of the load to the last file."""
     overhead_s: float = 0.0
-    """All that the run took beside the scenario's duration: from the set-up of the topic to the verdict."""
+    """The time that a run takes beside its load and faults: to set up, heal, read everything back and judge."""
     loop_lag_worst_s: float = 0.0
     """How late the event loop was that sent, read and wrote the history."""
     loop_late: int = 0

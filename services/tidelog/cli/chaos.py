@@ -127,7 +127,8 @@ def campaign(
         typer.Argument(metavar="NAME...", help="Default: rows 1, 2, 8, 10, 12, 13, 17, 20, 22, 24, 25 and 37."),
     ] = None,
 ) -> None:
-    """Play scenarios again and again, and print one table. What was interrupted goes on where it stood.
+    """Play scenarios again and again, and print one table. What was interrupted goes on where it stood. BESIDE-LOAD is the median
+    of what a run took beside its load and faults: to set up, heal, read everything back and judge.
 
     Example: tidelog chaos campaign --times 10
     """
@@ -146,7 +147,7 @@ def campaign(
     orders = [_order(name, on, column=column) for name in left]
     worst = _play(orders, False, project, Format.TEXT, note) if orders else 0
     done = plan.of(plan.read(results), chosen, on, column)
-    columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "OVERHEAD-MEDIAN")
+    columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "BESIDE-LOAD")
     common.print_table(columns, plan.table(chosen, done))
     broken = [result for result in done if result.exit_code]
     for result in broken:
@@ -156,12 +157,14 @@ def campaign(
 
 @app.command()
 def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
-    """Judge a run again from its files; one that was cut off is judged up to there. Exit codes as of `run`.
+    """Judge a run again from its files, and write its verdict and its page anew; one that was cut off is judged up to there.
+    Exit codes as of `run`.
 
     Example: tidelog chaos check data/chaos/row-01-kill-leader-1
     """
-    from tidelog.chaos.checking import CannotCheck
+    from tidelog.chaos.checking import CannotCheck, save_verdict
     from tidelog.chaos.history import HistoryDamaged
+    from tidelog.chaos.report.page import write_report
     from tidelog.chaos.run_files import judge
 
     try:
@@ -174,6 +177,11 @@ def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
         from tidelog.cli.chaos_screen import print_verdict
 
         print_verdict(verdict)
+    try:
+        save_verdict(directory, verdict)
+        write_report(directory)
+    except OSError as error:
+        common.note(f"verdict and page are as they were: {error}")
     raise typer.Exit(verdict.exit_code)
 
 

@@ -1,6 +1,7 @@
 """What a person sees of a run: where it is while it goes on, and the verdict on one screen."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tidelog.chaos.launch import Order, Outcome
 
 EXAMPLES_SHOWN: Final = 3
+UNWRAPPED: Final = 1_000
+"""Columns of a line where no terminal limits it."""
 UNPROCESSED: Final = ("group-skipped", "group-unprocessed")
 PHASES: Final = {
     "set-up": "setting up",
@@ -55,7 +58,8 @@ class Screen:
         scenario = self._order.scenario
         row = "" if scenario.row is None else f"row {scenario.row}: "
         self._console.print(
-            f"[bold]{scenario.name}[/]  {row}{escape(scenario.title)}  (column {self._order.column}, seed {self._order.seed})"
+            f"[bold]{scenario.name}[/]  {row}{escape(scenario.title)}  (column {self._order.column}, seed {self._order.seed})",
+            soft_wrap=True,
         )
         self._progress.start()
         return self
@@ -88,9 +92,17 @@ class Screen:
         )
 
 
+def _console() -> Console:
+    """One that is as wide as the terminal; a file or a pipe gets each row on one line."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = UNWRAPPED
+    return console
+
+
 def print_summary(summary: Summary, verdict: Verdict, title: str) -> None:
     """One table, and one for the group if one of its agents was killed."""
-    console = Console()
+    console = _console()
     table = Table("what", "how much", title=escape(title))
     table.columns[1].justify = "right"
     for row in summary.rows(verdict):
@@ -114,18 +126,35 @@ def print_summary(summary: Summary, verdict: Verdict, title: str) -> None:
 
 
 def print_outcome(outcome: "Outcome") -> None:
-    console = Console()
-    if outcome.file.ended != PLAYED:
-        console.print(f"[bold yellow]{escape(outcome.file.ended)}[/]", soft_wrap=True)
+    console, file = _console(), outcome.file
+    if file.ended != PLAYED:
+        console.print(f"[bold yellow]{escape(file.ended)}[/]", soft_wrap=True)
     if outcome.verdict is not None:
         print_verdict(outcome.verdict)
-        file = outcome.file
+        played_s = min(file.duration_s, file.seconds)
         console.print(
-            f"{file.acked:,} acknowledged, {file.seconds:.1f} s in all, overhead {file.overhead_s:.1f} s; "
-            f"again with --seed {file.seed} --column {file.column}",
+            f"{file.acked:,} records acknowledged. The run took {played_s + file.overhead_s:.1f} s: {played_s:.1f} s of load and "
+            f"faults, {file.overhead_s:.1f} s to set up, heal, read everything back and judge.\n"
+            f"The same draws again: --seed {file.seed} --column {file.column}",
             highlight=False,
         )
-    console.print(f"[dim]{outcome.directory}[/]", highlight=False, soft_wrap=True)
+    print_kept(outcome.directory)
+
+
+def print_kept(directory: Path) -> None:
+    """Name the place of the run, and the way to delete it."""
+    from tidelog.chaos.report.page import FILE_NAME  # with it comes Bokeh, which a run has loaded by now
+
+    console = _console()
+    if (directory / FILE_NAME).exists():
+        console.print(
+            f"The whole run on one page: {escape(str(directory / FILE_NAME))}", highlight=False, soft_wrap=True
+        )
+    console.print(
+        f"[dim]Kept in {escape(str(directory))}. `rm -r` of that directory deletes this run, `make clean` every run.[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -134,23 +163,31 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def print_promises(verdict: Verdict) -> None:
-    console = Console()
-    table = Table("promise", "measured", "limit", "kept", box=None, pad_edge=False)
-    table.columns[1].justify = "right"
-    table.columns[2].justify = "right"
-    for promise in verdict.promises:
-        kept = "[green]yes[/]" if promise.kept else "[bold red]NO[/]"
-        table.add_row(escape(promise.text), escape(promise.measured), escape(promise.limit), kept)
+    """A line for each promise and each anomaly; on a terminal that is too narrow for it, what was measured stands below."""
+    console = _console()
+    rows = [(_kept(each.kept), each.text, each.measured, each.limit) for each in verdict.promises]
     for name, anomaly in verdict.anomalies.items():
         if anomaly.count:
-            kept = "[yellow]tolerated[/]" if anomaly.tolerated else "[bold red]NO[/]"
-            table.add_row(name, f"{anomaly.count:,}", "none", kept)
+            kept, limit = ("[yellow]tolerated[/]", "any") if anomaly.tolerated else (_kept(False), "0")
+            rows.append((kept, f"anomaly {name}", f"{anomaly.count:,}", limit))
+    table = Table("kept", "promise", "measured", "limit", box=None, pad_edge=False)
+    for kept, *cells in rows:
+        table.add_row(kept, *map(escape, cells))
+    whole = console.options.update_width(UNWRAPPED)
+    if console.measure(table, options=whole).maximum > console.width:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for kept, text, measured, limit in rows:
+            table.add_row(kept, f"{escape(text)}\n[dim]measured {escape(measured)}; limit {escape(limit)}[/]")
     console.print(table)
+
+
+def _kept(kept: bool) -> str:
+    return "[green]yes[/]" if kept else "[bold red]NO[/]"
 
 
 def print_conclusion(verdict: Verdict) -> None:
     """Examples of what is wrong, notes, and the verdict in one line."""
-    console = Console()
+    console = _console()
     for name, anomaly in verdict.anomalies.items():
         for example in anomaly.examples[:EXAMPLES_SHOWN] if anomaly.bad else ():
             console.print(f"  [red]{name}[/] {escape(example.text)}", highlight=False, soft_wrap=True)
@@ -162,7 +199,7 @@ def print_conclusion(verdict: Verdict) -> None:
     elif verdict.exit_code == 1:
         bad = [name for name, anomaly in verdict.anomalies.items() if anomaly.bad]
         broken = [promise.text for promise in verdict.promises if not promise.kept]
-        console.print(f"[bold red]BROKEN[/]: {escape(', '.join([*bad, *broken]))}", highlight=False)
+        console.print(f"[bold red]BROKEN[/]: {escape('; '.join([*bad, *broken]))}", highlight=False)
     else:
         console.print(
             "[bold yellow]NO VERDICT[/]: sound as far as it goes, but the history was cut off", highlight=False

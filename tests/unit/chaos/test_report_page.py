@@ -34,7 +34,7 @@ def test_the_verdict_stands_first_then_the_promises_then_the_plots(tmp_path):
     assert order == sorted(order)
     assert 'class="verdict good"' in text and "Nothing is wrong in the history, and every promise was kept." in text
     assert "None was found." in text and "there is no verdict" not in text
-    assert "tidelog chaos run row-01-kill-leader --on local --seed 7 --duration 20s" in text
+    assert "tidelog chaos run row-01-kill-leader --on local --column all/2 --seed 7 --duration 20s" in text
     # faults, sends, latency, leaders, ISR, elections, processes, three partitions, groups, lag
     assert len(PLOTS.findall(text)) == 12
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.chaos_runs import write_run
 from tidelog.cli.main import run
 
 
@@ -65,3 +66,11 @@ def test_a_wrong_file_is_told_by_its_line(capsys: pytest.CaptureFixture[str], tm
 def test_what_is_no_run_has_no_verdict_and_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "holds no run: there is no run.json" in said(capsys, "check", str(tmp_path), exit_code=3)
     assert "holds no run: there is no run.json" in said(capsys, "report", str(tmp_path), exit_code=3)
+
+
+def test_check_writes_verdict_and_page_anew(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_run(tmp_path, partitions=1, rate=20.0)
+    assert run(["chaos", "check", str(tmp_path)]) == 1
+    assert "NO   " in capsys.readouterr().out
+    assert not json.loads((tmp_path / "verdict.json").read_text())["kept"]
+    assert "Broken" in (tmp_path / "report.html").read_text()
