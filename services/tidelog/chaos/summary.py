@@ -10,6 +10,7 @@ from tidelog.chaos import samples as s
 from tidelog.chaos.checker.intervals import Intervals
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.checking import HISTORY
+from tidelog.chaos.faults.registry import last_step
 from tidelog.chaos.history import (
     ASSIGNED,
     FAIL,
@@ -23,8 +24,10 @@ from tidelog.chaos.history import (
     Send,
     Sent,
 )
+from tidelog.cluster.api import BROKER, CONTROLLER, ZOOKEEPER, kind_of
 from tidelog.ids import NO_LEADER, TopicPartition
 
+SERVERS: Final = (BROKER, CONTROLLER, ZOOKEEPER)
 LOST: Final = ("lost-acked", "lost-write", "unseen")
 """One lost record may show in each of these."""
 WRONG: Final = {
@@ -58,13 +61,13 @@ class Summary:
     takeover: Takeover | None = None
     elections: int = 0
     whole_s: float | None = None
-    """From the first healed fault of a broker until every ISR was full."""
+    """From the end of the last fault of a server until every ISR was full."""
     seconds: float = 0.0
     """From the first send to the last answer."""
     _done: dict[TopicPartition, Intervals] = field(default_factory=dict)
     _owned: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     _killed: tuple[str, float, dict[str, frozenset[TopicPartition]]] | None = None
-    _healed_at: float | None = None
+    _over_at: float | None = None
     _first_send: float | None = None
 
     @classmethod
@@ -72,8 +75,8 @@ class Summary:
         """HistoryDamaged, OSError."""
         found = cls()
         for record in HistoryReader(directory / HISTORY):
-            found._take(record)
-        found._look(s.read_samples(directory / s.FILE_NAME))
+            found.take(record)
+        found.look(s.read_samples(directory / s.FILE_NAME))
         return found
 
     @property
@@ -107,11 +110,11 @@ class Summary:
         longest = max((gap.seconds for gap in verdict.gaps), default=0.0)
         yield "longest time without an acknowledgement", f"{longest:.2f} s"
         if self.whole_s is not None:
-            yield "restart until every ISR was full", f"{self.whole_s:.1f} s"
+            yield "last fault over until every ISR was full", f"{self.whole_s:.1f} s"
         if self.seconds:
             yield "acknowledged per second", f"{self.outcomes[OK] / self.seconds:,.0f}"
 
-    def _take(self, record: Record) -> None:
+    def take(self, record: Record) -> None:
         match record:
             case Send():
                 self.sent += 1
@@ -125,13 +128,17 @@ class Summary:
                 self._process(record)
             case Ownership(group=str()):
                 self._own(record)
-            case FaultStep(what="effect") if self._killed is None:
-                if victim := next((name for name in record.target if name in self._owned), None):
-                    self._killed = victim, record.t, dict(self._owned)
-            case FaultStep(what="healed") if self._healed_at is None:
-                self._healed_at = record.t
+            case FaultStep():
+                self._fault(record)
             case _:
                 pass
+
+    def _fault(self, record: FaultStep) -> None:
+        victim = next((name for name in record.target if name in self._owned), None)
+        if record.what == "effect" and self._killed is None and victim is not None:
+            self._killed = victim, record.t, dict(self._owned)
+        if record.what == last_step(record.fault) and any(kind_of(name) in SERVERS for name in record.target):
+            self._over_at = record.t
 
     def _process(self, record: Processed) -> None:
         for topic, partition, first, last in record.partitions:
@@ -151,7 +158,7 @@ class Summary:
                 after = {**self._owned, victim: self._owned[victim] - frozenset().union(*others)}
                 self.takeover = Takeover(victim, owned, after, record.t - killed_at)
 
-    def _look(self, samples: s.Samples) -> None:
+    def look(self, samples: s.Samples) -> None:
         first: dict[TopicPartition, int] = {}
         newest: dict[TopicPartition, int] = {}
         for look in samples.of(s.Partitions):
@@ -159,8 +166,8 @@ class Summary:
                 tp = TopicPartition(each.topic, each.partition)
                 first.setdefault(tp, each.leader_epoch)
                 newest[tp] = each.leader_epoch
-            if self.whole_s is None and self._healed_at is not None and look.t >= self._healed_at and _whole(look):
-                self.whole_s = look.t - self._healed_at
+            if self.whole_s is None and self._over_at is not None and look.t >= self._over_at and _whole(look):
+                self.whole_s = look.t - self._over_at
         self.elections = sum(newest.values()) - sum(first.values())
 
 

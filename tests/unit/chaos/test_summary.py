@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from helpers.histories import TOPIC, Story, rows
 from tidelog.chaos import samples as s
 from tidelog.chaos.checker.verdict import Anomaly, Gap, Verdict
@@ -11,8 +13,8 @@ from tidelog.chaos.summary import Summary
 from tidelog.ids import TopicPartition
 
 
-def fault(t: float, what: str, target: str) -> FaultStep:
-    return FaultStep(t, "kill", what, (target,), f"kill {target}", 1)
+def fault(t: float, what: str, target: str, name: str = "kill") -> FaultStep:
+    return FaultStep(t, name, what, (target,), f"{name} {target}", 1)
 
 
 def partitions(t: float, epoch: int, isr: list[int]) -> s.Partitions:
@@ -43,8 +45,26 @@ def test_what_was_sent_and_read_is_counted(tmp_path: Path) -> None:
     assert (told["sent"], told["acknowledged"], told["refused"], told["unknown outcome"]) == ("4", "2", "1", "1")
     assert (told["lost"], told["duplicated"], told["out of order"]) == ("2", "0", "0")
     assert (told["elections"], told["longest time without an acknowledgement"]) == ("1", "2.00 s")
-    assert told["restart until every ISR was full"] == "1.0 s"
+    assert told["last fault over until every ISR was full"] == "1.0 s"
     assert [number for what, number in told.items() if what.startswith("read by")] == ["2", "2"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([fault(1.0, "healed", "broker-0"), fault(3.0, "healed", "broker-1"), fault(8.0, "healed", "agent-1")], 2.0),
+        ([fault(1.0, "effect", "broker-0", "restart"), fault(9.0, "healed", "broker-0", "restart")], 4.0),
+        ([fault(1.0, "healed", "agent-1")], None),
+    ],
+    ids=["the last of a server", "it passes", "no server"],
+)
+def test_the_time_to_full_isrs_counts_from_the_last_fault(
+    steps: list[FaultStep], seconds: float | None, tmp_path: Path
+) -> None:
+    story = Story().phase("load").log("a")
+    story.records += steps
+    found = summary(tmp_path, story, partitions(2.0, 4, [1]), partitions(5.0, 4, [1, 0]), partitions(9.5, 4, [1, 0]))
+    assert found.whole_s == seconds
 
 
 def test_a_takeover_lasts_until_the_others_own_everything(tmp_path: Path) -> None:

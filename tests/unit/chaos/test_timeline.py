@@ -83,6 +83,18 @@ def test_a_fault_is_in_force_from_its_effect_until_it_was_healed():
     assert span.in_force(9.0) == (1.2, 5.5)
 
 
+@pytest.mark.parametrize("name", ["restart", "rolling-restart", "bounce"])
+def test_a_fault_that_passes_is_over_with_its_effect(name):
+    (span,) = timeline([step(4.0, "begin")._replace(fault=name), step(6.5, "effect"), step(9.0, "healed")]).faults
+    assert span.in_force(10.0) == (4.0, 6.5)
+
+
+def test_a_crash_of_a_member_is_an_instant():
+    first, second = timeline([h.Crash(2.0, "member-1"), step(3.0, "begin"), h.Crash(5.0, "member-2")]).faults[::2]
+    assert (first.targets, first.in_force(9.0)) == (("member-1",), (2.0, 2.0))
+    assert (second.targets, second.in_force(9.0)) == (("member-2",), (5.0, 5.0))
+
+
 def test_a_fault_in_a_history_that_is_cut_off_lasts_until_there():
     (missed, in_force) = timeline([step(1.0, "begin"), step(2.0, "begin", 2), step(2.1, "effect", 2)]).faults
     assert (missed.effect, missed.healed) == (None, None)

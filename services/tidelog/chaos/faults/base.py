@@ -202,6 +202,8 @@ class Fault(ABC):
     """Kinds of process that it can be aimed at."""
     not_on: ClassVar[Mapping[On, str]] = {}
     """Where it cannot be played whatever its parameters are, and why."""
+    passes: ClassVar[bool] = False
+    """Its effect, once seen, is its end: nothing of it lasts."""
     needs_proxy: ClassVar[bool] = False
     """A local cluster's links have to run through the proxy."""
 

@@ -93,6 +93,7 @@ class Bounce(Fault):
 
     name: ClassVar[str] = "bounce"
     about: ClassVar[str] = "SIGKILL and a start at once, before the session is over"
+    passes: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = PROCESSES
     within: float = parameter(3.0, duration, "who registers nowhere was down for longer: no fast bounce")
 
@@ -150,6 +151,7 @@ class _FormerSession:
 class Restart(Fault):
     name: ClassVar[str] = "restart"
     about: ClassVar[str] = "SIGTERM and, when it has ended, a start"
+    passes: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = PROCESSES
 
     async def inject(self, bed: Bed, targets: Sequence[str]) -> Injected:
@@ -168,6 +170,7 @@ class RollingRestart(Fault):
 
     name: ClassVar[str] = "rolling-restart"
     about: ClassVar[str] = "one after the other restarted in order, each when every ISR is full again"
+    passes: ClassVar[bool] = True
     hits: ClassVar[frozenset[str]] = frozenset({BROKER})
     settle: float = parameter(60.0, duration, "how long every ISR may take to be full after each")
 

@@ -44,6 +44,12 @@ def fault_named(name: str) -> type[Fault]:
     raise ValueError(f"no fault {name!r}{suggestion(name, FAULTS)}")
 
 
+def last_step(name: str) -> str:
+    """The step of a history after which nothing of the fault is left."""
+    fault = FAULTS.get(name)
+    return "effect" if fault is not None and fault.passes else "healed"
+
+
 def parameters_of(fault: type[Fault]) -> dict[str, Parameter]:
     found = fields(fault)  # type: ignore[arg-type]
     return {f.name: Parameter(f.name, f.default, f.metadata["parse"], f.metadata["about"]) for f in found}

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from tidelog.chaos import history as h
+from tidelog.chaos.faults.registry import last_step
 
 BUCKETS_MAX: Final = 240
 """A bar of a bucket is then about four pixels wide."""
@@ -23,7 +24,7 @@ Where = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class FaultSpan:
-    """One fault; a step that was not reached is None."""
+    """One fault, or the crash of a member of a group, which has a number below 0; a step that was not reached is None."""
 
     id: int
     name: str
@@ -35,9 +36,11 @@ class FaultSpan:
     healed: float | None = None
 
     def in_force(self, until: float) -> tuple[float, float] | None:
-        """None: it was never seen to take effect."""
+        """None: it was never seen to take effect. A fault that passes lasts from its beginning until its effect was seen."""
         if self.effect is None:
             return None
+        if last_step(self.fault) == "effect":
+            return self.began, self.effect
         return self.effect, max(self.effect, until if self.healed is None else self.healed)
 
 
@@ -202,6 +205,7 @@ READING_SLOT_S: Final = 0.25
 def timeline(records: Iterable[h.Record]) -> Timeline:
     """Of a history that may end anywhere."""
     buckets, faults, readings = SendBuckets(), FaultSteps(), _Readings(READING_SLOT_S)
+    crashes: list[FaultSpan] = []
     pending: dict[int, h.Send] = {}
     phases: list[tuple[float, str]] = []
     until = 0.0
@@ -217,13 +221,16 @@ def timeline(records: Iterable[h.Record]) -> Timeline:
                 readings.add(record)
             case h.FaultStep():
                 faults.add(record)
+            case h.Crash():
+                at = record.t
+                crashes.append(FaultSpan(-1 - len(crashes), "crash", "crash", (record.process,), at, at, at, at))
             case h.Phase():
                 phases.append((record.t, record.phase))
     for send in pending.values():
         buckets.unanswered(send.acks)
     return Timeline(
         until,
-        tuple(faults.spans()),
+        tuple(sorted([*faults.spans(), *crashes], key=lambda fault: fault.began)),
         tuple(phase_spans(phases, until)),
         buckets.sends(until),
         tuple(readings.readings()),
