@@ -50,7 +50,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "pipeline": f"{_EDGES} client",
     "pipeline.jobs.audit": f"{_EDGES} storage client cluster chaos",  # judges what chaos runs leave
     "cluster": f"{_EDGES} client",
-    "exporter": "ids runtime",
+    "exporter": "config ids runtime",
     "chaos": f"{_EDGES} storage client cluster",
     "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",

@@ -18,6 +18,7 @@ from dashboards.panels import VARIABLES, Board, Kind, Panel
 from dashboards.rules import RECORDINGS
 from helpers.scripts import load_script
 from tidelog.chaos.metrics import ChaosMetrics
+from tidelog.exporter.mntr import KEPT
 from tidelog.runtime.agent_metrics import NOT_STARTED, AgentMetrics
 from tidelog.runtime.group_metrics import GroupCollector
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
@@ -28,11 +29,8 @@ FILES = sorted(generator.GRAFANA.glob("*.json"))
 SUFFIX = re.compile(r"_(total|bucket|count|sum|info)$")
 OF_PROMETHEUS = {"up", "ALERTS"}
 """What Prometheus adds by itself."""
-# Fields of mntr; that they exist is tested where a server and Prometheus run.
-OF_ZOOKEEPER = {
-    f"tidelog_zookeeper_{field}"
-    for field in ("up", "server_state", "avg_latency", "outstanding_requests", "num_alive_connections", "znode_count")
-} | {"tidelog_zookeeper_watch_count"}
+OF_ZOOKEEPER = {f"tidelog_zookeeper_{field}" for field in ("up", "server_state", *KEPT)}
+"""That a server tells these fields is tested where one runs."""
 UNITS = {"short", "s", "ms", "bytes", "Bps", "reqps", "percentunit"}
 """Of Grafana's own list, those that the boards may use: an unknown one is drawn as a suffix."""
 GRID_COLUMNS = 24

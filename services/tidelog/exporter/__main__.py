@@ -1,16 +1,21 @@
 """`python -m tidelog.exporter --zookeeper host:port[,host:port...] --listen 0.0.0.0:9141`."""
 
 import argparse
+import asyncio
 import logging
-import signal
 import sys
-import threading
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from tidelog.config import Settings, load
 from tidelog.exporter.mntr import MntrCollector
 from tidelog.ids import Address
+from tidelog.runtime import logs, process
+from tidelog.runtime.clock import SystemClock
+from tidelog.runtime.metrics import ProcessMetrics
 from tidelog.runtime.metrics_server import serve_metrics
+from tidelog.runtime.tasks import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -29,25 +34,27 @@ def address(text: str) -> Address:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def main(arguments: list[str] | None = None) -> None:
+async def serve(options: argparse.Namespace, supervisor: Supervisor) -> None:
+    settings = load(Settings)
+    logs.configure("zookeeper-exporter", settings.log_format, settings.log_level)
+    registry = CollectorRegistry()
+    metrics = ProcessMetrics(registry)
+    registry.register(MntrCollector(options.zookeeper, options.timeout))
+    server = serve_metrics(options.listen, registry)
+    log.info("metrics of %s at %s/metrics", ", ".join(map(str, options.zookeeper)), server.address)
+    supervisor.start("loop lag", metrics.watch_loop(SystemClock()))
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(prog="tidelog.exporter", description="ZooKeeper's mntr as Prometheus metrics.")
     parser.add_argument("--zookeeper", type=servers, required=True, metavar="HOST:PORT[,HOST:PORT...]")
     parser.add_argument("--listen", type=address, default=Address("0.0.0.0", 9141), metavar="HOST:PORT")
     parser.add_argument("--timeout", type=float, default=2.0, metavar="SECONDS", help="for one server's answer")
-    options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(MntrCollector(options.zookeeper, options.timeout))
-    try:
-        server = serve_metrics(options.listen, registry)
-    except OSError as error:
-        sys.exit(f"tidelog.exporter: {error.strerror}")
-    log.info("metrics of %s on %s/metrics", ", ".join(map(str, options.zookeeper)), server.address)
-    end = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: end.set())
-    end.wait()
-    server.close()
+    sys.exit(process.run(partial(serve, parser.parse_args())))
 
 
 if __name__ == "__main__":

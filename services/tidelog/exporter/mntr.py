@@ -16,6 +16,31 @@ from tidelog.ids import Address
 PREFIX: Final = "tidelog_zookeeper"
 FIELD: Final = re.compile(r"zk_([a-z0-9_]+)\t(\S+)", re.ASCII)
 
+KEPT: Final = {
+    "avg_latency": "Milliseconds of a request, on average since the server started.",
+    "max_latency": "Milliseconds of the slowest request since the server started.",
+    "outstanding_requests": "Requests that wait.",
+    "num_alive_connections": "Connections of clients.",
+    "packets_received": "Since the server started.",
+    "packets_sent": "Since the server started.",
+    "znode_count": "Nodes of the tree.",
+    "ephemerals_count": "Of them, those that end with a session.",
+    "watch_count": "Watches that clients have set.",
+    "approximate_data_size": "Bytes of the tree.",
+    "open_file_descriptor_count": "Files and connections that are open.",
+    "max_file_descriptor_count": "How many may be open.",
+    "cnt_fsynctime": "Syncs of the transaction log.",
+    "sum_fsynctime": "Milliseconds that they took together.",
+    "max_fsynctime": "Milliseconds of the slowest one.",
+    "cnt_election_time": "Elections that this server has been through.",
+    "sum_election_time": "Milliseconds that they took together.",
+    "max_election_time": "Milliseconds of the longest one.",
+    "synced_followers": "Followers that the leader counts for its quorum; told by the leader.",
+    "pending_syncs": "Syncs of clients that wait for the leader; told by the leader.",
+}
+"""The fields that are exported. A server tells about five hundred; these are what boards and alerts ask for, and what tells an
+operator whether its disk, its memory of the tree, its connections or its quorum are in trouble."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -29,7 +54,7 @@ class Answer:
 
 
 def parse(server: Address, text: str) -> Answer:
-    """Fields that are no numbers (version, per-namespace lines with labels) are left out."""
+    """Fields that are not kept or no numbers are left out."""
     fields: dict[str, float] = {}
     state = ""
     for line in text.splitlines():
@@ -40,10 +65,11 @@ def parse(server: Address, text: str) -> Answer:
         if name == "server_state":
             state = value
             continue
-        try:
-            fields[name] = float(value)
-        except ValueError:
-            continue
+        if name in KEPT:
+            try:
+                fields[name] = float(value)
+            except ValueError:
+                continue
     return Answer(server, up=True, state=state, fields=fields)
 
 
@@ -71,11 +97,7 @@ class MntrCollector(Collector):
             answers = list(pool.map(lambda server: ask(server, self._timeout_s), self._servers))
         up = GaugeMetricFamily(f"{PREFIX}_up", "Whether the server answered.", labels=["server"])
         state = GaugeMetricFamily(f"{PREFIX}_server_state", "1 for the role it has.", labels=["server", "state"])
-        families = {
-            name: GaugeMetricFamily(f"{PREFIX}_{name}", f"mntr's zk_{name}.", labels=["server"])
-            for answer in answers
-            for name in answer.fields
-        }
+        families = {name: GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["server"]) for name, text in KEPT.items()}
         for answer in answers:
             up.add_metric([str(answer.server)], float(answer.up))
             if answer.state:
@@ -84,4 +106,4 @@ class MntrCollector(Collector):
                 families[name].add_metric([str(answer.server)], value)
         yield up
         yield state
-        yield from (families[name] for name in sorted(families))
+        yield from families.values()

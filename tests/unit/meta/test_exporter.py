@@ -6,11 +6,12 @@ from tidelog.ids import Address
 SERVER = Address("127.0.0.1", 1)
 TEXT = (
     "zk_version\t3.9.5-0, built on 2026\nzk_server_state\tleader\nzk_avg_latency\t0.25\nzk_znode_count\t7\n"
+    "zk_avg_prep_process_time\t3\n"
     'zk_read_per_namespace{key="x"}\t1\nzk_max_file_descriptor_count\tNaNope\nnot a field\n'
 )
 
 
-def test_numbers_are_fields_and_the_rest_is_left_out() -> None:
+def test_kept_numbers_are_fields_and_the_rest_is_left_out() -> None:
     answer = parse(SERVER, TEXT)
     assert (answer.up, answer.state, answer.fields) == (True, "leader", {"avg_latency": 0.25, "znode_count": 7.0})
 
