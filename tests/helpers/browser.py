@@ -42,18 +42,26 @@ PROBE = """
       overflows: document.documentElement.scrollWidth > innerWidth,
       verdict: document.getElementById("verdict")?.innerText ?? "",
       ink: Bokeh.documents.flatMap((doc) => [...doc._all_models.values()])
-        .filter((each) => each.type === "Legend").map((each) => each.label_text_color.value ?? each.label_text_color),
+        .filter((each) => each.type === "CategoricalAxis")
+        .map((each) => each.major_label_text_color.value ?? each.major_label_text_color),
     };
-    const out = document.createElement("pre");
-    out.id = "probe";
-    out.textContent = JSON.stringify(found);
-    document.body.append(out);
+    parent.postMessage(JSON.stringify(found), "*");
   };
   const idle = () => Bokeh.documents.length && Bokeh.documents.every((doc) => doc.is_idle);
   const wait = () => idle() ? setTimeout(tell, 500) : setTimeout(wait, 50);
   wait();
 })();
 </script></body>"""
+
+FRAME = """<!DOCTYPE html><body style="margin: 0"><script>
+onmessage = ({data}) => {
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = data;
+  document.body.append(out);
+};
+</script><iframe src="opened.html" style="border: 0; height: 1000px; width: %dpx"></iframe></body>"""
+"""A browser's own window is never narrower than 500 pixels."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,13 @@ def open_page(page: Path, work: Path, *options: str, width: int = 1200) -> Opene
     text = page.read_text()
     copy = work / "opened.html"
     copy.write_text(text.replace("<head>", f"<head>{ONLY_ITSELF}", 1).replace("</body>", PROBE, 1))
+    frame = work / "frame.html"
+    frame.write_text(FRAME % width)
     program = browser()
     assert program is not None
-    command = [program, *OPTIONS, *options, f"--user-data-dir={work / 'profile'}", f"--window-size={width},1000"]
+    command = [program, *OPTIONS, *options, f"--user-data-dir={work / 'profile'}", "--window-size=1300,1000"]
     done = subprocess.run(
-        [*command, "--virtual-time-budget=60000", "--dump-dom", copy.as_uri()],
+        [*command, "--virtual-time-budget=60000", "--dump-dom", frame.as_uri()],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

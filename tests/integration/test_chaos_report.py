@@ -46,9 +46,14 @@ def test_a_run_is_drawn_whole(tmp_path: Path, verdict: Verdict | None, said: str
 
 
 def test_many_partitions_and_a_narrow_dark_window(tmp_path: Path) -> None:
-    count, page = opened(write_run(tmp_path, partitions=50, rate=50), browser.DARK, width=760)
+    count, page = opened(write_run(tmp_path, partitions=50, rate=50), browser.DARK, width=768)
     assert_drawn(count, page)
     assert set(page.found["ink"]) == {"#e6edf3"}
+
+
+def test_a_phone_scrolls_in_one_direction_only(tmp_path: Path) -> None:
+    count, page = opened(write_run(tmp_path, BROKEN), width=390)
+    assert_drawn(count, page)
 
 
 def test_a_run_that_was_cut_off_is_drawn_up_to_there(tmp_path: Path) -> None:

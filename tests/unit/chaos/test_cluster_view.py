@@ -61,6 +61,13 @@ def test_what_was_not_looked_at_for_long_is_not_known():
     assert list(v.spans("x", seen)) == [Span("x", "a", 0.0, 1.0), Span("x", "a", 4.1, 5.0)]
 
 
+def test_holes_are_what_nothing_covers():
+    known = [(4.0, 5.0), (1.0, 2.0), (4.5, 4.6)]
+    assert list(v.holes(known, 9.0, 1.0)) == [(2.0, 4.0), (5.0, 9.0)]
+    assert list(v.holes(known, 9.0)) == [(5.0, 9.0)]
+    assert list(v.holes([], 9.0)) == [(0.0, 9.0)] and list(v.holes([], 2.0)) == []
+
+
 def test_processes_show_their_part_while_they_run():
     def states(t, **others):
         return s.ProcessStates(t=t, states={"controller-1": "running", "broker-0": "running"} | others)

@@ -7,9 +7,13 @@ import pytest
 
 from helpers.chaos_runs import BROKEN, SOUND, write_run
 from tidelog.chaos import history as h
+from tidelog.chaos import samples as s
+from tidelog.chaos import scenario_file
 from tidelog.chaos.checker.verdict import Anomaly, Kept, Verdict
 from tidelog.chaos.checking import CannotCheck
 from tidelog.chaos.report import page as p
+from tidelog.chaos.report.timeline import Timeline
+from tidelog.chaos.scenario import Column
 
 PLOTS = re.compile(r'<div id="[^"]+" data-root-id="[^"]+"')
 BOKEH = re.compile(r"<script type=\"text/javascript\">.*?</script>", re.DOTALL)
@@ -39,8 +43,109 @@ def test_the_verdict_stands_first_then_the_promises_then_the_plots(tmp_path):
     assert len(PLOTS.findall(text)) == 12
 
 
+def story_of(text):
+    """The paragraph at the top, without its markup."""
+    (found,) = re.findall(r'<p id="story">(.*?)</p>', text, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", found).split())
+
+
+def test_the_paragraph_tells_what_was_done_and_seen(tmp_path):
+    text = text_of(write_run(tmp_path))
+    assert text.index('id="verdict"') < text.index('id="story"') < text.index('id="promises"')
+    story = story_of(text)
+    for said in (
+        "Scenario, as it is meant: a leader dies under load. SIGKILL to the leader of partition 0",
+        "Tested: 3 brokers, 2 controllers and 1 ZooKeeper server, as processes of this machine; topic chaos with 3 partitions, "
+        "3 replicas of each, and a min ISR of 2. Column all/2 of the fault matrix: a record of acks=all is acknowledged when "
+        "every replica in sync has it, and refused while fewer than 2 are in sync. Seed 7 repeats what was drawn at random.",
+        "Load: 300 records a second, from 2 producers with acks=all and 1 producer with acks=1, read meanwhile by "
+        "1 consumer of every partition and a group of 2 members.",
+        "Faults: kill leader of 0 (broker-1) from 8.00 s to 14.80 s.",
+        "Seen: 3,000 records were sent and 2,978 acknowledged, 13 refused, 9 without a known outcome.",
+        "The longest wait for an acknowledgement was 2.1 s, of acks=all in chaos-0, at 8.00 s (promised: at most 8 s).",
+        "2 leaders were elected. Every ISR was full 2.1 s after the last fault of a server was over.",
+    ):
+        assert said in story
+    assert 'from <a href="#timeline" data-t="8.00">8.00 s</a>' in text
+
+
+def test_the_paragraph_tells_of_a_run_what_is_known_of_it(tmp_path):
+    story = story_of(text_of(write_run(tmp_path, None, until=5.0, **SMALL)))
+    assert "Faults: none." in story and "Nothing was read back at the end." in story
+    assert (
+        "The waits for acknowledgements were not judged. No leaders were elected." in story and "ISR was" not in story
+    )
+    (tmp_path / "scenario.yaml").write_text("- nonsense")
+    story = story_of(text_of(tmp_path))
+    assert story.startswith("Tested: 3 brokers") and "topic chaos with 1 partition. Seed 7" in story
+    assert "Load" not in story
+
+
+@pytest.mark.parametrize(
+    ("scenario", "column", "said"),
+    [
+        ("row-13", "all/1", "acknowledged when every replica in sync has it, be that the leader alone. Seed 7"),
+        ("row-13", "all/2", "and 1 producer with acks=1, read meanwhile by 1 consumer of every partition."),
+        (
+            "demo",
+            "all/2",
+            "Load: 200,000 order events, as fast as the client takes them, from 1 producer with acks=all,",
+        ),
+        ("demo", "all/2", "read meanwhile by a group of 2 agents."),
+        ("control-acks-1-loss", "all/2", "Load: 300 records a second, from 2 producers with acks=1. Faults"),
+        ("row-23", "all/2", "read meanwhile by a group of 4 members."),
+    ],
+)
+def test_the_paragraph_fits_any_scenario(scenario, column, said):
+    plan = scenario_file.load(scenario_file.find(scenario)).in_column(Column(column))
+    run = p.Run({"seed": 7, "column": column}, Timeline(), True, s.Samples(), None, {}, plan=plan)
+    template = p.environment().get_template("story.html.j2")
+    assert said in story_of(template.render(**p.story(run, None)))
+
+
+def test_a_wait_says_whether_it_had_a_limit(tmp_path):
+    write_run(tmp_path, **SMALL)
+    assert "promised: at most 8 s" in text_of(tmp_path)
+    run = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(run | {"promise": {}}))
+    text = text_of(tmp_path)
+    assert text.count("no limit was promised") == 3, "in the paragraph, among the figures and in the table of gaps"
+
+
+def test_every_plot_has_a_legend_and_is_as_wide_as_the_window(tmp_path):
+    text = text_of(write_run(tmp_path, BROKEN))
+    plots = re.findall(r'<div class="plot">.*?data-root-id', text, re.DOTALL)
+    assert len(plots) == 12 and all('<ul class="legend">' in plot and "<li" in plot for plot in plots)
+    for meaning in (
+        "<b>shaded</b> a fault is in force",
+        "LEO (log end offset): where",
+        "HW (high watermark): below",
+        "ISR: the replicas that",
+        "<b>refused</b> answered with an error: certainly not stored",
+        "<b>anomaly</b> where one shows",
+    ):
+        assert meaning in text
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('"sizing_mode":"stretch_width"') == 12
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    assert "overflow-x" not in style and not re.search(r"min-width: *[3-9]\d\dpx", style)
+    assert "(max-width: 600px)" in style and 'data-label="measured"' in page
+
+
+def test_the_page_says_where_the_run_is_kept(tmp_path):
+    text = text_of(write_run(tmp_path, None, until=1.0, **SMALL))
+    assert f"The run is kept in <code>{tmp_path}</code>. <code>rm -r</code> of that directory deletes it" in text
+
+
+def test_a_moment_in_a_text_is_a_link_to_the_time_line():
+    link = '<a href="#timeline" data-t="{0}">{0} s</a>'
+    assert p.timed("0.78 s (a<b-1, at 6.82 s)") == f"0.78 s (a&lt;b-1, at {link.format('6.82')})"
+    assert p.timed("from 4.257 s to 18.544 s") == f"from {link.format('4.257')} to {link.format('18.544')}"
+
+
 def test_a_broken_run_names_what_broke_and_shows_the_operations(tmp_path):
     text = text_of(write_run(tmp_path, BROKEN))
+    assert 'at <a href="#timeline" data-t="8.10">8.10 s</a>' in text, "the anomaly is on the time line"
     assert 'class="verdict bad"' in text and "The history shows 2 lost-write." in text
     assert "affected partitions are available again (measured 9.4 s, promised at most 8 s)" in text
     assert "p1-17 was acknowledged at offset 12 of chaos-0 and is gone" in text

@@ -112,12 +112,7 @@ def check_available(gaps: tuple[Gap, ...], promise: Promise, found: Findings) ->
 
 
 def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kept:
-    meant = [
-        gap
-        for gap in gaps
-        if promise.acks in (None, gap.acks)
-        and (promise.partitions is None or (gap.topic, gap.partition) in promise.partitions)
-    ]
+    meant = [gap for gap in gaps if _means(promise, gap)]
     for gap in meant:
         if gap.seconds > promise.at_most_s:
             found.add("unavailable", _told, gap, promise.at_most_s)
@@ -137,6 +132,16 @@ def _judge(gaps: tuple[Gap, ...], promise: Availability, found: Findings) -> Kep
     return Kept(
         f"longest wait for {which} acknowledgement in {where}", kept, measured, f"at most {promise.at_most_s:g} s"
     )
+
+
+def _means(promise: Availability, gap: Gap) -> bool:
+    where = promise.partitions is None or (gap.topic, gap.partition) in promise.partitions
+    return where and promise.acks in (None, gap.acks)
+
+
+def limit_s(gap: Gap, promise: Promise) -> float | None:
+    """The longest that it may last; None: as long as it likes."""
+    return min((each.at_most_s for each in promise.available if _means(each, gap)), default=None)
 
 
 def _unused(meant: list[Gap], promise: Availability) -> str:

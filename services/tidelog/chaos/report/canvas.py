@@ -1,6 +1,9 @@
-"""What every plot of a run has in common: one axis of time with one zoom, margins, shaded faults, bars, lines, legends."""
+"""What every plot of a run has in common: one axis of time with one zoom, margins, shaded faults, bars, lines, hatches.
 
-from collections.abc import Callable, Sequence
+Legends are HTML beside the plots (`Key`), since those of a canvas do not wrap in a narrow window.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +30,7 @@ from bokeh.models import (
     WheelZoomTool,
     glyphs,
 )
-from bokeh.models.annotations import Label, Legend, LegendItem
+from bokeh.models.annotations import Label
 from bokeh.models.annotations import Span as Rule
 from bokeh.plotting import figure
 
@@ -38,25 +41,51 @@ from tidelog.chaos.report.timeline import FaultSpan
 Figure = Any
 """Bokeh makes the methods of a figure at run time."""
 
-LEFT_PX: Final = 118
-RIGHT_PX: Final = 18
+LEFT_PX: Final = 92
+RIGHT_PX: Final = 12
 """The same around every plot, so that the same time stands in the same place."""
 ROW_PX: Final = 21
 AXIS_PX: Final = 34
-TEXT_PX: Final = 7.0
-FRAME_PX: Final = 760.0
-"""A word is written into a bar that holds it when the page is as narrow as this."""
-LEGEND_ITEMS: Final = 5
-"""In a row."""
 FONT: Final = "11px"
 INK: Final = "ink"
-"""Tag of what the page paints in its own colour of text."""
-GREY: Final = "#8b949e"
+"""Tag of texts that the page paints in its own colour."""
+AXIS, MARK = "time", "mark"
+"""Names by which the page finds the axis of time, and the line that marks a moment on it."""
+FIT: Final = """
+    const {left, right, state} = bars.data, px = plot.inner_width / (axis.end - axis.start);
+    const inside = state.map((word, n) => (right[n] - left[n]) * px > word.length * 6.5 + 8);
+    bars.data.word = state.map((word, n) => inside[n] ? word : "");
+    bars.data.aside = state.map((word, n) => inside[n] ? "" : word);
+    bars.change.emit();
+"""
+"""A word is written into its bar where it fits at this width and zoom, else beside it."""
+GREY, BAD = "#8b949e", "#e5484d"
 DARK_TEXT, LIGHT_TEXT = "#1f2328", "#ffffff"
 FAULT_COLOURS: Final = ("#e5484d", "#d9822b", "#b44bd6", "#c2a000", "#3f83c9", "#a65a3a")
 
 Tips = Sequence[tuple[str, str]]
 LINE_TIPS: Final[Tips] = (("", "@what"), ("", "@said"), ("at", "@at"))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of a legend."""
+
+    name: str
+    colour: str
+    shape: str = "box"
+    """A class of the page's style: box, line, dash, dots, frame, hatch."""
+    text: str = ""
+    """The meaning, if the name does not say it."""
+    renderers: Sequence[Any] = ()
+    """A click on it hides these."""
+
+    @property
+    def models(self) -> str:
+        return " ".join(each.id for each in self.renderers)
+
+
+NO_SAMPLE: Final = Key("no sample", GREY, "hatch", "no answer was recorded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +116,8 @@ class Canvas:
 
     def __init__(self, until: float, faults: Sequence[FaultSpan]) -> None:
         self.until = max(until, 0.1)
-        self._axis = Range1d(start=0.0, end=self.until, bounds=(0.0, self.until))
+        self._axis = Range1d(name=AXIS, start=0.0, end=self.until, bounds=(0.0, self.until))
+        self._mark = Rule(name=MARK, dimension="height", line_color=BAD, line_width=1.5, visible=False, location=0.0)
         self._rule = Rule(dimension="height", line_color=GREY, line_width=1, line_alpha=0.8)
         self._colours = {fault.id: FAULT_COLOURS[n % len(FAULT_COLOURS)] for n, fault in enumerate(faults)}
         spans = [(self._colours[f.id], span) for f in faults if (span := f.in_force(self.until)) is not None]
@@ -119,7 +149,9 @@ class Canvas:
         plot.ygrid.grid_line_color = None
         return plot
 
-    def bars(self, plot: Figure, bars: Sequence[Bar], alpha: float = 0.88) -> None:
+    def bars(self, plot: Figure, bars: Sequence[Bar], alpha: float = 0.88, *, aside: bool = False) -> None:
+        """`aside`: a word that does not fit its bar stands beside it."""
+        late = [bar.began + bar.ended > self.until for bar in bars]
         source = ColumnDataSource(
             {
                 "row": [bar.row for bar in bars],
@@ -127,7 +159,11 @@ class Canvas:
                 "right": np.array([bar.ended for bar in bars]),
                 "colour": [bar.colour for bar in bars],
                 "ink": [legible_on(bar.colour) for bar in bars],
-                "word": [bar.word if self._fits(bar) else "" for bar in bars],
+                "word": [""] * len(bars),
+                "aside": [""] * len(bars),
+                "edge": np.array([bar.began if of else bar.ended for bar, of in zip(bars, late, strict=True)]),
+                "align": ["right" if of else "left" for of in late],
+                "offset": [-6 if of else 6 for of in late],
                 "state": [bar.word for bar in bars],
                 "detail": [bar.detail for bar in bars],
                 "when": [
@@ -135,14 +171,36 @@ class Canvas:
                 ],
             }
         )
-        look: dict[str, Any] = {"height": 0.82, "fill_color": "colour", "fill_alpha": alpha, "line_color": None}
+        look: dict[str, Any] = {"height": 0.82, "fill_color": "colour", "fill_alpha": alpha}
+        look |= {"line_color": "colour", "line_alpha": alpha}  # an instant has no width, and is to be seen
         drawn = plot.add_glyph(source, HBar(y="row", left="left", right="right", **look))
-        font: dict[str, Any] = {"text_color": "ink", "text_font_size": FONT, "text_baseline": "middle"}
-        plot.add_glyph(source, Text(x="left", y="row", text="word", x_offset=5, **font))
+        font: dict[str, Any] = {"text_font_size": FONT, "text_baseline": "middle"}
+        plot.add_glyph(source, Text(x="left", y="row", text="word", x_offset=5, text_color="ink", **font))
+        if aside:
+            beside = Text(x="edge", y="row", text="aside", text_align="align", x_offset="offset", tags=[INK], **font)
+            plot.add_glyph(source, beside)
         tips = [("", "@row @state"), ("", "@detail"), ("", "@when")]
         plot.add_tools(HoverTool(renderers=[drawn], tooltips=tips, point_policy="follow_mouse"))
+        fit = CustomJS(args={"bars": source, "plot": plot, "axis": self._axis}, code=FIT)
+        plot.js_on_change("inner_width", fit)
+        self._axis.js_on_change("end", fit)
 
-    def line(self, plot: Figure, line: Line, colour: str, say: Callable[[float], str], style: Style) -> LegendItem:
+    def hatch(self, plot: Figure, holes: Iterable[tuple[float, float]], rows: Sequence[str] | None = None) -> list[Key]:
+        """Marks times without a sample: in one row each, or from top to bottom. The key to it, if there is any."""
+        found = [*holes]
+        if not found:
+            return []
+        source = ColumnDataSource({"left": [began for began, _ in found], "right": [ended for _, ended in found]})
+        look: dict[str, Any] = {"fill_alpha": 0.0, "line_color": None}
+        look |= {"hatch_pattern": "right_diagonal_line", "hatch_color": GREY, "hatch_alpha": 0.55, "hatch_scale": 8}
+        if rows is None:
+            plot.add_glyph(source, VStrip(x0="left", x1="right", **look), level="underlay")
+        else:
+            source.data["row"] = rows
+            plot.add_glyph(source, HBar(y="row", left="left", right="right", height=0.82, **look))
+        return [NO_SAMPLE]
+
+    def line(self, plot: Figure, line: Line, colour: str, say: Callable[[float], str], style: Style) -> Key:
         name = f"{style.label} {line.name}".strip()
         source = ColumnDataSource(
             {
@@ -162,34 +220,19 @@ class Canvas:
         if style.point_px:
             point: dict[str, Any] = {"size": style.point_px, "fill_color": colour, "line_color": colour}
             drawn.append(plot.add_glyph(source, Scatter(**point)))
-        return LegendItem(label=name, renderers=drawn)
+        shape = "dots" if not style.width else "line" if style.dash == "solid" else "dash"
+        return Key(name, colour, shape, renderers=drawn)
 
-    def finish(self, plot: Figure, items: Sequence[LegendItem], tips: Tips = LINE_TIPS) -> None:
-        legend = Legend(
-            items=list(items),
-            orientation="horizontal",
-            click_policy="hide",
-            background_fill_alpha=0.0,
-            border_line_color=None,
-            label_text_font_size=FONT,
-            glyph_width=16,
-            glyph_height=12,
-            margin=0,
-            spacing=14,
-            nrows=-(-len(items) // LEGEND_ITEMS) or 1,
-        )
-        plot.add_layout(legend, "above")
-        drawn: list[Any] = [renderer for item in items for renderer in item.renderers]
+    def finish(self, plot: Figure, keys: Sequence[Key], tips: Tips = LINE_TIPS) -> None:
+        drawn: list[Any] = [renderer for key in keys for renderer in key.renderers]
         plot.add_tools(HoverTool(renderers=drawn, tooltips=list(tips), mode="mouse", point_policy="snap_to_data"))
         if isinstance(plot.y_range, DataRange1d):
             plot.y_range.renderers = drawn  # what is shaded reaches from end to end
 
     def label(self, plot: Figure, x: float, from_top: float, words: str, colour: str | None = None) -> None:
-        """To the right of `x`, or to its left where it would not fit; `from_top` is a part of the axis."""
-        text_s = len(words) * TEXT_PX / FRAME_PX * self.until
-        left = x + text_s > self.until
+        """To the right of `x` in the first half, to its left in the second; `from_top` is a part of the axis."""
         label = Label(x=x, y=plot.y_range.end * (1 - from_top), text=words, text_font_size=FONT)
-        label.text_align, label.x_offset = ("right", -6) if left else ("left", 6)
+        label.text_align, label.x_offset = ("right", -6) if x > self.until / 2 else ("left", 6)
         if colour is None:
             label.tags = [INK]
         else:
@@ -223,10 +266,8 @@ class Canvas:
         plot.js_on_event(DoubleTap, whole)
         shade: dict[str, Any] = {"fill_alpha": 0.10, "line_alpha": 0.45, "fill_color": "colour", "line_color": "colour"}
         plot.add_glyph(self._shades, VStrip(x0="begin", x1="end", **shade), level="underlay")
+        plot.add_layout(self._mark)
         return plot
-
-    def _fits(self, bar: Bar) -> bool:
-        return (bar.ended - bar.began) / self.until * FRAME_PX > len(bar.word) * TEXT_PX + 8
 
 
 def embedded(figures: Sequence[Figure]) -> tuple[str, Sequence[str]]:

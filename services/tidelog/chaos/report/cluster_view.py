@@ -33,6 +33,9 @@ class Span:
         return self.ended - self.began
 
 
+States = Mapping[Where, Sequence[tuple[float, s.PartitionState]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a look told of a row."""
@@ -64,6 +67,15 @@ def spans(row: str, seen: Iterable[Seen]) -> Iterator[Span]:
         last = each.t
     if first is not None:
         yield Span(row, first.state, first.t, last, first.detail)
+
+
+def holes(known: Iterable[tuple[float, float]], until: float, least_s: float = HOLE_S) -> Iterator[tuple[float, float]]:
+    """The parts of [0, `until`] longer than `least_s` of which nothing is known."""
+    reached = 0.0
+    for began, ended in (*sorted(known), (until, until)):
+        if began - reached > least_s:
+            yield reached, began
+        reached = max(reached, ended)
 
 
 # -- processes -------------------------------------------------------------------------------------------------------------
@@ -129,25 +141,25 @@ def name_of(where: Where) -> str:
     return f"{where[0]}-{where[1]}"
 
 
-def leader_spans(states: Mapping[Where, Sequence[tuple[float, s.PartitionState]]]) -> list[Span]:
+def leader_spans(states: States, name: Callable[[Where], str] = name_of) -> list[Span]:
     """State: the broker, or none; detail: the leader epoch."""
     return [
         span
         for where, told in states.items()
         for span in spans(
-            name_of(where),
+            name(where),
             (Seen(t, f"broker {p.leader}" if p.leader >= 0 else "none", f"epoch {p.leader_epoch}") for t, p in told),
         )
     ]
 
 
-def isr_spans(states: Mapping[Where, Sequence[tuple[float, s.PartitionState]]]) -> list[Span]:
+def isr_spans(states: States, name: Callable[[Where], str] = name_of) -> list[Span]:
     """State: size of the ISR; detail: its members, of the replicas."""
     return [
         span
         for where, told in states.items()
         for span in spans(
-            name_of(where),
+            name(where),
             (Seen(t, str(len(p.isr)), f"{_listed(p.isr)} of {_listed(p.replicas)}") for t, p in told),
         )
     ]
@@ -157,7 +169,7 @@ def _listed(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(brokers))) or "nobody"
 
 
-def elections(states: Mapping[Where, Sequence[tuple[float, s.PartitionState]]]) -> Line:
+def elections(states: States) -> Line:
     """Sum over all partitions since the first look: a leader epoch counts the elections of its partition."""
     changes = sorted(
         (t, now.leader_epoch - before.leader_epoch)

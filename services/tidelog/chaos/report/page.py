@@ -4,26 +4,34 @@ Whatever is missing there, since the run was cut off, is missing on the page, wh
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tidelog.chaos import history as h
 from tidelog.chaos import samples as s
+from tidelog.chaos import scenario_file
+from tidelog.chaos.checker.availability import limit_s
 from tidelog.chaos.checker.names import RULES
+from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.verdict import Anomaly, Example, Gap, Verdict
-from tidelog.chaos.checking import HISTORY, RUN, VERDICT, CannotCheck
+from tidelog.chaos.checking import HISTORY, RUN, VERDICT, CannotCheck, read_promise
 from tidelog.chaos.report import cluster_view, panels, units
 from tidelog.chaos.report.canvas import Canvas, embedded
 from tidelog.chaos.report.panels import Panel
 from tidelog.chaos.report.timeline import UNANSWERED, Timeline, Where, timeline
 from tidelog.chaos.run_files import SCENARIO_FILE
+from tidelog.chaos.scenario import Column, Scenario
+from tidelog.chaos.summary import Summary
+from tidelog.chaos.yaml_nodes import ScenarioError
+from tidelog.cluster.api import KINDS, ZOOKEEPER, kind_of
 
 FILE_NAME: Final = "report.html"
 
@@ -35,6 +43,9 @@ GAPS_MAX: Final = 50
 FAULTS_MAX: Final = 40
 OPERATIONS_MAX: Final = 8
 """Of one example."""
+FAULTS_TOLD: Final = 6
+"""In the paragraph at the top; the legend of the time line has more."""
+MOMENT: Final = re.compile(r"\b(at|from|to) (\d+\.\d+) s\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,11 @@ class Run:
     """Of the history: those that show an anomaly, by their ids."""
     scenario: str = ""
     files: Sequence[str] = ()
+    directory: str = ""
+    plan: Scenario | None = None
+    """The scenario as it was played; None: its file says nothing."""
+    promise: Promise = field(default_factory=Promise)
+    summary: Summary = field(default_factory=Summary)
 
 
 def write_report(directory: Path) -> Path:
@@ -79,8 +95,10 @@ def read_run(directory: Path) -> Run:
     verdict = _json(directory / VERDICT)
     judged = None if verdict is None else Verdict.from_json(verdict)
     shown = {number for example in _examples(judged) for number in example.operations[:OPERATIONS_MAX]}
-    line, complete, operations = _timeline(directory, shown)
+    summary = Summary()
+    line, complete, operations = _timeline(directory, shown, summary)
     found = s.read_samples(directory / s.FILE_NAME)
+    summary.look(found)
     ended = max([line.until, *(look.t + look.took for look in found.looks)])
     scenario = directory / SCENARIO_FILE
     return Run(
@@ -92,7 +110,18 @@ def read_run(directory: Path) -> Run:
         operations,
         scenario.read_text(encoding="utf-8", errors="replace") if scenario.exists() else "",
         sorted(each.name + ("/" if each.is_dir() else "") for each in directory.iterdir() if each.name != FILE_NAME),
+        str(directory),
+        _plan(scenario, about),
+        read_promise(directory / RUN),
+        summary,
     )
+
+
+def _plan(path: Path, about: Mapping[str, Any]) -> Scenario | None:
+    try:
+        return scenario_file.load(path).in_column(Column(about.get("column", Column.ALL_2)))
+    except (ScenarioError, OSError, ValueError):
+        return None
 
 
 def _json(path: Path) -> Any:
@@ -105,7 +134,9 @@ def _json(path: Path) -> Any:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def _timeline(directory: Path, shown: set[int]) -> tuple[Timeline, bool, Mapping[int, Sequence[h.Record]]]:
+def _timeline(
+    directory: Path, shown: set[int], summary: Summary
+) -> tuple[Timeline, bool, Mapping[int, Sequence[h.Record]]]:
     if not (directory / HISTORY).exists():
         return Timeline(), False, {}
     reader = h.HistoryReader(directory / HISTORY)
@@ -113,6 +144,7 @@ def _timeline(directory: Path, shown: set[int]) -> tuple[Timeline, bool, Mapping
 
     def noted() -> Iterable[h.Record]:
         for record in reader:
+            summary.take(record)
             if isinstance(record, h.Send | h.Sent | h.Polled) and record.id in shown:
                 operations.setdefault(record.id, []).append(record)
             yield record
@@ -155,8 +187,7 @@ def about(run: Mapping[str, Any], line: Timeline) -> list[str]:
     if (wall_ms := run.get("started_wall_ms")) is not None:
         words.append(f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%d %B %Y, %H:%M:%S} UTC")
     words.append(f"{units.seconds(line.until)} long")
-    names = {"on": "on {}", "column": "column {}", "seed": "seed {}", "version": "Tidelog {}"}
-    return words + [text.format(run[name]) for name, text in names.items() if run.get(name) is not None]
+    return words + ([f"Tidelog {run['version']}"] if run.get("version") is not None else [])
 
 
 def repeat(run: Mapping[str, Any]) -> str:
@@ -174,21 +205,52 @@ def repeat(run: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def figures(run: Run, elections: int | None) -> list[tuple[str, str]]:
-    """The numbers that people ask for first."""
+def figures(run: Run, elections: int | None) -> list[tuple[str, str, str]]:
+    """The numbers that people ask for first: name, value, and a word on it."""
     totals: dict[str, int] = {}
     for of_level in run.timeline.sends.totals.values():
         for outcome, number in of_level.items():
             totals[outcome] = totals.get(outcome, 0) + number
-    longest = max(run.verdict.gaps, key=lambda gap: gap.seconds, default=None) if run.verdict else None
+    longest = longest_gap(run)
     said = {h.OK: "acknowledged", h.FAIL: "refused", h.INFO: "outcome unknown", UNANSWERED: "never answered"}
     return [
-        ("records sent", units.count(sum(totals.values()))),
-        *((words, units.count(totals[outcome])) for outcome, words in said.items() if totals.get(outcome)),
-        ("faults", units.count(len(run.timeline.faults))),
-        *([] if elections is None else [("elections", units.count(elections))]),
-        *([] if longest is None else [("longest gap", units.seconds(longest.seconds))]),
+        ("records sent", units.count(sum(totals.values())), ""),
+        *((words, units.count(totals[outcome]), "") for outcome, words in said.items() if totals.get(outcome)),
+        ("faults", units.count(len(run.timeline.faults)), ""),
+        *([] if elections is None else [("elections", units.count(elections), "")]),
+        *(
+            []
+            if longest is None
+            else [("longest wait", units.seconds(longest.seconds), limit_of(longest, run.promise))]
+        ),
     ]
+
+
+def longest_gap(run: Run) -> Gap | None:
+    return max(run.verdict.gaps if run.verdict else (), key=lambda gap: gap.seconds, default=None)
+
+
+def limit_of(gap: Gap, promise: Promise) -> str:
+    """The promise about it, in words."""
+    limit = limit_s(gap, promise)
+    return "no limit was promised" if limit is None else f"promised: at most {limit:g} s"
+
+
+def cluster(samples: s.Samples) -> list[str]:
+    """The processes by kind, as they were seen first: `3 brokers`, `1 ZooKeeper server`."""
+    names = next((list(look.states) for look in samples.of(s.ProcessStates)), [])
+    count = {kind: sum(kind_of(name) == kind for name in names) for kind in reversed(KINDS)}
+    return [
+        units.plural(number, "ZooKeeper server" if kind == ZOOKEEPER else kind)
+        for kind, number in count.items()
+        if number
+    ]
+
+
+def timed(text: str) -> Markup:
+    """Each moment in it as a link to the time line."""
+    link = r'\1 <a href="#timeline" data-t="\2">\2 s</a>'
+    return Markup(MOMENT.sub(link, str(escape(text))))
 
 
 def operation(record: h.Record) -> str:
@@ -225,31 +287,54 @@ def render(run: Run) -> str:
     judged = run.verdict
     anomalies = judged.anomalies if judged else {}
     found = headline(judged, run.timeline.until, str(run.about.get("ended", "")))
-    environment = Environment(
+    return (
+        environment()
+        .get_template("page.html.j2")
+        .render(
+            **story(run, elections),
+            name=run.about.get("name", "run"),
+            title=run.about.get("title", ""),
+            about=about(run.about, run.timeline),
+            verdict=found,
+            notes=[*(judged.notes if judged else ()), *_cut(run)],
+            promises=judged.promises if judged else (),
+            figures=figures(run, elections),
+            drawn_notes=notes,
+            panels=[(panel, Markup(div)) for panel, div in zip(drawn, divs, strict=True)],
+            anomalies=[_row(name, each, run.operations) for name, each in anomalies.items() if each.count],
+            clean=[name for name, each in anomalies.items() if not each.count],
+            gaps=[_gap(gap, run.promise) for gap in _worst_gaps(judged)],
+            repeat=repeat(run.about),
+            scenario=run.scenario,
+            files=run.files,
+            library=Markup(Resources(mode="inline", components=["bokeh"]).render()),
+            script=Markup(scripts),
+        )
+    )
+
+
+def environment() -> Environment:
+    found = Environment(
         loader=PackageLoader("tidelog.chaos", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    return environment.get_template("page.html.j2").render(
-        name=run.about.get("name", "run"),
-        title=run.about.get("title", ""),
-        about=about(run.about, run.timeline),
-        verdict=found,
-        notes=[*(judged.notes if judged else ()), *_cut(run)],
-        promises=judged.promises if judged else (),
-        figures=figures(run, elections),
-        drawn_notes=notes,
-        panels=[
-            {"title": panel.title, "text": panel.text, "div": Markup(div)}
-            for panel, div in zip(drawn, divs, strict=True)
-        ],
-        anomalies=[_row(name, each, run.operations) for name, each in anomalies.items() if each.count],
-        clean=[name for name, each in anomalies.items() if not each.count],
-        gaps=[_gap(gap) for gap in _worst_gaps(judged)],
-        repeat=repeat(run.about),
-        scenario=run.scenario,
-        files=run.files,
-        library=Markup(Resources(mode="inline", components=["bokeh"]).render()),
-        script=Markup(scripts),
-    )
+    found.filters |= {"timed": timed, "listed": units.listed, "plural": units.plural, "seconds": units.seconds}
+    return found
+
+
+def story(run: Run, elections: int | None) -> dict[str, Any]:
+    """The values of story.html.j2."""
+    longest = longest_gap(run)
+    return {
+        "told": {**dict.fromkeys(("on", "topics", "partitions", "column", "seed")), **run.about},
+        "run": run,
+        "plan": run.plan,
+        "summary": run.summary,
+        "cluster": cluster(run.samples),
+        "elections": elections,
+        "longest": longest,
+        "limit": "" if longest is None else limit_of(longest, run.promise),
+        "faults": [panels.told_of(fault, run.timeline.until) for fault in run.timeline.faults[:FAULTS_TOLD]],
+    }
 
 
 def _cut(run: Run) -> list[str]:
@@ -269,7 +354,7 @@ def _row(name: str, anomaly: Anomaly, operations: Mapping[int, Sequence[h.Record
         "shown": units.plural(shown, "example") if shown < anomaly.count else "all of them",
         "examples": [
             {
-                "at": units.at(example.t),
+                "at": f"at {units.at(example.t)}",
                 "partition": "" if example.topic is None else f"{example.topic}-{example.partition}",
                 "text": example.text,
                 "operations": [
@@ -287,13 +372,13 @@ def _worst_gaps(verdict: Verdict | None) -> Sequence[Gap]:
     return sorted(verdict.gaps if verdict else (), key=lambda gap: gap.seconds, reverse=True)[:GAPS_MAX]
 
 
-def _gap(gap: Gap) -> dict[str, str]:
+def _gap(gap: Gap, promise: Promise) -> dict[str, str]:
     return {
         "partition": f"{gap.topic}-{gap.partition}",
         "acks": gap.acks,
         "seconds": units.seconds(gap.seconds),
-        "began": units.at(gap.began),
-        "ended": units.at(gap.ended) if gap.over else f"{units.at(gap.ended)} and on",
+        "limit": limit_of(gap, promise),
+        "when": f"from {units.at(gap.began)} to {units.at(gap.ended)}{'' if gap.over else ' and on'}",
         "faults": ", ".join(gap.faults),
     }
 
@@ -304,7 +389,12 @@ def draw(run: Run) -> tuple[list[Panel], list[str], int | None]:
     canvas = Canvas(line.until, line.faults)
     drawn, notes = list[Panel](), list[str]()
     if line.faults or line.phases:
-        drawn.append(panels.faults(canvas, line, FAULTS_MAX))
+        shown = [
+            (example.t, name)
+            for name, anomaly in (run.verdict.anomalies if run.verdict else {}).items()
+            for example in anomaly.examples
+        ]
+        drawn.append(panels.faults(canvas, line, FAULTS_MAX, shown))
     if len(line.faults) > FAULTS_MAX:
         notes.append(f"{FAULTS_MAX} of {len(line.faults)} faults have a row; all are shaded.")
     if line.sends.counts:
@@ -319,11 +409,17 @@ def draw(run: Run) -> tuple[list[Panel], list[str], int | None]:
         )
     if rows:
         of_rows = {where: states[where] for where in rows}
-        drawn.append(panels.leaders(canvas, cluster_view.leader_spans(of_rows)))
-        drawn.append(panels.isr(canvas, cluster_view.isr_spans(of_rows)))
+        alone = len({topic for topic, _ in states}) == 1
+
+        def row_name(where: Where) -> str:
+            return f"partition {where[1]}" if alone else cluster_view.name_of(where)
+
+        drawn.append(panels.leaders(canvas, cluster_view.leader_spans(of_rows, row_name)))
+        drawn.append(panels.isr(canvas, cluster_view.isr_spans(of_rows, row_name)))
     elections = cluster_view.elections(states)
     if elections.times:
-        drawn.append(panels.elections(canvas, elections, cluster_view.controller_spans(run.samples)))
+        looked = [look.t for look in run.samples.of(s.Partitions)]
+        drawn.append(panels.elections(canvas, elections, looked, cluster_view.controller_spans(run.samples)))
     if processes := cluster_view.process_spans(run.samples):
         drawn.append(panels.processes(canvas, processes))
     found = cluster_view.offsets(run.samples)

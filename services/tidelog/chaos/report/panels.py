@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 from bokeh.models import ColumnDataSource, CustomJSTickFormatter, Quad, Range1d
-from bokeh.models.annotations import BoxAnnotation, LegendItem
+from bokeh.models.annotations import BoxAnnotation
 from bokeh.models.annotations import Span as Rule
 
 from tidelog.chaos import history as h
 from tidelog.chaos.checker.verdict import Gap
 from tidelog.chaos.report import units
-from tidelog.chaos.report.canvas import GREY, Bar, Canvas, Figure, Style
-from tidelog.chaos.report.cluster_view import Line, Offsets, Span, name_of
+from tidelog.chaos.report.canvas import BAD, GREY, Bar, Canvas, Figure, Key, Style
+from tidelog.chaos.report.cluster_view import Line, Offsets, Span, holes, name_of
 from tidelog.chaos.report.timeline import FaultSpan, Sends, Timeline
 
 COLOURS: Final = (
@@ -22,8 +22,20 @@ COLOURS: Final = (
     *("#4bb3d1", "#d9626d", "#8a6fd1", "#7a8b3d", "#a9745b"),
 )
 """Told apart by most colour-blind people, and legible on white as on black."""
-GOOD, BAD, HALF, MAIN = "#3fa672", "#e5484d", "#f2b134", "#4e79d6"
-OUTCOMES: Final = ((h.FAIL, "refused", BAD), (h.INFO, "unknown", HALF))
+GOOD, HALF, MAIN = "#3fa672", "#f2b134", "#4e79d6"
+OUTCOMES: Final = (
+    (h.FAIL, "refused", BAD, "answered with an error: certainly not stored"),
+    (h.INFO, "unknown", HALF, "given up without an answer: stored or not"),
+)
+STATE_TEXTS: Final = {
+    "none": "no broker leads the partition",
+    "active": "the controller that decides",
+    "standby": "a controller that waits for its turn",
+    "silent": "it runs and gives no answer",
+    "paused": "it stands still",
+    "PreparingRebalance": "members are waited for",
+    "CompletingRebalance": "partitions are dealt out",
+}
 STATE_COLOURS: Final = {
     **dict.fromkeys(("running", "standby", "follower", "standalone", "Stable"), GOOD),
     **dict.fromkeys(("active", "leader"), MAIN),
@@ -35,7 +47,9 @@ STATE_COLOURS: Final = {
 ISR_COLOURS: Final = {"0": BAD, "1": "#e8823a", "2": "#e0c93a"}
 MISSED_PART: Final = 0.02
 """Of the time line: how long a fault is drawn that was not seen to take effect."""
-PHASE_ROW: Final = "phase"
+PHASE_ROW, ANOMALY_ROW = "phase", "anomaly"
+STRIP_HOLE_S: Final = 1.0
+"""A row without a state for longer is hatched."""
 
 LINE: Final = Style(2.0, step=True)
 LOG_END: Final = Style(1.8, step=True, label="LEO")
@@ -60,40 +74,61 @@ class Panel:
     text: str
     """What it shows."""
     figure: Figure
+    keys: Sequence[Key] = ()
 
 
-def faults(canvas: Canvas, timeline: Timeline, limit: int) -> Panel:
-    """A row for the phases, and one for each of the first `limit` faults: paler until it was seen to have taken effect."""
+def faults(canvas: Canvas, timeline: Timeline, limit: int, anomalies: Sequence[tuple[float, str]]) -> Panel:
+    """A row for the phases, one for each of the first `limit` faults, and one for the anomalies, whose times and names these
+    are. A fault is paler until it was seen to have taken effect."""
     shown = timeline.faults[:limit]
-    rows = [f"{fault.id} {fault.fault}" for fault in shown]
-    plot = canvas.strip([PHASE_ROW, *rows] if timeline.phases else rows)
+    rows = [f"fault {number}" for number, _ in enumerate(shown, 1)]
+    phases, found = [PHASE_ROW] * bool(timeline.phases), [ANOMALY_ROW] * bool(anomalies)
+    plot = canvas.strip([*phases, *rows, *found])
     coming, in_force = [], []
     for row, fault in zip(rows, shown, strict=True):
-        colour = canvas.colour_of(fault)
+        colour, told = canvas.colour_of(fault), told_of(fault, canvas.until)
         if (span := fault.in_force(canvas.until)) is not None:
-            coming.append(Bar(row, fault.began, span[0], colour, "", f"{fault.name}: taking effect"))
-            in_force.append(Bar(row, *span, colour, fault.name, _told(fault)))
+            coming.append(Bar(row, fault.began, span[0], colour, "", f"{told}; taking effect"))
+            in_force.append(Bar(row, *span, colour, _word(fault), told))
         else:
-            coming.append(Bar(row, fault.began, fault.began + canvas.until * MISSED_PART, colour, "", _told(fault)))
+            ended = fault.began + canvas.until * MISSED_PART
+            coming.append(Bar(row, fault.began, ended, colour, f"{_word(fault)}: no effect seen", told))
     canvas.bars(plot, [Bar(PHASE_ROW, p.began, p.ended, GREY, p.phase) for p in timeline.phases])
-    canvas.bars(plot, coming, alpha=0.45)
-    canvas.bars(plot, in_force)
-    text = "Each from the moment it was seen to have taken effect until it was healed; shaded in every plot."
-    return Panel("Faults", text, plot)
+    canvas.bars(plot, coming, alpha=0.45, aside=True)
+    canvas.bars(plot, in_force, aside=True)
+    canvas.bars(plot, [Bar(ANOMALY_ROW, t, t, BAD, "", name) for t, name in anomalies])
+    keys = [Key(told_of(fault, canvas.until), canvas.colour_of(fault)) for fault in shown]
+    if anomalies:
+        keys.append(Key("anomaly", BAD, "mark", "where one shows; see Anomalies below"))
+    text = "A bar lasts from the effect of its fault to the healing, and is shaded in every plot; paler: the effect is awaited."
+    return Panel("Faults", text, plot, keys)
 
 
-def _told(fault: FaultSpan) -> str:
-    targets = ", ".join(fault.targets) or "nobody"
-    if fault.effect is None:
-        return f"{fault.name}: {targets}; not seen to take effect"
-    return f"{targets}; took effect after {units.seconds(fault.effect - fault.began)}"
+def told_of(fault: FaultSpan, until: float) -> str:
+    """One line: what was hit, from when to when."""
+    targets = [target for target in fault.targets if target not in fault.name]
+    words = f"{fault.name} ({', '.join(targets)})" if targets else fault.name
+    if (span := fault.in_force(until)) is None:
+        return f"{words}, begun at {units.at(fault.began)} and not seen to take effect"
+    began, ended = span
+    if began == ended:
+        return f"{words} at {units.at(began)}"
+    if ended == until and fault.healed is None:
+        return f"{words} from {units.at(began)} on, not healed when the record ends"
+    return f"{words} from {units.at(began)} to {units.at(ended)}"
+
+
+def _word(fault: FaultSpan) -> str:
+    """On its bar."""
+    more = f" and {len(fault.targets) - 1} more" if len(fault.targets) > 1 else ""
+    return f"{fault.fault} {fault.targets[0]}{more}" if fault.targets else fault.fault
 
 
 def sends(canvas: Canvas, found: Sends, worst: Gap | None) -> Panel:
     """`worst` is marked."""
-    plot = canvas.plain("records/s", 210)
-    legend, below = [], np.zeros(max((len(counts) for _, _, counts in _stack(found)), default=0))
-    for name, colour, counts in _stack(found):
+    plot = canvas.plain("records/s", 190)
+    keys, below = [], np.zeros(max((len(counts) for *_, counts in _stack(found)), default=0))
+    for name, colour, text, counts in _stack(found):
         rates = np.array(counts) / found.width_s
         shown = np.nonzero(rates)[0]
         source = ColumnDataSource(
@@ -109,101 +144,135 @@ def sends(canvas: Canvas, found: Sends, worst: Gap | None) -> Panel:
         )
         box: dict[str, Any] = {"fill_color": colour, "fill_alpha": 0.9, "line_color": None}
         bars = plot.add_glyph(source, Quad(left="left", right="right", bottom="bottom", top="top", **box))
-        legend.append(LegendItem(label=name, renderers=[bars]))
+        keys.append(Key(name, colour, "box", text, [bars]))
         below = below + rates
     plot.y_range = Range1d(start=0.0, end=float(max(below, default=0.0) or 1.0) * (1.3 if worst else 1.05))
-    canvas.finish(plot, legend)
+    canvas.finish(plot, keys)
     if worst is not None:
         frame: dict[str, Any] = {"line_color": GREY, "line_dash": [4, 3], "line_width": 1.5, "fill_alpha": 0.0}
         plot.add_layout(BoxAnnotation(left=worst.began, right=worst.ended, **frame))
-        words = f"longest gap {units.seconds(worst.seconds)}: {worst.topic}-{worst.partition}, acks={worst.acks}"
-        canvas.label(plot, worst.began, 0.14, words)
+        canvas.label(plot, worst.began, 0.14, units.seconds(worst.seconds))
+        where = f"of acks={worst.acks} in {worst.topic}-{worst.partition}, from {units.at(worst.began)}"
+        keys.append(Key("longest wait for an acknowledgement", GREY, "frame", where))
     text = f"Completed sends by ack level and outcome, in steps of {units.seconds(found.width_s)}."
-    return Panel("Acknowledgements per second", text, plot)
+    return Panel("Acknowledgements per second", text, plot, keys)
 
 
-def _stack(found: Sends) -> Iterable[tuple[str, str, Sequence[int]]]:
+def _stack(found: Sends) -> Iterable[tuple[str, str, str, Sequence[int]]]:
     """Acknowledged ones at the bottom, the strictest level first; then refused, then unknown."""
     for number, acks in enumerate(sorted(found.counts, reverse=True)):
         if h.OK in found.counts[acks]:
-            yield f"acks={acks} ok", COLOURS[number], found.counts[acks][h.OK]
-    for outcome, said, colour in OUTCOMES:
+            yield f"acks={acks} acknowledged", COLOURS[number], "", found.counts[acks][h.OK]
+    for outcome, said, colour, text in OUTCOMES:
         of_level = [counts[outcome] for counts in found.counts.values() if outcome in counts]
         if of_level:
-            yield said, colour, [sum(column) for column in zip(*of_level, strict=True)]
+            yield said, colour, text, [sum(column) for column in zip(*of_level, strict=True)]
 
 
 def latency(canvas: Canvas, found: Sends) -> Panel:
-    plot = canvas.plain("latency", 230, y_axis_type="log")
+    plot = canvas.plain("latency", 200, y_axis_type="log")
     plot.yaxis.formatter = CustomJSTickFormatter(code=LATENCY_TICKS)
-    legend = []
+    keys = []
     for number, (acks, buckets) in enumerate(sorted(found.latency.items(), reverse=True)):
         at = tuple((n + 0.5) * found.width_s for n in range(len(buckets)))
         for field, name, style in LATENCIES:
             values = tuple(np.nan if each is None else max(getattr(each, field), LATENCY_MIN_S) for each in buckets)
             line = Line(f"acks={acks} {name}", at, values)
-            legend.append(canvas.line(plot, line, COLOURS[number], units.seconds, style))
-    canvas.finish(plot, legend)
-    return Panel("Produce latency", "From the send to the acknowledgement: median, 99th percentile and longest.", plot)
+            keys.append(canvas.line(plot, line, COLOURS[number], units.seconds, style))
+    canvas.finish(plot, keys)
+    return Panel(
+        "Produce latency", "From the send to the acknowledgement: median, 99th percentile and longest.", plot, keys
+    )
 
 
 def offsets(canvas: Canvas, found: Offsets, brokers: Sequence[str]) -> Panel:
-    plot = canvas.plain("offset", 170)
-    legend = [
+    plot = canvas.plain("offset", 160)
+    ends = [
         canvas.line(plot, line, COLOURS[brokers.index(line.name) % len(COLOURS)], units.count, LOG_END)
         for line in found.log_ends
     ]
-    canvas.finish(plot, [*legend, canvas.line(plot, found.high_watermark, GREY, units.count, COMMITTED)])
-    text = "The end of each replica's log, and how far its leader says that it is committed."
-    return Panel(f"HW and LEO of {name_of(found.where)}", text, plot)
+    keys = [*ends, canvas.line(plot, found.high_watermark, GREY, units.count, COMMITTED)]
+    canvas.finish(plot, keys)
+    unseen = _unseen(canvas, plot, found.log_ends)
+    text = (
+        "LEO (log end offset): where the next record of a replica's log goes. "
+        "HW (high watermark): below it records are committed, and consumers may read them."
+    )
+    return Panel(f"HW and LEO of {name_of(found.where)}", text, plot, [*keys, *unseen])
+
+
+def _unseen(canvas: Canvas, plot: Figure, lines: Iterable[Line]) -> list[Key]:
+    points = ((t, t) for line in lines for t, value in zip(line.times, line.values, strict=True) if not np.isnan(value))
+    return canvas.hatch(plot, holes(points, canvas.until))
 
 
 def leaders(canvas: Canvas, spans: Sequence[Span]) -> Panel:
     def colour(span: Span) -> str:
         return BAD if span.state == "none" else COLOURS[int(span.state.rpartition(" ")[2]) % len(COLOURS)]
 
-    return Panel("Leader of each partition", "As a client is told.", _states(canvas, spans, colour))
+    return Panel("Leader of each partition", "As a client is told.", *_states(canvas, spans, colour))
 
 
 def isr(canvas: Canvas, spans: Sequence[Span]) -> Panel:
-    plot = _states(canvas, spans, lambda span: ISR_COLOURS.get(span.state, GOOD))
-    return Panel("In-sync replicas of each partition", "How many there are.", plot)
+    text = "ISR: the replicas that have all that is committed; one of them may become the leader. How many they are."
+    return Panel(
+        "In-sync replicas of each partition",
+        text,
+        *_states(canvas, spans, lambda span: ISR_COLOURS.get(span.state, GOOD), "{} in sync"),
+    )
 
 
 def processes(canvas: Canvas, spans: Sequence[Span]) -> Panel:
-    text = "As the operating system sees them, and what part each says it has."
-    return Panel("Processes", text, _states(canvas, spans, lambda span: STATE_COLOURS.get(span.state, GREY)))
+    text = "As the operating system sees them, and the part that each says it has."
+    return Panel("Processes", text, *_states(canvas, spans, lambda span: STATE_COLOURS.get(span.state, GREY)))
 
 
 def groups(canvas: Canvas, spans: Sequence[Span]) -> Panel:
     """A state without a colour of its own is one of a rebalance."""
-    plot = _states(canvas, spans, lambda span: STATE_COLOURS.get(span.state, HALF))
-    return Panel("Consumer groups", "As their coordinators tell it.", plot)
+    strip = _states(canvas, spans, lambda span: STATE_COLOURS.get(span.state, HALF))
+    return Panel("Consumer groups", "As their coordinators tell it.", *strip)
 
 
-def _states(canvas: Canvas, spans: Sequence[Span], colour: Callable[[Span], str]) -> Figure:
-    plot = canvas.strip(list(dict.fromkeys(span.row for span in spans)))
+def _states(
+    canvas: Canvas, spans: Sequence[Span], colour: Callable[[Span], str], name: str = "{}"
+) -> tuple[Figure, Sequence[Key]]:
+    """`name`: of a state in the legend."""
+    rows = list(dict.fromkeys(span.row for span in spans))
+    plot = canvas.strip(rows)
     canvas.bars(plot, [Bar(s.row, s.began, s.ended, colour(s), s.state, s.detail) for s in spans])
-    return plot
+    unseen = [
+        (row, hole)
+        for row in rows
+        for hole in holes(((s.began, s.ended) for s in spans if s.row == row), canvas.until, STRIP_HOLE_S)
+    ]
+    keys = {
+        span.state: Key(name.format(span.state), colour(span), text=STATE_TEXTS.get(span.state, "")) for span in spans
+    }
+    hatched = canvas.hatch(plot, [hole for _, hole in unseen], [row for row, _ in unseen])
+    return plot, [*(keys[state] for state in sorted(keys)), *hatched]
 
 
 def lag(canvas: Canvas, lines: Sequence[Line]) -> Panel:
-    plot = canvas.plain("records", 170)
-    legend = [canvas.line(plot, line, COLOURS[n % len(COLOURS)], units.count, LINE) for n, line in enumerate(lines)]
-    canvas.finish(plot, legend)
+    plot = canvas.plain("records", 160)
+    keys = [canvas.line(plot, line, COLOURS[n % len(COLOURS)], units.count, LINE) for n, line in enumerate(lines)]
+    canvas.finish(plot, keys)
     text = "Records that are committed to the log and not yet read (consumers), or not yet committed as processed (groups)."
-    return Panel("Lag", text, plot)
+    return Panel("Lag", text, plot, [*keys, *_unseen(canvas, plot, lines)])
 
 
-def elections(canvas: Canvas, line: Line, controllers: Sequence[Span]) -> Panel:
-    """Marks where another controller took over."""
+def elections(canvas: Canvas, line: Line, looked: Iterable[float], controllers: Sequence[Span]) -> Panel:
+    """`looked`: when the partitions were looked at. Marks where another controller took over."""
     plot = canvas.plain("elections", 130)
     plot.y_range = Range1d(start=0.0, end=max(line.values) * 1.15 or 1.0)
     plot.yaxis.ticker.min_interval = 1
-    canvas.finish(plot, [canvas.line(plot, line, COLOURS[0], units.count, LINE)])
+    keys = [canvas.line(plot, line, COLOURS[0], units.count, LINE)]
+    canvas.finish(plot, keys)
     for before, span in pairwise(controllers):
         if (span.state, span.detail) == (before.state, before.detail):
             continue  # the same one, after it was not heard of for a while
-        plot.add_layout(Rule(location=span.began, dimension="height", line_color=COLOURS[1], line_dash="dashed"))
-        canvas.label(plot, span.began, 0.2, f"{span.state} takes over", COLOURS[1])
-    return Panel("Elections", "Leaders elected since the first look, over all partitions.", plot)
+        rule = Rule(location=span.began, dimension="height", line_color=COLOURS[1], line_dash="dashed")
+        plot.add_layout(rule)
+        canvas.label(plot, span.began, 0.2, span.state, COLOURS[1])
+        keys.append(Key(f"{span.state} takes over", COLOURS[1], "dash", f"as the active controller, {span.detail}"))
+    keys += canvas.hatch(plot, holes(((t, t) for t in looked), canvas.until))
+    return Panel("Elections", "Leaders elected since the first look, over all partitions.", plot, keys)

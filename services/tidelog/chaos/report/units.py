@@ -1,6 +1,7 @@
 """Numbers as people say them."""
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 UNKNOWN: Final = "unknown"
@@ -36,3 +37,8 @@ def plural(number: int, thing: str) -> str:
     if number == 1:
         return f"1 {thing}"
     return f"{number:,} {thing}s" if number else f"no {thing}s"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
