@@ -11,6 +11,7 @@ from typing import Final
 from dashboards import rules
 from dashboards.health import TARGETS
 from dashboards.proof import Fault, Proof, under_load
+from dashboards.rules import of_active
 
 CRITICAL: Final = "critical"
 """Data is in danger, or nobody can write."""
@@ -57,18 +58,20 @@ AVAILABILITY: Final = (
     ),
     Alert(
         "OfflinePartitions",
-        "sum(tidelog_controller_offline_partitions) > 0",
+        f"{of_active('tidelog_controller_offline_partitions')} > 0",
         RESTART_S,
         CRITICAL,
         "{{ $value }} partitions have no leader.",
         "Nobody can write or read them. `tidelog topics describe --unavailable-partitions` names them and their replicas: start "
         "a broker of their last ISR. Only if none will ever come back: `tidelog elect-leaders --election-type unclean`, which "
         "may lose records.",
-        (SILENT, fires(Fault.KILL_LEADER)),
+        (SILENT, fires(Fault.KILL_LEADER), fires(Fault.KILL_BROKERS)),
     ),
     Alert(
         "UnderMinIsrPartitions",
-        "sum(tidelog_broker_under_min_isr_partitions) > 0",
+        # Without those that have no leader: OfflinePartitions tells of them.
+        f"{of_active('tidelog_controller_under_min_isr_partitions')} - "
+        f"{of_active('tidelog_controller_offline_partitions')} > 0",
         RESTART_S,
         CRITICAL,
         "{{ $value }} partitions refuse acks=all.",
@@ -162,10 +165,11 @@ DATA: Final = (
     ),
 )
 
+UNDER_REPLICATED: Final = f"{of_active('tidelog_controller_under_replicated_partitions')} > 0"
 REPLICATION: Final = (
     Alert(
         "UnderReplicatedPartitions",
-        "sum(tidelog_broker_under_replicated_partitions) > 0",
+        UNDER_REPLICATED,
         3 * LAG_TIME_MAX_S,  # a restart and its catch-up
         WARNING,
         "{{ $value }} partitions have fewer replicas in sync than assigned.",
@@ -174,7 +178,7 @@ REPLICATION: Final = (
     ),
     Alert(
         "RecoveryTooSlow",
-        "sum(tidelog_broker_under_replicated_partitions) > 0",
+        UNDER_REPLICATED,
         RECOVERY_LIMIT * LAG_TIME_MAX_S,
         CRITICAL,
         f"Partitions stay under replicated for longer than {RECOVERY_LIMIT} times replica.lag.time.max.",
@@ -184,8 +188,8 @@ REPLICATION: Final = (
     ),
     Alert(
         "IsrChangesRefused",
-        "sum by (instance) (increase(tidelog_isr_update_failures_total[1m])) > 10",
-        30,
+        "sum by (instance) (increase(tidelog_isr_update_failures_total[20s])) > 3",
+        RESTART_S,  # its window is shorter: a burst of them is over by then
         WARNING,
         "{{ $labels.instance }} proposes ISR changes that the controller refuses.",
         "It acts on an old leader epoch, or as a broker that was replaced; its log names the errors. A restart of it ends that.",

@@ -1,8 +1,8 @@
-"""The five boards."""
+"""The six boards."""
 
 from typing import Final
 
-from dashboards import control, groups, health, internals, replication
+from dashboards import control, groups, health, internals, pipeline, replication
 from dashboards.panels import Board
 
 BOARDS: Final = (
@@ -23,22 +23,13 @@ BOARDS: Final = (
         "Replication and chaos",
         "What did a fault do to leaders and replicas, what did clients notice of it, and was anything lost?",
         {
-            "Now": (
-                health.BROKERS_ALIVE,
-                health.ACTIVE_CONTROLLERS,
-                health.OFFLINE_PARTITIONS,
-                health.UNDER_REPLICATED,
-                health.UNDER_MIN_ISR,
-                health.UNCLEAN,
-                health.LOST,
-                health.ACTIVE_FAULTS,
-            ),
+            "Now": (health.ACTIVE_CONTROLLERS, health.UNDER_MIN_ISR, health.UNCLEAN, health.ACTIVE_FAULTS),
             "What happened": (
                 health.FAULTS,
                 health.BROKER_STATES,
                 health.CONTROLLERS,
                 health.GROUP_STATE,
-                health.LEADERS,
+                health.PROCESSES,
                 health.ISR_SIZES,
             ),
             "Availability": replication.AVAILABILITY,
@@ -46,6 +37,7 @@ BOARDS: Final = (
             "Replication": replication.REPLICATION,
         },
         ("topic", "group"),
+        replication.STORY,
     ),
     Board(
         "tidelog-groups",
@@ -79,5 +71,13 @@ BOARDS: Final = (
             "Moves, compaction and scrub": internals.UPKEEP,
             "Processes": internals.PROCESS,
         },
+    ),
+    Board(
+        "tidelog-pipeline",
+        "Spark jobs",
+        "Do the jobs of Spark that read topics keep up, and what do their micro-batches take?",
+        {"Pipeline": pipeline.PANELS},
+        ("topic",),
+        played=False,
     ),
 )

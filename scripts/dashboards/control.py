@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from dashboards.panels import RATE, Kind, Panel, at_least, quantile
+from dashboards.panels import RATE, Kind, Panel, at_least, or_none, quantile
 from dashboards.proof import Fault, Proof, under_load
+from dashboards.rules import of_active
 
 CONTROLLER: Final = (
     Panel(
@@ -76,7 +77,7 @@ CONTROLLER: Final = (
     ),
     Panel(
         "Brokers by state",
-        {"sum by (state) (tidelog_controller_brokers)": "{{state}}"},
+        {"sum by (state) (tidelog_controller_brokers and on (instance) tidelog_controller_active == 1)": "{{state}}"},
         "Suspected: its stream to the controller broke and nothing listens there.",
         (
             Proof(
@@ -89,30 +90,30 @@ CONTROLLER: Final = (
     ),
     Panel(
         "Topics and partitions",
-        {"sum(tidelog_controller_topics)": "topics", "sum(tidelog_controller_partitions)": "partitions"},
-        "As the active controller knows them.",
+        {of_active("tidelog_controller_topics"): "topics", of_active("tidelog_controller_partitions"): "partitions"},
+        "As the active controller knows them; nothing while none acts.",
         (
             under_load("min == 3, max == 3", of="topics"),
             under_load("min == 8, max == 8", of="partitions"),
-            Proof(Fault.KILL_CONTROLLER, during="min == 0", after="min > 0"),
+            Proof(Fault.KILL_CONTROLLER, during="fewest == 0, min > 0", after="min > 0"),
         ),
     ),
     Panel(
         "Partitions being moved",
-        {"sum(tidelog_controller_reassigning_partitions)": "partitions"},
+        {of_active("tidelog_controller_reassigning_partitions"): "partitions"},
         "Reassignments that have not ended: a target is not in sync yet. `tidelog reassign list` says how far each is; how fast "
         "they copy is on *Broker internals*.",
         (under_load("series == 1, max == 0"), Proof(Fault.MOVE, "max == 0", "max == 1", "max == 0")),
     ),
     Panel(
         "Not on the preferred leader",
-        {"sum(tidelog_controller_preferred_leader_imbalance)": "partitions"},
+        {of_active("tidelog_controller_preferred_leader_imbalance"): "partitions"},
         "Partitions led by another replica than the first of their list.",
         (under_load("max == 0"), Proof(Fault.KILL_LEADER, "max == 0", "max >= 2")),
     ),
     Panel(
         "Held back",
-        {"sum(tidelog_controller_vetoed_partitions)": "partitions"},
+        {of_active("tidelog_controller_vetoed_partitions"): "partitions"},
         "Without a leader because the ISR member that is back may have lost records: an operator decides, or another member.",
         (under_load("series == 1, max == 0"), Proof(Fault.KILL_LEADER, after="max == 0")),
     ),
@@ -125,7 +126,7 @@ CONTROLLER: Final = (
     ),
     Panel(
         "Outcome of AlterIsr",
-        {f"sum by (error) (increase(tidelog_alter_isr_requests_total{RATE})) or vector(0)": "{{error}}"},
+        {or_none(f"sum by (error) (increase(tidelog_alter_isr_requests_total{RATE}))", "error", "broker"): "{{error}}"},
         "Requests of leaders by the error of the whole answer. NO_ANSWER: the call broke.",
         (under_load("max == 0"), Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max{error=NONE} > 0", "last == 0")),
     ),

@@ -2,9 +2,12 @@
 
 import json
 import warnings
+from collections.abc import Iterator
 from typing import Any, Final
 
-from dashboards.panels import RED, VARIABLES, Board, Kind, Panel
+from dashboards.marks import MARKS, Mark
+from dashboards.panels import VARIABLES, Board, Kind, Panel
+from dashboards.zoom import GAP_S, POINTS_MAX, SCRAPE_S
 
 with warnings.catch_warnings():
     # The classic schema is the one that every Grafana provisions from files; the SDK would rather have the newer one.
@@ -16,39 +19,60 @@ with warnings.catch_warnings():
 
 SOURCE: Final = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG: Final = "tidelog"
-FAULT_ACTIVE: Final = "max by (fault, target) (tidelog_chaos_fault_active) > 0"
-GAP_MS: Final = 5_000
-"""A time line holds a state until the next sample: without this it would also hold that of a series that is gone."""
+ROWS: Final = 12
+"""Rows of a time line on each of its pages."""
+COLUMNS: Final = 24
 HEIGHTS: Final = {Kind.STAT: 4, Kind.TIMELINE: 8, Kind.GRAPH: 8}
+OPENING_HEIGHTS: Final = {Kind.STAT: 3, Kind.TIMELINE: 6, Kind.GRAPH: 6}
 
 
 def ref_id(number: int) -> str:
     return chr(ord("A") + number)
 
 
-def drawn(panel: Panel) -> Any:
-    """The builder of one panel."""
+def bare(panel: Panel) -> Any:
+    """The builder of one panel by its kind."""
     builder: Any
     if panel.kind is Kind.STAT:
         builder = stat.Panel().color_mode(common_model.BigValueColorMode.BACKGROUND)
         builder.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     elif panel.kind is Kind.TIMELINE:
-        builder = statetimeline.Panel().merge_values(True).row_height(0.9).fill_opacity(80)
-        builder.legend(common.VizLegendOptions().show_legend(False)).insert_nulls(GAP_MS)
+        builder = statetimeline.Panel().merge_values(True).row_height(0.9).fill_opacity(80).per_page(ROWS)
+        builder.legend(common.VizLegendOptions().show_legend(False))
     else:
         builder = timeseries.Panel().min(0).fill_opacity(10)
-        builder.tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI))
-    builder.title(panel.title).description(panel.what).unit(panel.unit).datasource(SOURCE)
-    builder.span(panel.width).height(HEIGHTS[panel.kind])
+        many = common_model.SortOrder.DESCENDING
+        builder.tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI).sort(many))
+        if not panel.legend:
+            builder.legend(common.VizLegendOptions().show_legend(False))
+        if panel.bars:
+            builder.draw_style(common_model.GraphDrawStyle.BARS).fill_opacity(80)
+    if panel.kind is not Kind.STAT:
+        builder.interval(f"{SCRAPE_S}s").max_data_points(POINTS_MAX[panel.kind]).insert_nulls(1000 * GAP_S[panel.kind])
+    return builder
+
+
+def drawn(panel: Panel, width: int, height: int) -> Any:
+    """The builder of one panel, with all that it shows."""
+    builder = bare(panel)
+    builder.title(panel.title).description(panel.what).unit(panel.unit).datasource(SOURCE).span(width).height(height)
+    if counts(panel):
+        builder.decimals(0)
     if panel.colors:
         steps = [model.Threshold(value, color) for value, color in panel.colors]
         builder.thresholds(dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps))
         builder.color_scheme(dashboard.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
     if panel.names:
-        texts = {str(value): model.ValueMappingResult(text=text) for value, text in panel.names.items()}
+        shades = panel.shades or {}
+        texts = {
+            str(value): model.ValueMappingResult(text=text, color=shades.get(value))
+            for value, text in panel.names.items()
+        }
         builder.mappings([model.ValueMap(options=texts)])
     for number, (query, legend) in enumerate(panel.queries.items()):
         target = prometheus.Dataquery().expr(query).legend_format(legend).ref_id(ref_id(number))
+        if panel.kind is Kind.STAT:  # of now: a range would still show the last value of what is gone
+            target.instant()
         builder.with_target(target.datasource(SOURCE))
     return builder
 
@@ -68,19 +92,23 @@ def selection(label: str, family: str) -> Any:
     )
 
 
-def faults() -> Any:
-    """Regions over every graph while a chaos run has a fault in effect (ecosystem 2.6): they come from Prometheus alone."""
+def counts(panel: Panel) -> bool:
+    """An increase between two samples is spread over the window, so that 6 events may be drawn as 6.3."""
+    return panel.unit == "short" and all("increase(" in query for query in panel.queries)
+
+
+def marked(mark: Mark) -> Any:
+    """Regions over every graph, from Prometheus alone."""
     return (
         dashboard.AnnotationQuery()
-        .name("Faults")
+        .name(mark.name)
         .datasource(SOURCE)
         .enable(True)
-        .icon_color(RED)
-        .expr(FAULT_ACTIVE)
-        .step("2s")
-        .title_format("{{fault}}")
-        .text_format("{{target}}")
-        .tag_keys("fault,target")
+        .icon_color(mark.color)
+        .expr(mark.query)
+        .step(f"{SCRAPE_S}s")
+        .title_format(mark.title)
+        .text_format(mark.text)
     )
 
 
@@ -95,7 +123,6 @@ def built(board: Board) -> Any:
         .timezone("browser")
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
         .readonly()
-        .annotation(faults())
         .link(
             dashboard.DashboardLink("Boards")
             .type(model.DashboardLinkType.DASHBOARDS)
@@ -107,16 +134,35 @@ def built(board: Board) -> Any:
     )
     for label in board.variables:
         made.with_variable(selection(label, VARIABLES[label]))
+    for mark in MARKS:
+        made.annotation(marked(mark))
+    stats = sum(panel.kind is Kind.STAT for panel in board.opening)
+    for panel in board.opening:
+        width = COLUMNS // stats if panel.kind is Kind.STAT else COLUMNS // 2
+        made.with_panel(drawn(panel, width, OPENING_HEIGHTS[panel.kind]))
     for title, panels in board.rows.items():
-        made.with_row(dashboard.Row(title))
-        for panel in panels:
-            made.with_panel(drawn(panel))
+        row = dashboard.Row(title)
+        inside = [drawn(panel, panel.width, HEIGHTS[panel.kind]) for panel in panels]
+        if board.opening:
+            for each in inside:
+                row.with_panel(each)  # which collapses it
+        made.with_row(row)
+        if not board.opening:
+            for each in inside:
+                made.with_panel(each)
     return made.build()
+
+
+def flat(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each of them, rows and what they have collapsed included."""
+    for panel in panels:
+        yield panel
+        yield from panel.get("panels", ())
 
 
 def text(board: Board) -> str:
     """Each panel has an id of its own: its place, so that a diff stays small."""
     plain: dict[str, Any] = json.loads(json.dumps(built(board), cls=JSONEncoder))
-    for number, panel in enumerate(plain["panels"], 1):
+    for number, panel in enumerate(flat(plain["panels"]), 1):
         panel["id"] = number
     return json.dumps(plain, indent=2, sort_keys=True) + "\n"

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards import rules
-from dashboards.panels import GROUP, RATE, TOPIC, Panel, quantile
+from dashboards.panels import GROUP, RATE, TOPIC, Panel, or_none, peak, quantile
 from dashboards.proof import Fault, Proof, under_load
 
 TOP: Final = 20
@@ -19,6 +19,20 @@ def by_group(family: str) -> str:
     return top(f"max by (group) ({family}{{{GROUP}}})")
 
 
+LAG: Final = Panel(
+    "Group lag",
+    {top(peak(f"{rules.GROUP_LAG.name}{{{GROUP},{TOPIC}}}")): "{{group}} {{topic}}"},
+    "Records below the high watermark that are not committed as processed.",
+    (under_load("last < 800"), Proof(Fault.KILL_AGENTS, "last < 800", "max > 1000", "last < 800")),
+)
+COMPLETED: Final = f"sum by (group, reason) (increase(tidelog_coordinator_rebalances_total{{{GROUP}}}{RATE})) > 0"
+REBALANCES: Final = Panel(
+    "Rebalances",
+    {or_none(COMPLETED, "reason", "broker"): "{{reason}} {{group}}"},
+    "Completed, by what asked for them and by group.",
+    (under_load("series == 1, max == 0"), Proof(Fault.KILL_AGENTS, "max == 0", "max{group=agents} > 0", "max == 0")),
+    bars=True,
+)
 FAILED_ATTEMPTS: Final = f"sum by (reason) (increase(tidelog_coordinator_rebalance_attempts_failed_total{RATE}))"
 EXPIRATIONS: Final = f"sum by (request) (increase(tidelog_coordinator_watcher_expirations_total{RATE}))"
 REFUSED: Final = f"sum by (what, code) (increase(tidelog_coordinator_refused_total{RATE}))"
@@ -57,12 +71,7 @@ GROUPS: Final = (
             Proof(Fault.KILL_LEADER, during="drop == 0", after="rise > 50, drop == 0"),
         ),
     ),
-    Panel(
-        "Group lag",
-        {top(f"{rules.GROUP_LAG.name}{{{GROUP},{TOPIC}}}"): "{{group}} {{topic}}"},
-        "Records below the high watermark that are not committed as processed.",
-        (under_load("last < 800"), Proof(Fault.KILL_AGENTS, "last < 800", "max > 1000", "last < 800")),
-    ),
+    LAG,
     Panel(
         "Group lag, worst partitions",
         {
@@ -79,17 +88,12 @@ GROUPS: Final = (
         "Given to the store by all coordinators, a second.",
         (under_load("last > 0"), Proof(Fault.KILL_AGENTS, "min > 0", "min == 0", "last > 0")),
     ),
+    REBALANCES,
     Panel(
-        "Rebalances",
-        {
-            f"sum by (reason) (increase(tidelog_coordinator_rebalances_total{RATE}))": "{{reason}}",
-            f"sum(increase(tidelog_coordinator_rebalance_members_stopped_total{RATE}))": "members stopped",
-        },
-        "Completed, by what asked for them, and how many members had to stop something for it.",
-        (
-            under_load("max == 0"),
-            Proof(Fault.KILL_AGENTS, "max == 0", "max > 0", "last == 0", of="{{reason}}"),
-        ),
+        "Members stopped for a rebalance",
+        {f"sum(increase(tidelog_coordinator_rebalance_members_stopped_total{RATE}))": "members"},
+        "A member whose partitions stay with it goes on.",
+        (under_load("max == 0"),),
     ),
     Panel(
         "Failed attempts",
@@ -122,7 +126,7 @@ GROUPS: Final = (
     ),
     Panel(
         "Fenced and refused",
-        {f"{REFUSED} or vector(0)": "{{what}} {{code}}"},
+        {or_none(REFUSED, "code", "broker"): "{{what}} {{code}}"},
         "Messages and commits of another generation, incarnation or coordinator epoch, and registrations that cannot be.",
         (under_load("max == 0"),),
     ),
@@ -225,7 +229,7 @@ AGENTS: Final = (
     Panel(
         "Handler errors",
         {
-            f"{AGENT_ERRORS} or vector(0)": "{{instance}} {{action}}",
+            or_none(AGENT_ERRORS, "action", "agent"): "{{instance}} {{action}}",
             f"sum by (instance) (increase(tidelog_agent_dropped_records_total{RATE}))": "{{instance}} dropped records",
         },
         "Chunks that failed, by what was done then; and records that came too late, when their partition may be another's.",

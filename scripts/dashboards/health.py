@@ -1,5 +1,6 @@
 """Is the cluster well: what any board begins with, and the time lines that show what happened."""
 
+from itertools import combinations
 from typing import Final
 
 from dashboards.panels import (
@@ -20,14 +21,17 @@ from dashboards.panels import (
     warn_above,
 )
 from dashboards.proof import Fault, Proof, under_load
+from dashboards.rules import of_active
 
+REMEMBERED: Final = "15m"
+"""A time line goes on for so long to show a process or group that no series tells of any more."""
 BROKERS_ALIVE: Final = health(
     "Brokers alive",
-    'sum(tidelog_controller_brokers{state="alive"})',
+    of_active('tidelog_controller_brokers{state="alive"}'),
     "As the active controller sees them.",
     at_least(1),
     Proof(Fault.KILL_LEADER, "min == 3", "min <= 2", "last == 3"),
-    Proof(Fault.LOSE_TWO, "min == 3", "min <= 1", "last == 3"),
+    Proof(Fault.KILL_BROKERS, "min == 3", "min == 0", "last == 3"),
 )
 ACTIVE_CONTROLLERS: Final = health(
     "Active controllers",
@@ -38,30 +42,34 @@ ACTIVE_CONTROLLERS: Final = health(
 )
 OFFLINE_PARTITIONS: Final = health(
     "Without leader",
-    "sum(tidelog_controller_offline_partitions)",
+    of_active("tidelog_controller_offline_partitions"),
     "Partitions that take no writes.",
     alarm_above(1),
     Proof(Fault.KILL_LEADER, "max == 0", "max >= 1", "last == 0"),
+    Proof(Fault.KILL_BROKERS, "max == 0", "max == 8", "last == 0"),
+    Proof(Fault.KILL_CONTROLLER, "max == 0", "fewest == 0, max == 0", "last == 0"),
 )
 UNDER_REPLICATED: Final = health(
     "Under replicated",
-    "sum(tidelog_broker_under_replicated_partitions)",
-    "Partitions with fewer replicas in sync than assigned.",
+    of_active("tidelog_controller_under_replicated_partitions"),
+    "Partitions with fewer replicas in sync than assigned; without a leader no replica is.",
     warn_above(1),
     Proof(Fault.KILL_LEADER, "max == 0", "max >= 6", "last == 0"),
     Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 2", "last == 0"),
+    Proof(Fault.KILL_BROKERS, "max == 0", "max == 8", "last == 0"),
 )
 UNDER_MIN_ISR: Final = health(
     "Under min ISR",
-    "sum(tidelog_broker_under_min_isr_partitions)",
-    "acks=all is refused there.",
+    of_active("tidelog_controller_under_min_isr_partitions"),
+    "acks=all is refused there; a partition without a leader is one of them.",
     alarm_above(1),
-    Proof(Fault.KILL_LEADER, "max == 0", "max == 0", "max == 0"),
-    Proof(Fault.LOSE_TWO, "max == 0", "max == 6", "last == 0"),
+    Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max == 0", "max == 0"),
+    Proof(Fault.LOSE_TWO, "max == 0", "max >= 6", "last == 0"),
+    Proof(Fault.KILL_BROKERS, "max == 0", "max == 8", "last == 0"),
 )
 AT_MIN_ISR: Final = health(
     "At min ISR",
-    "sum(tidelog_broker_at_min_isr_partitions)",
+    of_active("tidelog_controller_at_min_isr_partitions"),
     "One more loss and acks=all is refused there; a partition with one replica always is.",
     warn_above(1),
     Proof(Fault.KILL_LEADER, "max == 1", "max >= 6", "last == 1"),
@@ -137,20 +145,30 @@ PROCESSES: Final = Panel(
     colors=at_least(1),
     names={0: "down", 1: "up"},
 )
+BROKER_STATE: Final = states(
+    "tidelog_controller_broker_state", "broker", {"alive": 1, "suspected": 2, "shutting_down": 3}
+)
 BROKER_STATES: Final = Panel(
     "Brokers",
     {
-        states("tidelog_controller_broker_state", "broker", {"alive": 1, "suspected": 2, "shutting_down": 3}): (
-            "broker {{broker}}"
-        )
+        f"{BROKER_STATE} or 0 * max by (broker) (last_over_time(tidelog_controller_broker_state[{REMEMBERED}])) "
+        "and on () tidelog_controller_active == 1": "broker {{broker}}"
     },
-    "As the active controller sees them. Suspected: its stream broke and nothing listens there, so it leads nothing. A gap: it "
-    "has no session.",
-    (Proof(Fault.KILL_LEADER, "fewest == 3, max == 1", "max == 2, fewest <= 2", "fewest == 3, max == 1"),),
+    "As the active controller sees them. Suspected: its stream broke and nothing listens there, so it leads nothing. Gone: it "
+    "has no session, and had one in the last quarter of an hour. A gap: no controller acts.",
+    (
+        Proof(
+            Fault.KILL_LEADER,
+            "fewest == 3, max == 1, min == 1",
+            "max == 2, min == 0",
+            "fewest == 3, max == 1, min == 1",
+        ),
+        Proof(Fault.KILL_BROKERS, during="min == 0, fewest == 3", after="min == 1"),
+    ),
     Kind.TIMELINE,
     width=12,
-    colors=((None, GREEN), (2, RED), (3, ORANGE)),
-    names={1: "alive", 2: "suspected", 3: "shutting down"},
+    colors=((None, RED), (1, GREEN), (2, RED), (3, ORANGE)),
+    names={0: "gone", 1: "alive", 2: "suspected", 3: "shutting down"},
 )
 CONTROLLERS: Final = Panel(
     "Active controller",
@@ -169,9 +187,11 @@ LEADERS: Final = Panel(
     "Leader by partition",
     {
         f"max by (topic, partition) (tidelog_partition_leader{{{TOPIC}}}) "
-        f"or 0 * max by (topic, partition) (tidelog_partition_leader_epoch{{{TOPIC}}}) - 1": "{{topic}}-{{partition}}"
+        f"or (0 * max by (topic, partition) (tidelog_partition_leader_epoch{{{TOPIC}}}) - 1 "
+        f"and on () {of_active('tidelog_controller_offline_partitions')} > 0)": "{{topic}}-{{partition}}"
     },
-    "Broker id, told by the leader alone. None: only followers tell of the partition; a gap: nobody does.",
+    "Broker id, told by the leader alone. None: only followers tell of the partition, and the controller counts partitions "
+    "without a leader. A gap: nothing is known.",
     (
         Proof(
             Fault.KILL_LEADER,
@@ -184,6 +204,36 @@ LEADERS: Final = Panel(
     width=12,
     colors=((None, RED), (0, "gray"), (1, "blue"), (2, "purple"), (3, "yellow"), (4, ORANGE), (5, GREEN)),
     names={-1: "none"},
+)
+IDS: Final = range(6)
+"""Brokers of the containers and of local clusters: an ISR with others is shown as a number."""
+ISRS: Final = {
+    sum(1 << each for each in members): " ".join(map(str, members))
+    for size in range(1, 4)
+    for members in combinations(IDS, size)
+}
+MEMBERS: Final = Panel(
+    "In-sync replicas by partition",
+    {
+        f"sum by (topic, partition) (2 ^ max by (topic, partition, broker) (tidelog_partition_isr_member{{{TOPIC}}}))": (
+            "{{topic}}-{{partition}}"
+        )
+    },
+    "The ids of the brokers in each ISR, told by the leader. A gap: no broker leads the partition, or it does not answer.",
+    (
+        Proof(
+            Fault.KILL_LEADER,
+            "changes == 0, max{topic=events} == 7",
+            "drop{topic=events} >= 1",
+            "last{topic=events} == 7",
+        ),
+        Proof(Fault.PAUSE_FOLLOWER, "min{topic=events} == 7", "min{topic=events} < 7", "last{topic=events} == 7"),
+    ),
+    Kind.TIMELINE,
+    width=12,
+    colors=((None, RED),),
+    names=ISRS,
+    shades={mask: (RED, ORANGE, GREEN)[len(text.split()) - 1] for mask, text in ISRS.items()},
 )
 ISR_SIZES: Final = Panel(
     "ISR size by partition",
@@ -201,16 +251,19 @@ ISR_SIZES: Final = Panel(
 GROUP_STATES: Final = {"Empty": 0, "PreparingRebalance": 1, "CompletingRebalance": 2, "Stable": 3}
 GROUP_STATE: Final = Panel(
     "Group state",
-    {states("tidelog_group_state", "group", GROUP_STATES, GROUP): "{{group}}"},
-    "A gap: no coordinator serves the group.",
+    {
+        f"{states('tidelog_group_state', 'group', GROUP_STATES, GROUP)} "
+        f"or 0 * max by (group) (last_over_time(tidelog_group_state{{{GROUP}}}[{REMEMBERED}])) + 4": "{{group}}"
+    },
+    "Unknown: no coordinator tells of the group, and one did in the last quarter of an hour.",
     (
         Proof(Fault.KILL_AGENTS, "min == 3, fewest == 1", "min == 0", "last == 3"),
-        Proof(Fault.KILL_LEADER, "min == 3, fewest == 1", "fewest == 0", "last == 3"),
+        Proof(Fault.KILL_LEADER, "min == 3, max == 3", "max == 4, fewest == 1", "last == 3"),
     ),
     Kind.TIMELINE,
     width=12,
-    colors=((None, "gray"), (1, ORANGE), (2, "yellow"), (3, GREEN)),
-    names={code: text for text, code in GROUP_STATES.items()},
+    colors=((None, "gray"), (1, ORANGE), (2, "yellow"), (3, GREEN), (4, RED)),
+    names={**{code: text for text, code in GROUP_STATES.items()}, 4: "unknown"},
 )
 FAULTS: Final = Panel(
     "Faults",

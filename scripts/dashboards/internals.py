@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from dashboards.panels import RATE, Panel, quantile
+from dashboards.panels import RATE, Panel, or_none, quantile
 from dashboards.proof import Fault, Proof, under_load
 from dashboards.rules import request_quantile
 
-ERRORS: Final = f'sum by (api, code) (rate(tidelog_requests_total{{code!="NONE"}}{RATE})) or vector(0)'
+ERRORS: Final = f'sum by (api, code) (rate(tidelog_requests_total{{code!="NONE"}}{RATE}))'
+FAILED: Final = f"sum by (instance, task) (increase(tidelog_task_failures_total{RATE}))"
+FAILED_OF_COORDINATOR: Final = f"sum by (instance, task) (increase(tidelog_coordinator_task_failures_total{RATE}))"
 REQUESTS: Final = (
     Panel(
         "Requests",
@@ -20,7 +22,7 @@ REQUESTS: Final = (
     ),
     Panel(
         "Errors",
-        {ERRORS: "{{api}} {{code}}"},
+        {or_none(ERRORS, "code", "broker"): "{{api}} {{code}}"},
         "Requests whose first error was this one.",
         (
             under_load("max == 0"),
@@ -32,7 +34,7 @@ REQUESTS: Final = (
     ),
     Panel(
         "Denied",
-        {f"sum by (api) (rate(tidelog_requests_denied_total{RATE})) or vector(0)": "{{api}}"},
+        {or_none(f"sum by (api) (rate(tidelog_requests_denied_total{RATE}))", "api", "broker"): "{{api}}"},
         "By the authorizer, wholly or for some of the topics.",
         (under_load("series >= 1, max == 0"),),
         unit="reqps",
@@ -252,10 +254,8 @@ PROCESS: Final = (
     Panel(
         "Failed tasks",
         {
-            f"sum by (instance, task) (increase(tidelog_task_failures_total{RATE})) or vector(0)": "{{instance}} {{task}}",
-            f"sum by (instance, task) (increase(tidelog_coordinator_task_failures_total{RATE})) or vector(0)": (
-                "{{instance}} coordinator {{task}}"
-            ),
+            or_none(FAILED, "task", "broker"): "{{instance}} {{task}}",
+            or_none(FAILED_OF_COORDINATOR, "task", "broker"): "{{instance}} coordinator {{task}}",
         },
         "Each is a bug; the log of the process has the trace.",
         (

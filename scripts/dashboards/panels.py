@@ -35,6 +35,12 @@ class Panel:
     colors: Colors = ()
     names: Mapping[int, str] | None = None
     """Value -> what a state timeline calls it."""
+    shades: Mapping[int, str] | None = None
+    """Value -> its colour, where it is no matter of more or less."""
+    bars: bool = False
+    """A graph of what happens now and then."""
+    legend: bool = True
+    """Without one: a line a partition, of which there may be many; pointing at them names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,15 @@ class Board:
     rows: Mapping[str, tuple[Panel, ...]]
     variables: tuple[str, ...] = ()
     """Of VARIABLES: those that its queries use."""
+    opening: tuple[Panel, ...] = ()
+    """One screen that tells a whole story: stats in one line, the others in two columns. The rows below it are collapsed."""
+
+    played: bool = True
+    """False: what its panels show is no part of the cluster on which faults are played, so they have no proofs."""
 
     @property
     def panels(self) -> list[Panel]:
-        return [panel for row in self.rows.values() for panel in row]
+        return [*self.opening, *(panel for row in self.rows.values() for panel in row)]
 
 
 VARIABLES: Final = {"topic": "tidelog_partition_high_watermark", "group": "tidelog_group_members"}
@@ -79,6 +90,16 @@ def at_least(value: float) -> Colors:
 def quantile(q: float, family: str, labels: str = "", by: str = "") -> str:
     groups = f"le, {by}" if by else "le"
     return f"histogram_quantile({q}, sum by ({groups}) (rate({family}_bucket{{{labels}}}{RATE})))"
+
+
+def peak(selector: str) -> str:
+    """The highest of the samples between two points of a graph, which are minutes apart where it shows a day."""
+    return f"max_over_time({selector}{RATE})"
+
+
+def or_none(query: str, label: str, job: str) -> str:
+    """A series of value 0 called "none" while a process of `job` answers and has counted nothing."""
+    return f'{query} or on () label_replace(0 * count(up{{job="{job}"}} == 1), "{label}", "none", "", "")'
 
 
 def states(family: str, by: str, codes: Mapping[str, int], labels: str = "") -> str:

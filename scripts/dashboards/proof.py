@@ -58,6 +58,10 @@ class Fault(Enum):
         "Unclean elections are allowed for `frail`; SIGKILL of its follower, then, behind its back, of its leader; the follower "
         "is started first.",
     )
+    KILL_BROKERS = (
+        "kill brokers",
+        "SIGKILL of all brokers; past their sessions they are started again, in another order.",
+    )
     CRASH_LOOP = "crash loop", "SIGKILL of the standby controller three times; it is started again each time."
 
 

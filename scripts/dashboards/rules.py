@@ -44,6 +44,11 @@ REQUEST_SECONDS: Final = Recording(
 RECORDINGS: Final = (NOT_COMMITTED, FOLLOWER_RECORDS, FOLLOWER_SECONDS, GROUP_LAG, COMMITTED, REQUEST_SECONDS)
 
 
+def of_active(family: str) -> str:
+    """The value of the active controller, and none where none acts: a standby shows 0."""
+    return f"sum({family} and on (instance) tidelog_controller_active == 1)"
+
+
 def request_quantile(q: float, labels: str, by: str = "") -> str:
     groups = f"le, {by}" if by else "le"
     return f"histogram_quantile({q}, sum by ({groups}) ({REQUEST_SECONDS.name}{{{labels}}}))"

@@ -158,6 +158,7 @@ class Story:
             Fault.KILL_ZOOKEEPER: self.kill_zookeeper,
             Fault.DISK_ERROR: self.disk_error,
             Fault.LOSE_TWO: self.lose_two,
+            Fault.KILL_BROKERS: self.kill_brokers,
             Fault.CRASH_LOOP: self.crash_loop,
         }
         self.set_up()
@@ -280,15 +281,24 @@ class Story:
             self.wait('max(tidelog_partition_leader{topic="frail"})', lambda now: now == [broker_id_of(follower)])
             self.cluster.start(leader)
 
+    def kill_brokers(self) -> None:
+        with self.marked("kill", self.cluster.names(BROKER)) as names:
+            for name in names:
+                self.cluster.kill(name)
+            self.wait("sum(tidelog_controller_offline_partitions)", lambda now: now == [PARTITIONS])
+            self.wait("count(tidelog_controller_broker_state) or vector(0)", lambda now: now == [0])
+            for name in reversed(names):
+                self.cluster.start(name)
+
     def crash_loop(self) -> None:
         (name,) = self.controllers(active=False)
         instance = self.cluster.plan[name].addresses["METRICS"]
-        starts = f'changes(process_start_time_seconds{{instance="{instance}"}}[5m])'
+        began = f'process_start_time_seconds{{instance="{instance}"}}'
         with self.marked("kill", [name]):
             for _ in range(3):
-                (before,) = self.prometheus.newest(starts)
+                (before,) = self.prometheus.newest(began)
                 self.cluster.bounce(name)
-                self.wait(f"{starts} > {before:g}", lambda now: len(now) == 1)
+                self.wait(f"{began} > {before!r}", lambda now: len(now) == 1)
 
     # what they are made of
 

@@ -13,8 +13,8 @@ import pytest
 
 from dashboards.alerts import ALERTS
 from dashboards.boards import BOARDS
-from dashboards.draw import FAULT_ACTIVE
-from dashboards.proof import Fault, Proof, broken, under_load
+from dashboards.marks import MARKS
+from dashboards.proof import Proof, broken
 from helpers import fault_story
 from helpers.aio import run
 from helpers.cluster import MakeCluster
@@ -26,12 +26,12 @@ from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import Address
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 VARIABLES = {"$__rate_interval": f"{RATE_S}s", "$topic": ".*", "$group": ".*"}
 """What Grafana puts in their place."""
 RANGE_S = 20
-SINCE_S = 10
+SINCE_S = 30
 """What the time shown reaches back before the end of a fault, where a busy machine was not quiet again in `RANGE_S`."""
 
 
@@ -53,11 +53,8 @@ def claims() -> Iterator[Claim]:
                     yield Claim(f"panel {shown.title!r}, {legend}", filled(query), proof)
     for alert in ALERTS:
         yield from (Claim(f"alert {alert.name}", filled(alert.query), proof) for proof in alert.proofs)
-    for proof in (
-        under_load("series == 0"),
-        Proof(Fault.PAUSE_FOLLOWER, during="max{fault=pause} == 1", after="series == 0"),
-    ):
-        yield Claim("annotation", FAULT_ACTIVE, proof)
+    for mark in MARKS:
+        yield from (Claim(f"mark {mark.name}", mark.query, proof) for proof in mark.proofs)
 
 
 def filled(query: str) -> str:

@@ -10,8 +10,9 @@ import yaml
 
 from dashboards.alerts import ALERTS, CRITICAL, WARNING
 from dashboards.boards import BOARDS
-from dashboards.draw import FAULT_ACTIVE
+from dashboards.marks import MARKS
 from dashboards.rules import RECORDINGS
+from dashboards.zoom import Zoom
 from helpers.prometheus import DEPLOYED, promtool, why_not
 
 needs_promtool = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -26,8 +27,6 @@ LASTING = {
 }
 """Alerts that last longer than their fault, and why a healed cluster may show them."""
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-VARIABLES = {"$__rate_interval": "5s", "$__range": "5m", "$topic": ".*", "$group": ".*"}
-"""What Grafana puts in their place."""
 
 
 def cases_in(name: str) -> list[dict[str, Any]]:
@@ -64,19 +63,15 @@ def test_a_test_of_a_rule_can_fail(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_prometheus_parses_the_query_of_every_panel(tmp_path: Path) -> None:
-    queries = {query for board in BOARDS for panel in board.panels for query in panel.queries} | {FAULT_ACTIVE}
-    rules = [{"record": f"panel:{number}", "expr": filled(query)} for number, query in enumerate(sorted(queries))]
+    zoom = Zoom(range_s=900)
+    queries = {zoom.filled(q, panel.kind) for board in BOARDS for panel in board.panels for q in panel.queries}
+    queries |= {mark.query for mark in MARKS}
+    assert not any(re.search(r"\$[a-z_]", query) for query in queries), "a variable that nothing fills"
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(sorted(queries))]
     (tmp_path / "panels.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     done = promtool(tmp_path, "check", "rules", "--lint=none", "panels.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(queries)} rules found" in done.stdout
-
-
-def filled(query: str) -> str:
-    for variable, value in VARIABLES.items():
-        query = query.replace(variable, value)
-    assert "$" not in query
-    return query
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert.name))
