@@ -223,7 +223,7 @@ PROCESS: Final = (
         {f"rate(process_cpu_seconds_total{RATE})": "{{job}} {{instance}}"},
         "Of one core.",
         (
-            under_load("series >= 8, max{job=broker} > 0.005, max < 2.5"),
+            under_load("series >= 9, max{job=broker} > 0.005, max < 2.5"),
             Proof(Fault.PAUSE_FOLLOWER, during="min{job=broker} < 0.5"),
         ),
         unit="percentunit",
@@ -232,7 +232,7 @@ PROCESS: Final = (
         "Memory",
         {"process_resident_memory_bytes": "{{job}} {{instance}}"},
         "Resident.",
-        (under_load("series >= 8, min > 10000000, max < 2000000000"),),
+        (under_load("series >= 9, min > 10000000, max < 2000000000"),),
         unit="bytes",
     ),
     Panel(
@@ -240,15 +240,15 @@ PROCESS: Final = (
         {"process_open_fds": "{{job}} {{instance}}"},
         "Files and sockets.",
         (
-            under_load("series >= 8, min > 5, max < 500"),
-            Proof(Fault.LOSE_TWO, during="fewest <= 6", after="fewest == 8, max < 500"),
+            under_load("series >= 9, min > 5, max < 500"),
+            Proof(Fault.LOSE_TWO, during="fewest <= 7", after="fewest == 9, max < 500"),
         ),
     ),
     Panel(
         "Event loop lag",
         {"tidelog_event_loop_lag_seconds": "{{job}} {{instance}}"},
         "How late a timer was at worst in the last 5 s; past a third of the session timeout the session is in danger.",
-        (under_load("series == 8, max < 2"), Proof(Fault.PAUSE_FOLLOWER, "max < 2", "max{job=broker} > 2", "last < 2")),
+        (under_load("series == 9, max < 2"), Proof(Fault.PAUSE_FOLLOWER, "max < 2", "max{job=broker} > 2", "last < 2")),
         unit="s",
     ),
     Panel(
@@ -271,7 +271,7 @@ PROCESS: Final = (
         {"time() - process_start_time_seconds": "{{job}} {{instance}}"},
         "A fall to zero is a restart.",
         (
-            under_load("series >= 8, min > 0, drop == 0"),
+            under_load("series >= 9, min > 0, drop == 0"),
             Proof(Fault.KILL_LEADER, during="drop{job=broker} > 5, drop{job=controller} == 0"),
         ),
         unit="s",
@@ -280,7 +280,7 @@ PROCESS: Final = (
         "Versions",
         {"count by (version, python) (tidelog_build_info)": "{{version}}, Python {{python}}"},
         "Processes of each; two of them while an upgrade rolls.",
-        (under_load("series == 1, max == 8"), Proof(Fault.KILL_LEADER, during="min <= 7", after="last == 8")),
+        (under_load("series == 1, max == 9"), Proof(Fault.KILL_LEADER, during="min <= 8", after="last == 9")),
     ),
     Panel(
         "Series left out",
