@@ -73,6 +73,7 @@ def _snapshot(term: Term, group: Group, failed_pings_max: int) -> GroupSnapshot:
         members=len(group.members),
         offsets=[(tp, committed.offset, term.ends.get(tp)) for tp, committed in sorted(group.offsets.items())],
         detection_s=detection_s(longest_s, failed_pings_max) if group.members else 0.0,
+        rebalances=term.rebalances[group.group_id],
     )
 
 

@@ -7,7 +7,7 @@ themselves before another coordinator can give away what they have.
 import asyncio
 import itertools
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, assert_never
@@ -38,7 +38,7 @@ from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Check, Meta, MetaError, SessionClosed
 from tidelog.runtime import zk_patterns
-from tidelog.runtime.group_metrics import GroupMetrics
+from tidelog.runtime.group_metrics import GroupMetrics, RebalanceTally
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -139,6 +139,8 @@ class Term:
         self._infos: dict[str, tuple[m.BrokerInfo, ...]] = {}
         self.ends: dict[TopicPartition, int] = {}
         """Of committed partitions, as far as they are known: for metrics."""
+        self.rebalances: defaultdict[str, RebalanceTally] = defaultdict(RebalanceTally)
+        """Completed ones by group: for metrics."""
         self._tasks = Supervisor(f"coordinator shard {shard} epoch {elected.epoch}", self._on_failure)
         self._fence = Check(znodes.coordinator_epoch_path(shard), elected.epoch_version)
         self._keeper = LeaseKeeper(
@@ -391,6 +393,8 @@ class Term:
                 assert self._store is not None
                 if isinstance(effect, Write):
                     self._metrics.committing(len(effect.offsets))
+                else:
+                    self.rebalances.pop(effect.group_id, None)
                 self._store.submit(effect)
             case Close(connection):
                 consumer = self._consumers.pop(connection, None)
@@ -405,7 +409,9 @@ class Term:
             case Resign(reason):
                 self.end(reason)
             case Rebalanced():
-                self._metrics.rebalanced(effect.reason, effect.seconds, failed=effect.failed, stopped=effect.stopped)
+                self._metrics.rebalanced(effect.reason, failed=effect.failed, stopped=effect.stopped)
+                if not effect.failed:
+                    self.rebalances[effect.group_id].completed(effect.reason, effect.seconds)
             case Alarm(group_id, text):
                 log.error("group %s: ConsumerRebalanceFailedException: %s", group_id, text)
                 self._metrics.alarmed()

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.runtime.scrape import ask_on
+from tidelog.runtime.tallies import Timing
 
 PING_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 REBALANCE_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -21,6 +22,20 @@ STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
 REASONS: Final = ("join", "leave", "failure", "topics", "subscription", "returned", "rejoin", "failover")
 """Why rebalances are asked for."""
 REQUESTS: Final = ("ping", "stop", "start")
+
+
+class RebalanceTally:
+    """Completed rebalances of one group, under one coordinator."""
+
+    __slots__ = ("by_reason", "durations")
+
+    def __init__(self) -> None:
+        self.by_reason = dict.fromkeys(REASONS, 0)
+        self.durations = Timing(REBALANCE_S)
+
+    def completed(self, reason: str, seconds: float) -> None:
+        self.by_reason[reason] = self.by_reason.get(reason, 0) + 1
+        self.durations.observe(seconds)
 
 
 class GroupSnapshot(NamedTuple):
@@ -34,6 +49,7 @@ class GroupSnapshot(NamedTuple):
     """Committed offset, and where the log ended when it was asked last; None: nobody has asked yet."""
     detection_s: float
     """Within which the death of any member is known (A4.09)."""
+    rebalances: RebalanceTally
 
 
 GroupSnapshots = Callable[[], Sequence[GroupSnapshot]]
@@ -60,16 +76,9 @@ class GroupMetrics:
             buckets=REBALANCE_S,
             registry=registry,
         )
-        self._rebalances = counter("rebalances_total", "Rebalances completed.", ["reason"])
         self._failed = counter("rebalance_attempts_failed_total", "Attempts that failed.", ["reason"])
         self._stopped = counter("rebalance_members_stopped_total", "Members that were stopped for a rebalance.")
         self._alarms = counter("rebalance_alarms_total", "Failed attempts beyond the maximum (A16.07).")
-        self._rebalance_time = Histogram(
-            "tidelog_coordinator_rebalance_duration_seconds",
-            "From the request until every member has started.",
-            buckets=REBALANCE_S,
-            registry=registry,
-        )
         self._pings = Histogram(
             "tidelog_coordinator_ping_seconds", "From a ping to its answer.", buckets=PING_S, registry=registry
         )
@@ -79,7 +88,7 @@ class GroupMetrics:
         self._bugs = counter("task_failures_total", "Tasks of a term that failed.", ["task"])
         self._served: set[int] = set()
         # From the start: of a counter that appears with its first event, Prometheus sees no increase.
-        for family, labels in ((self._rebalances, REASONS), (self._failed, REASONS), (self._expired, REQUESTS)):
+        for family, labels in ((self._failed, REASONS), (self._expired, REQUESTS)):
             for label in labels:
                 family.labels(label)
 
@@ -97,13 +106,10 @@ class GroupMetrics:
             self._epoch.remove(str(shard))
         self._shards.set(len(self._served))
 
-    def rebalanced(self, reason: str, seconds: float, *, failed: bool, stopped: int) -> None:
-        """`reason` is one of a few words of the state machine."""
+    def rebalanced(self, reason: str, *, failed: bool, stopped: int) -> None:
+        """`reason` is one of REASONS; completed ones are told by their groups."""
         if failed:
             self._failed.labels(reason).inc()
-        else:
-            self._rebalances.labels(reason).inc()
-            self._rebalance_time.observe(seconds)
         self._stopped.inc(stopped)
 
     def alarmed(self) -> None:
@@ -189,11 +195,23 @@ def _by_group(groups: Sequence[GroupSnapshot]) -> Iterator[Metric]:
     state = GaugeMetricFamily(
         "tidelog_group_state", "1 at the state it is in, and no other.", labels=["group", "state"]
     )
+    rebalances = CounterMetricFamily(
+        "tidelog_coordinator_rebalances", "Rebalances completed.", labels=["group", "reason"]
+    )
+    durations = HistogramMetricFamily(
+        "tidelog_coordinator_rebalance_duration_seconds",
+        "From the request until every member has started.",
+        labels=["group"],
+    )
     for each in groups:
         members.add_metric([each.group_id], each.members)
         generation.add_metric([each.group_id], each.generation)
         state.add_metric([each.group_id, each.state], 1)
-    yield from (members, generation, state)
+        for reason, count in each.rebalances.by_reason.items():
+            rebalances.add_metric([each.group_id, reason], count)
+        timing = each.rebalances.durations
+        durations.add_metric([each.group_id], timing.buckets(), timing.seconds)
+    yield from (members, generation, state, rebalances, durations)
 
 
 def _by_partition(offsets: Sequence[tuple[str, TopicPartition, int, int | None]]) -> Iterator[Metric]:

@@ -38,6 +38,11 @@ class Timing:
         self.counts[bisect_left(self._bounds, seconds)] += 1
         self.seconds += seconds
 
+    def buckets(self) -> list[tuple[str, float]]:
+        """Pairs of the text format: each bound with the observations at or below it."""
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        return list(zip(bounds, accumulate(self.counts.copy()), strict=True))
+
 
 class Tallies(Collector):
     """A counter with labels; `name` without `_total`."""
@@ -94,8 +99,6 @@ class Timings(Collector):
     def collect(self) -> Iterator[Metric]:
         name, text, labels = self._head
         family = HistogramMetricFamily(name, text, labels=labels)
-        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         for values, timing in self._children.copy().items():
-            buckets = list(zip(bounds, accumulate(timing.counts.copy()), strict=True))
-            family.add_metric(values, buckets, timing.seconds)
+            family.add_metric(values, timing.buckets(), timing.seconds)
         yield family

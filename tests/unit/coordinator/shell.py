@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from tidelog.broker.groups import group_snapshots
 from tidelog.coordinator.model import GroupLimits
 from tidelog.coordinator.service import CoordinatorService
 from tidelog.coordinator.shards import Coordinators, CoordinatorSettings
@@ -15,7 +16,7 @@ from tidelog.errors import TransportError
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.meta import Create, Delete, SetData
 from tidelog.ports.net import CallContext, Route, Stream
-from tidelog.runtime.group_metrics import GroupMetrics
+from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.zk_patterns import ensure_path, register
 from tidelog.testing.clock import SimClock
@@ -240,6 +241,7 @@ class World:
         )
         service = CoordinatorService(coordinators, metrics, 1000)
         host = Host(number, process, meta, broker_meta, coordinators, service, registry)
+        registry.register(GroupCollector(lambda: group_snapshots(coordinators, 0), 100, 100))
         self.hosts[number] = host
         await process.start("start", self._run(host))
         process.start("coordinators", coordinators.run(process.supervisor.start))

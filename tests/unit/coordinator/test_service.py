@@ -204,7 +204,7 @@ async def test_lag_and_state_are_shown_for_each_group(world: World) -> None:
     assert {tp.partition: end for tp, end in term.ends.items()} == {0: 1000}
     assert host.sample("tidelog_coordinator_shards") == 1
     assert host.sample("tidelog_coordinator_epoch", shard="0") == term.epoch
-    assert host.sample("tidelog_coordinator_rebalance_duration_seconds_count") == 1
+    assert host.sample("tidelog_coordinator_rebalance_duration_seconds_count", group=GROUP) == 1
 
 
 async def test_ends_are_asked_once_from_each_leader_and_unknown_where_nobody_answers(world: World) -> None:

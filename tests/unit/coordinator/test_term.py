@@ -306,3 +306,43 @@ async def test_a_new_partition_reaches_the_group(world: World, incremental: bool
     await world.topic(partitions=3)
     await world.until(lambda: set(consumer.partitions) == {0, 1, 2}, "it has all of them")
     assert consumer.ended is None
+
+
+def rebalances(host: Host, group_id: str = GROUP) -> dict[str, float]:
+    """The group's count of rebalances by reason, as the broker tells it."""
+    samples = (each for family in host.registry.collect() for each in family.samples)
+    return {
+        each.labels["reason"]: each.value
+        for each in samples
+        if each.name == "tidelog_coordinator_rebalances_total" and each.labels["group"] == group_id
+    }
+
+
+async def test_rebalances_are_counted_by_group_until_it_is_deleted(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    consumer = await world.member(host)
+    other = await world.member(host, "c2", "others")
+    await world.until(lambda: rebalances(host)["join"] == 1, "its rebalance is complete")
+    await consumer.leave()
+    await other.leave()
+    await world.until(lambda: consumer.ended and other.ended, "both have left")
+    delete = m.DeleteGroupsRequest(group_ids=(GROUP,))
+    await world.call(host, s.COORDINATOR_SERVICE_DELETE_GROUPS, delete)
+    assert rebalances(host) == {}
+    assert rebalances(host, "others")["join"] == 1
+    await world.member(host)
+    await world.clock.sleep(1.0)
+    assert rebalances(host)["join"] == 1, "another group of that name"
+
+
+async def test_rebalances_go_when_another_broker_coordinates(world: World) -> None:
+    await world.topic()
+    first = await world.serving(1)
+    second = await world.host(2)
+    await world.member(first)
+    await world.until(lambda: rebalances(first)["join"] == 1, "its rebalance is complete")
+    first.meta.cut()
+    await world.until(second.serves, "the other one coordinates", 6.0)
+    assert rebalances(first) == {}
+    assert rebalances(second)["join"] == 0

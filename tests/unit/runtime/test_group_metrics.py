@@ -5,12 +5,12 @@ from prometheus_client import CollectorRegistry
 from helpers.requirements import requirement
 from tidelog.broker.groups import detection_s
 from tidelog.ids import TopicPartition
-from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics, GroupSnapshot
+from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics, GroupSnapshot, RebalanceTally
 
 
 def snapshot(name: str, offsets: int, state: str = "Stable", members: int = 2) -> GroupSnapshot:
     found = [(TopicPartition("t", n), 10 * n, 100 if n else None) for n in range(offsets)]
-    return GroupSnapshot(name, state, 7, members, found, 6.0)
+    return GroupSnapshot(name, state, 7, members, found, 6.0, RebalanceTally())
 
 
 def shown(groups: list[GroupSnapshot], groups_max: int = 10, partitions_max: int = 10) -> CollectorRegistry:
@@ -31,7 +31,7 @@ def test_lag_is_from_the_committed_offset_to_the_end_and_missing_where_the_end_i
 
 
 def test_an_offset_beyond_the_end_that_was_known_last_is_no_negative_lag() -> None:
-    group = GroupSnapshot("g", "Stable", 1, 1, [(TopicPartition("t", 0), 120, 100)], 6.0)
+    group = GroupSnapshot("g", "Stable", 1, 1, [(TopicPartition("t", 0), 120, 100)], 6.0, RebalanceTally())
     labels = {"group": "g", "topic": "t", "partition": "0"}
     assert shown([group]).get_sample_value("tidelog_group_lag_records", labels) == 0
 
@@ -46,6 +46,21 @@ def test_series_are_capped_and_totals_cover_every_group() -> None:
     assert registry.get_sample_value("tidelog_coordinator_partitions_left_out") == 2
     assert registry.get_sample_value("tidelog_group_members", {"group": "g1"}) == 2
     assert registry.get_sample_value("tidelog_group_members", {"group": "g2"}) is None
+
+
+def test_rebalances_are_told_by_group_from_zero_on() -> None:
+    seen, unseen = snapshot("a", 0), snapshot("b", 0)
+    for seconds in (0.02, 0.3, 70.0):
+        seen.rebalances.completed("failure", seconds)
+    registry = shown([seen, unseen], groups_max=1)
+    count, duration = "tidelog_coordinator_rebalances_total", "tidelog_coordinator_rebalance_duration_seconds"
+    assert registry.get_sample_value(count, {"group": "a", "reason": "failure"}) == 3
+    assert registry.get_sample_value(count, {"group": "a", "reason": "join"}) == 0
+    assert registry.get_sample_value(count, {"group": "b", "reason": "join"}) is None, "capped"
+    found = {le: registry.get_sample_value(f"{duration}_bucket", {"group": "a", "le": le}) for le in ("0.01", "0.5")}
+    assert found == {"0.01": 0, "0.5": 2}
+    assert registry.get_sample_value(f"{duration}_count", {"group": "a"}) == 3
+    assert registry.get_sample_value(f"{duration}_sum", {"group": "a"}) == 70.32
 
 
 def test_a_shard_that_is_lost_has_no_epoch_and_one_that_was_never_served_costs_nothing() -> None:

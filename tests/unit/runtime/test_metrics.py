@@ -314,8 +314,7 @@ def test_counters_by_reason_begin_at_zero_so_that_the_first_event_is_an_increase
     assert value(controllers, "tidelog_controller_leader_elections_total", reason="reassigned") == 0
     for direction in ("in", "out"):
         assert value(brokers, "tidelog_reassignment_bytes_total", direction=direction) == 0
-    for family in ("rebalances", "rebalance_attempts_failed"):
-        assert value(brokers, f"tidelog_coordinator_{family}_total", reason="failure") == 0
+    assert value(brokers, "tidelog_coordinator_rebalance_attempts_failed_total", reason="failure") == 0
     assert value(brokers, "tidelog_coordinator_watcher_expirations_total", request="ping") == 0
 
 
