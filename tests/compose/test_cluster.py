@@ -1,8 +1,11 @@
 """The cluster as containers: it serves, it is watched, and it runs with no rights that it does not need."""
 
+from typing import Any
+
 import pytest
 
 from helpers.compose import ComposeProject
+from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.cluster.api import ClusterError
 from tidelog.cluster.wait import until
 
@@ -32,11 +35,8 @@ def test_a_container_has_no_rights(project: ComposeProject, service: str) -> Non
 @pytest.mark.smoke
 def test_m06_every_prometheus_target_is_up(project: ComposeProject) -> None:
     def down() -> list[str]:
-        found = project.prometheus("/api/v1/targets", state="active")["activeTargets"]
-        targets = [
-            target for target in found if target["labels"]["job"] != "chaos"
-        ]  # there only while faults are played
-        assert (len(found), len(targets)) == (12, 11)
+        targets = active(project)
+        assert len(targets) == 11
         return [f"{target['scrapeUrl']}: {target['lastError']}" for target in targets if target["health"] != "up"]
 
     until(lambda: not down(), "every target up", timeout_s=15, interval_s=0.5)
@@ -66,6 +66,19 @@ def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: Compos
                 project.faults.start(name)
     for name in SERVICES:
         project.wait_health(name)
+
+
+def test_a_chaos_run_is_scraped_while_it_lasts(project: ComposeProject) -> None:
+    def health() -> list[str]:
+        return [target["health"] for target in active(project) if target["labels"]["job"] == "chaos"]
+
+    with ChaosMetrics().served(project.faults.scrape_targets, pytest.fail):
+        until(lambda: health() == ["up"], "the run as a target", timeout_s=30, interval_s=0.5)
+    until(lambda: health() == [], "no run as a target", timeout_s=30, interval_s=0.5)
+
+
+def active(project: ComposeProject) -> list[dict[str, Any]]:
+    return list(project.prometheus("/api/v1/targets", state="active")["activeTargets"])
 
 
 def test_zookeeper_is_healthy_only_in_a_quorum(project: ComposeProject) -> None:
