@@ -61,13 +61,14 @@ class Summary:
     takeover: Takeover | None = None
     elections: int = 0
     whole_s: float | None = None
-    """From the end of the last fault of a server until every ISR was full."""
+    """From `over_at` until every ISR was full."""
+    over_at: float | None = None
+    """The end of the last fault of a server."""
     seconds: float = 0.0
     """From the first send to the last answer."""
     _done: dict[TopicPartition, Intervals] = field(default_factory=dict)
     _owned: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     _killed: tuple[str, float, dict[str, frozenset[TopicPartition]]] | None = None
-    _over_at: float | None = None
     _first_send: float | None = None
 
     @classmethod
@@ -138,7 +139,7 @@ class Summary:
         if record.what == "effect" and self._killed is None and victim is not None:
             self._killed = victim, record.t, dict(self._owned)
         if record.what == last_step(record.fault) and any(kind_of(name) in SERVERS for name in record.target):
-            self._over_at = record.t
+            self.over_at = record.t
 
     def _process(self, record: Processed) -> None:
         for topic, partition, first, last in record.partitions:
@@ -166,8 +167,8 @@ class Summary:
                 tp = TopicPartition(each.topic, each.partition)
                 first.setdefault(tp, each.leader_epoch)
                 newest[tp] = each.leader_epoch
-            if self.whole_s is None and self._over_at is not None and look.t >= self._over_at and _whole(look):
-                self.whole_s = look.t - self._over_at
+            if self.whole_s is None and self.over_at is not None and look.t >= self.over_at and _whole(look):
+                self.whole_s = look.t - self.over_at
         self.elections = sum(newest.values()) - sum(first.values())
 
 

@@ -54,7 +54,7 @@ def test_the_paragraph_tells_what_was_done_and_seen(tmp_path):
     assert text.index('id="verdict"') < text.index('id="story"') < text.index('id="promises"')
     story = story_of(text)
     for said in (
-        "Scenario, as it is meant: a leader dies under load. SIGKILL to the leader of partition 0",
+        "Scenario (what is meant to happen): a leader dies under load. SIGKILL to the leader of partition 0",
         "Tested: 3 brokers, 2 controllers and 1 ZooKeeper server, as processes of this machine; topic chaos with 3 partitions, "
         "3 replicas of each, and a min ISR of 2. Column all/2 of the fault matrix: a record of acks=all is acknowledged when "
         "every replica in sync has it, and refused while fewer than 2 are in sync. Seed 7 repeats what was drawn at random.",
@@ -118,8 +118,8 @@ def test_every_plot_has_a_legend_and_is_as_wide_as_the_window(tmp_path):
     assert len(plots) == 12 and all('<ul class="legend">' in plot and "<li" in plot for plot in plots)
     for meaning in (
         "<b>shaded</b> a fault is in force",
-        "LEO (log end offset): where",
-        "HW (high watermark): below",
+        "LEO (log end offset): the next",
+        "HW (high watermark): records below",
         "ISR: the replicas that",
         "<b>refused</b> answered with an error: certainly not stored",
         "<b>anomaly</b> where one shows",

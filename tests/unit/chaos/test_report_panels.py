@@ -21,7 +21,7 @@ def fault(name="kill", *steps, targets=("broker-1",), words="kill leader of 0"):
         (fault("kill", 2.5), "kill leader of 0 (broker-1) from 2.50 s on, not healed when the record ends"),
         (fault("kill"), "kill leader of 0 (broker-1), begun at 2.00 s and not seen to take effect"),
         (fault("restart", 4.0, 9.0, 9.0), "kill leader of 0 (broker-1) from 2.00 s to 4.00 s"),
-        (fault("crash", 2.0, 2.0, 2.0, targets=("m-1",), words="crash"), "crash (m-1) at 2.00 s"),
+        (fault("crash", 2.0, 2.0, 2.0, targets=("m-1",), words="crash m-1"), "crash m-1 at 2.00 s"),
     ],
 )
 def test_a_fault_in_words(span, said):

@@ -31,7 +31,7 @@ from tidelog.chaos.run_files import SCENARIO_FILE
 from tidelog.chaos.scenario import Column, Scenario
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.cluster.api import KINDS, ZOOKEEPER, kind_of
+from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, ZOOKEEPER, kind_of
 
 FILE_NAME: Final = "report.html"
 
@@ -239,7 +239,8 @@ def limit_of(gap: Gap, promise: Promise) -> str:
 def cluster(samples: s.Samples) -> list[str]:
     """The processes by kind, as they were seen first: `3 brokers`, `1 ZooKeeper server`."""
     names = next((list(look.states) for look in samples.of(s.ProcessStates)), [])
-    count = {kind: sum(kind_of(name) == kind for name in names) for kind in reversed(KINDS)}
+    kinds = (BROKER, CONTROLLER, ZOOKEEPER, AGENT)
+    count = {kind: sum(kind_of(name) == kind for name in names) for kind in kinds}
     return [
         units.plural(number, "ZooKeeper server" if kind == ZOOKEEPER else kind)
         for kind, number in count.items()

@@ -195,8 +195,8 @@ def offsets(canvas: Canvas, found: Offsets, brokers: Sequence[str]) -> Panel:
     canvas.finish(plot, keys)
     unseen = _unseen(canvas, plot, found.log_ends)
     text = (
-        "LEO (log end offset): where the next record of a replica's log goes. "
-        "HW (high watermark): below it records are committed, and consumers may read them."
+        "LEO (log end offset): the next offset of a replica's log. "
+        "HW (high watermark): records below it are committed and may be read."
     )
     return Panel(f"HW and LEO of {name_of(found.where)}", text, plot, [*keys, *unseen])
 

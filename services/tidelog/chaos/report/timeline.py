@@ -222,8 +222,8 @@ def timeline(records: Iterable[h.Record]) -> Timeline:
             case h.FaultStep():
                 faults.add(record)
             case h.Crash():
-                at = record.t
-                crashes.append(FaultSpan(-1 - len(crashes), "crash", "crash", (record.process,), at, at, at, at))
+                at, name = record.t, f"crash {record.process}"
+                crashes.append(FaultSpan(-1 - len(crashes), name, "crash", (record.process,), at, at, at, at))
             case h.Phase():
                 phases.append((record.t, record.phase))
     for send in pending.values():
