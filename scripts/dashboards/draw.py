@@ -40,7 +40,7 @@ def bare(panel: Panel) -> Any:
         builder = statetimeline.Panel().merge_values(True).row_height(0.9).fill_opacity(80).per_page(ROWS)
         builder.legend(common.VizLegendOptions().show_legend(False))
     else:
-        builder = timeseries.Panel().min(0).fill_opacity(10)
+        builder = timeseries.Panel().min(0).fill_opacity(10 if panel.legend else 0)
         many = common_model.SortOrder.DESCENDING
         builder.tooltip(common.VizTooltipOptions().mode(common_model.TooltipDisplayMode.MULTI).sort(many))
         if not panel.legend:

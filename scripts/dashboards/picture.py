@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dashboards.draw import built
+from dashboards.draw import built, counts
 from dashboards.panels import Board, Kind, Panel
 from dashboards.proof import Series
 from dashboards.zoom import GAP_S
@@ -195,8 +195,9 @@ def _graph(axes: Axes, shown: Shown, window: Window) -> None:
         else:
             times, values = _broken(each, GAP_S[Kind.GRAPH])
             axes.plot(times, values, color=color, linewidth=1.2, label=name)
-            axes.fill_between(times, values, alpha=0.08, color=color, linewidth=0)
-    axes.set_ylim(bottom=0)
+            if panel.legend:
+                axes.fill_between(times, values, alpha=0.08, color=color, linewidth=0)
+    axes.set_ylim(0, max(1, axes.get_ylim()[1]) if counts(panel) else None)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=panel.unit == "short"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _with_unit(value, panel.unit)))
     axes.grid(color="#2c2f36", linewidth=0.6)
