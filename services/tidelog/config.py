@@ -238,8 +238,8 @@ class BrokerSettings(ServerSettings):
     offsets_retention_minutes: Annotated[int, Field(ge=1, le=2**31 - 1)] = 10_080
     """A group that has been without members for so long is deleted with its offsets (KIP-211)."""
     metrics_groups_max: Annotated[int, Field(ge=0)] = 1_000
-    group_lag_interval_ms: Milliseconds = 30_000
-    """How often leaders are asked where logs end, for the lag of groups; as many of them as `metrics_partitions_max`."""
+    group_lag_interval_ms: Milliseconds = 5_000
+    """Interval at which leaders are asked where logs end, for the lag of groups; of `metrics_partitions_max` partitions."""
 
     def problems(self) -> Iterable[str]:
         if self.group_min_session_timeout_ms >= self.group_max_session_timeout_ms:

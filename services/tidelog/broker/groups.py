@@ -1,11 +1,14 @@
 """The coordinators of groups as a broker builds them, and what it measures of them."""
 
+from collections.abc import Mapping
+
 from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.config import BrokerSettings
 from tidelog.coordinator.group import Group
 from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, GroupLimits
 from tidelog.coordinator.shards import Coordinators, CoordinatorSettings
 from tidelog.coordinator.term import Term
+from tidelog.ids import TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import Meta
 from tidelog.runtime.group_metrics import GroupMetrics, GroupSnapshot
@@ -57,21 +60,21 @@ def limits(settings: BrokerSettings) -> GroupLimits:
 def group_snapshots(found: Coordinators, failed_pings_max: int) -> list[GroupSnapshot]:
     """Of the groups that this broker may speak for now."""
     return [
-        _snapshot(term, group, failed_pings_max)
+        _snapshot(term, group, found.lags.get(group.group_id, {}), failed_pings_max)
         for term in found.terms.values()
         if term.acting
         for group in term.machine.groups.values()
     ]
 
 
-def _snapshot(term: Term, group: Group, failed_pings_max: int) -> GroupSnapshot:
+def _snapshot(term: Term, group: Group, lags: Mapping[TopicPartition, int], failed_pings_max: int) -> GroupSnapshot:
     longest_s = max((member.session_s for member in group.members.values()), default=0.0)
     return GroupSnapshot(
         group_id=group.group_id,
         state=group.state,
         generation=group.generation,
         members=len(group.members),
-        offsets=[(tp, committed.offset, term.ends.get(tp)) for tp, committed in sorted(group.offsets.items())],
+        offsets=[(tp, committed.offset, lags.get(tp)) for tp, committed in sorted(group.offsets.items())],
         detection_s=detection_s(longest_s, failed_pings_max) if group.members else 0.0,
         rebalances=term.rebalances[group.group_id],
     )

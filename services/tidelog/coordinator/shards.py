@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from tidelog.coordinator.election import LiveBrokers, rank, shard_of
@@ -13,7 +14,7 @@ from tidelog.coordinator.machine import CoordinatorMachine
 from tidelog.coordinator.model import GroupLimits
 from tidelog.coordinator.term import Surroundings, Term
 from tidelog.coordinator.topics import TopicWatcher
-from tidelog.ids import BrokerId
+from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Create, Meta, MetaError, SessionClosed, SessionState
 from tidelog.ports.net import Net
@@ -33,6 +34,9 @@ STAND_AGAIN_S: Final = 0.5
 
 GIVE_BACK_S: Final = 10.0
 """A shard whose first broker has been live for so long is given back to it."""
+
+LAGS_APART_S: Final = 0.2
+"""Between two look-ups of lags at least: a thousand groups may come at once."""
 
 LOOK_S: Final = 1.0
 PAUSE_S: Final = 0.5
@@ -84,6 +88,9 @@ class Coordinators:
         self._electors = Supervisor("coordinator electors")
         self.terms: dict[int, Term] = {}
         """By shard, those that this broker serves or takes over."""
+        self.lags: dict[str, dict[TopicPartition, int]] = {}
+        """Records that groups have not committed, at the last look-up: for metrics."""
+        self._lags_wanted = asyncio.Event()
         self._around = Surroundings(
             broker_id=settings.broker_id,
             meta=meta,
@@ -93,8 +100,7 @@ class Coordinators:
             ends=self._ends,
             metrics=metrics,
             notice_pause=self._notice_pause,
-            lag_interval_s=settings.lag_interval_s,
-            lag_partitions_max=settings.lag_partitions_max,
+            look_up_lags=self._lags_wanted.set,
         )
 
     @property
@@ -124,6 +130,7 @@ class Coordinators:
         spawn("coordinator brokers", self._brokers.run())
         spawn("coordinator topics", self._topics.run())
         spawn("coordinator pauses", self._watch_pauses())
+        spawn("coordinator lags", self._watch_lags())
         for shard in range(self.shards):
             self._electors.start(f"coordinator elections of shard {shard}", self._stand(shard))
         await self._electors.wait()
@@ -265,6 +272,38 @@ class Coordinators:
                 if stored != wanted:
                     log.warning("%s says %d; the setting of %d shards is ignored", znodes.SHARDS, stored, wanted)
                 return stored
+
+    # lags
+
+    async def _watch_lags(self) -> None:
+        while not self._stopping:
+            self._lags_wanted.clear()
+            await self._look_up_lags()
+            await self._clock.sleep(LAGS_APART_S)
+            try:
+                async with asyncio.timeout(self._settings.lag_interval_s):
+                    await self._lags_wanted.wait()
+            except TimeoutError:
+                pass
+
+    async def _look_up_lags(self) -> None:
+        """Offsets and log ends of one moment: a group that commits steadily would seem never behind an older end."""
+        committed = list(islice(self._committed(), self._settings.lag_partitions_max))
+        ends = await self._ends.find(list(dict.fromkeys(tp for _, tp, _ in committed)))
+        self.lags = {}
+        for group_id, tp, offset in committed:
+            end = ends[tp]
+            if end is not None:
+                self.lags.setdefault(group_id, {})[tp] = max(0, end - offset)
+
+    def _committed(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Groups that are served here with their offsets, in the order in which metrics show them."""
+        served = {
+            name: each for term in self.terms.values() if term.acting for name, each in term.machine.groups.items()
+        }
+        for group_id in sorted(served):
+            for tp, found in sorted(served[group_id].offsets.items()):
+                yield group_id, tp, found.offset
 
     # news
 

