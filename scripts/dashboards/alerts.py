@@ -206,10 +206,12 @@ REPLICATION: Final = (
     ),
 )
 
+STEADY: Final = "avg_over_time((max by (group) (tidelog_group_members) > bool 0)[30m:10s]) > 0.5"
+"""Groups with members for most of half an hour: one that was left on purpose is not missed for ever."""
 GROUPS: Final = (
     Alert(
         "GroupLag",
-        f"{rules.GROUP_LAG.name} > 1000",
+        f"{rules.GROUP_LAG.name} > 1000 and on (group) {STEADY}",
         60,
         WARNING,
         "Group {{ $labels.group }} is {{ $value }} records behind in {{ $labels.topic }}.",
@@ -219,11 +221,12 @@ GROUPS: Final = (
     ),
     Alert(
         "GroupStopped",
-        f"changes({rules.COMMITTED.name}[1m]) == 0 and {rules.GROUP_LAG.name} > 0",
+        f"changes({rules.COMMITTED.name}[1m]) == 0 and {rules.GROUP_LAG.name} > 0 and on (group) {STEADY}",
         60,  # with its window two minutes
         WARNING,
         "Group {{ $labels.group }} commits nothing in {{ $labels.topic }}, which has records for it.",
-        "It has no members, or a handler that hangs or fails: Group state and Handler errors on *Consumer groups*.",
+        "Its members are gone, or their handler hangs or fails: Group state and Handler errors on *Consumer groups*. A group "
+        "whose members stay away is taken as given up in the end.",
         (SILENT,),
     ),
     Alert(

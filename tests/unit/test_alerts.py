@@ -23,6 +23,7 @@ LASTING = {
     "UncleanLeaderElection": "records may be gone",
     "AcknowledgedRecordsLost": "records are gone",
     "TaskFailed": "a bug",
+    **dict.fromkeys(("GroupLag", "GroupStopped"), "they look back for members, and end with the lag"),
     "NoMessageForTooLong": "what stops writing is no fault of the cluster",
 }
 """Alerts that last longer than their fault, and why a healed cluster may show them."""
