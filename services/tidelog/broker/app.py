@@ -108,6 +108,7 @@ class Broker:
         await check_release(ports.meta, f"broker {settings.broker_id}")
         self.metadata.cluster_id = cluster_id
         self.metadata.cluster_name = settings.cluster_name
+        self.metadata.on_deleted = self._metrics.topics.deleted
         logs = self._logs = self._open_logs(cluster_id)
         manager = self.manager = self._replica_manager(logs)
         link = ControllerLink(ports.meta, ports.net, ports.clock)

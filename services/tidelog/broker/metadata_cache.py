@@ -1,6 +1,6 @@
 """What the controller last told this broker about the whole cluster; what clients are told when they ask."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, Address, TopicPartition
@@ -20,12 +20,17 @@ class MetadataCache:
         self.controller_id = -1
         self.leader_throttle = self.follower_throttle = 0
         """Bytes a second of what moves copy; 0: no limit."""
+        self.on_deleted: Callable[[str], None] = lambda topic: None
+        """Called when the controller has deleted a topic."""
 
     def update(self, request: m.UpdateMetadataRequest) -> None:
+        deleted = set(request.deleted_topics)
         if request.full:
+            deleted = self._topics.keys() - {state.topic for state in request.partition_states}
             self._topics.clear()
-        for topic in request.deleted_topics:
+        for topic in deleted:
             self._topics.pop(topic, None)
+            self.on_deleted(topic)
         for state in request.partition_states:
             known = self._topics.setdefault(state.topic, {})
             if known and next(iter(known.values())).topic_id != state.topic_id:

@@ -123,6 +123,8 @@ class SimNode:
         """Of a broker: the session of its coordinators."""
         self.broker: Broker | None = None
         self.controller: Controller | None = None
+        self.registry = CollectorRegistry()
+        """The metrics of its last process."""
         self.starts = 0
         self.lost_records = False
         """Its last end was a loss of power that took bytes of a log along."""
@@ -156,6 +158,7 @@ class SimNode:
 
     def _launch(self, process: SimProcess) -> None:
         world = self.world
+        self.registry = CollectorRegistry()
         is_broker = self.name.startswith("broker")
         self.meta = self._session()
         self.coordinator_meta = self._session() if is_broker else None
@@ -212,7 +215,7 @@ class SimNode:
         )
         if self.world.compacted:
             settings = settings.model_copy(update=MAINTAINED)
-        return Broker(settings, ports, process.supervisor, BrokerMetrics(CollectorRegistry()))
+        return Broker(settings, ports, process.supervisor, BrokerMetrics(self.registry))
 
     def _controller(self, number: int, ports: Ports, process: SimProcess) -> Controller:
         timing = self.world.timing
@@ -226,7 +229,7 @@ class SimNode:
             leader_imbalance_check_interval_ms=timing.rebalance_ms,
             leader_imbalance_per_broker_percentage=0,
         )
-        return Controller(settings, ports, process.supervisor, ControllerMetrics(CollectorRegistry()))
+        return Controller(settings, ports, process.supervisor, ControllerMetrics(self.registry))
 
     def kill(self, crash: Crash = Crash.PROCESS) -> None:
         """SIGKILL, or a loss of power of the host (`Crash.KEEP_SOME`, `DROP_UNSYNCED`)."""

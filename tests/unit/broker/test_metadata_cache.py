@@ -150,3 +150,14 @@ def test_an_isr_is_complete_when_it_names_every_replica_also_those_to_come() -> 
     told(cache, replace(partition("a", 0), replicas=(2, 1), isr=both))
     told(cache, replace(partition("a", 1), replicas=(1, 2, 3), isr=both, adding_replicas=(3,)))
     assert [cache.all_in_sync(TopicPartition("a", each)) for each in (0, 1, 2)] == [True, False, False]
+
+
+def test_a_topic_that_is_gone_is_told_once() -> None:
+    cache, gone = MetadataCache(), []
+    cache.on_deleted = gone.append
+    told(cache, partition("a", 0), partition("b", 0), partition("c", 0), full=True)
+    assert gone == []
+    told(cache, deleted_topics=("a",))
+    assert gone == ["a"]
+    told(cache, partition("c", 0, leader_epoch=4), full=True)
+    assert gone == ["a", "b"], "it was deleted while this broker was away"
