@@ -6,7 +6,7 @@ ON ?= local
 TIMES ?= 1
 COLUMN ?= all/2
 
-.PHONY: help setup demo quick test test-integration test-spark test-compose gate check model sim chaos mutants bench proto dashboards lock up down grow shrink logs ps images
+.PHONY: help setup demo quick test test-integration test-spark test-compose gate check model sim chaos mutants bench proto dashboards lock clean up down grow shrink logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -61,6 +61,9 @@ dashboards: setup ## regenerate the boards of Grafana, the alerts and recorded q
 
 lock: setup ## write the lock files anew from pyproject.toml
 	@scripts/lock.sh
+
+clean: ## remove runs, builds and caches, but nothing that is in use, no cluster and not .venv
+	@scripts/clean.sh
 
 up: ## the cluster as containers, built and healthy (Grafana where it can be pulled; COMPOSE_PROFILES=spark)
 	@scripts/up.sh

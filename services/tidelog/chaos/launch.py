@@ -1,6 +1,7 @@
 """From a scenario file to a verdict: a directory for the run, a cluster, the run in an event loop of its own, the judgement."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -89,9 +90,19 @@ def order(
 
 def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics) -> Outcome:
     """One run. KeyboardInterrupt comes through when everything is healed; whatever there is by then is in the directory."""
-    scenario = order.scenario
-    directory = order.directory or next_directory(scenario.name)
+    directory = order.directory or next_directory(order.scenario.name)
     directory.mkdir(parents=True, exist_ok=True)
+    held = os.open(directory, os.O_RDONLY)  # by which scripts/clean.sh knows that it is in use
+    try:
+        return _launch(order, directory, clusters, clock, watcher, metrics)
+    finally:
+        os.close(held)
+
+
+def _launch(
+    order: Order, directory: Path, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics
+) -> Outcome:
+    scenario = order.scenario
     shutil.copyfile(order.path, directory / SCENARIO_FILE)
     rand = Random(order.seed)
     file = RunFile(
