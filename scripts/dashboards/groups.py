@@ -30,7 +30,10 @@ REBALANCES: Final = Panel(
     "Rebalances",
     {or_none(COMPLETED, "reason", "broker"): "{{reason}} {{group}}"},
     "Completed, by what asked for them and by group.",
-    (under_load("series == 1, max == 0"), Proof(Fault.KILL_AGENTS, "max == 0", "max{group=agents} > 0", "max == 0")),
+    (
+        under_load("series == 1, max == 0"),
+        Proof(Fault.KILL_AGENTS, "max == 0", "max{reason=failure} > 0, max{group=agents} > 0", "max == 0"),
+    ),
     bars=True,
 )
 FAILED_ATTEMPTS: Final = f"sum by (reason) (increase(tidelog_coordinator_rebalance_attempts_failed_total{RATE}))"

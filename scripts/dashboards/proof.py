@@ -50,7 +50,11 @@ class Fault(Enum):
         "No fault: every process of the cluster is told to stop, then started, all at once.",
     )
     KILL_CONTROLLER = "kill controller", "SIGKILL of the active controller; it is started again when another one acts."
-    KILL_AGENTS = "kill agents", "SIGKILL of all members of the group; they are started again when the group is empty."
+    KILL_AGENTS = (
+        "kill agents",
+        "SIGKILL of a member of the group, then of the other one, which has taken over; they are started again when the group "
+        "is empty.",
+    )
     KILL_ZOOKEEPER = "kill zookeeper", "SIGKILL of the only ZooKeeper server, which is back before a session ends."
     DISK_ERROR = "disk error", "EIO for what the leader of partition 0 of `events` writes to it."
     LOSE_TWO = (

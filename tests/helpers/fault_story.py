@@ -244,8 +244,11 @@ class Story:
 
     def kill_agents(self) -> None:
         with self.marked("kill", self.cluster.names(AGENT)) as names:
-            for name in names:
-                self.cluster.kill(name)
+            first, second = names
+            self.cluster.kill(first)
+            self.wait(f'max(tidelog_group_members{{group="{GROUP}"}})', lambda now: now == [1])
+            self.wait("sum(tidelog_agent_owned_partitions)", lambda now: now == [len(EVENTS)])
+            self.cluster.kill(second)
             self.wait(f'sum(tidelog_group_lag_records{{group="{GROUP}"}})', lambda now: now > [1200])
             self.wait(f'tidelog_group_state{{group="{GROUP}",state="Empty"}}', lambda now: now == [1])
             for name in names:
