@@ -64,7 +64,7 @@ REQUESTS: Final = (
         "At the leader, from the request to its answer.",
         (
             under_load("last > 0, last < 5"),
-            Proof(Fault.PAUSE_FOLLOWER, "max < 1", "max >= 1", of="slowest"),
+            Proof(Fault.PAUSE_FOLLOWER, "max <= 1", "max > 1", of="slowest"),
         ),
         unit="s",
     ),

@@ -220,8 +220,8 @@ AVAILABILITY: Final = (
             under_load("series == 3, last > 0, last{phase=local} < 2"),
             Proof(
                 Fault.PAUSE_FOLLOWER,
-                "max{phase=remote} < 1",
-                "max{phase=remote} >= 1, max{phase=local} < 1",
+                "max{phase=remote} <= 1",
+                "max{phase=remote} > 1, max{phase=local} <= 1",
                 of="{{phase}}, slowest",
             ),
         ),
