@@ -97,22 +97,25 @@ def promtool(directory: Path, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run([*command, *arguments], cwd=directory, capture_output=True, text=True)
 
 
-def configuration(jobs: Mapping[str, Sequence[Address]]) -> str:
+def configuration(jobs: Mapping[str, Sequence[Address]], files: Mapping[str, str]) -> str:
     """JSON is YAML."""
     scrapes = [
         {"job_name": job, "static_configs": [{"targets": [str(address) for address in addresses]}]}
         for job, addresses in jobs.items()
     ]
+    scrapes += [{"job_name": job, "file_sd_configs": [{"files": [pattern]}]} for job, pattern in files.items()]
     every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     return json.dumps({"global": every, "rule_files": ["rules/*.yml"], "scrape_configs": scrapes})
 
 
 @contextmanager
-def prometheus_server(directory: Path, jobs: Mapping[str, Sequence[Address]]) -> Iterator[Prometheus]:
-    """Scrapes `jobs` every second, with the rules of the Compose cluster. Call `why_not` first."""
+def prometheus_server(
+    directory: Path, jobs: Mapping[str, Sequence[Address]], files: Mapping[str, str] | None = None
+) -> Iterator[Prometheus]:
+    """Scrapes `jobs`, and the targets in `files`, each second, with the rules of the Compose cluster. Call `why_not` first."""
     (port,) = free_ports(1)
     config = directory / "prometheus.yml"
-    config.write_text(configuration(jobs))
+    config.write_text(configuration(jobs, files or {}))
     shutil.copytree(DEPLOYED / "rules", directory / "rules")
     arguments = [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
     if program := shutil.which("prometheus"):
