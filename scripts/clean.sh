@@ -23,6 +23,7 @@ human() { numfmt --to=iec-i --suffix=B --format=%.1f $(($1 * 1024)); }
 # Of all processes that may be looked at. Without /proc that cannot be known, so nothing is removed then.
 find_open() {
     [ -d /proc/self/fd ] || fail "there is no /proc here, which tells what is in use: nothing was removed"
+    # Processes end meanwhile, of which find complains; and grep fails where nothing is open.
     find /proc/[0-9]*/cwd /proc/[0-9]*/fd -type l -printf '%l\t%p\n' 2>/dev/null | grep -F "$root/" || true
 }
 
@@ -55,6 +56,13 @@ remove_if_there() {
     done
 }
 
+remove_if_empty() {
+    local path
+    for path; do
+        if [ -d "$path" ]; then rmdir --ignore-fail-on-non-empty "$path"; fi
+    done
+}
+
 is_run() { [ -f "$1/run.json" ] || [ -f "$1/scenario.yaml" ]; }
 
 runs() {
@@ -63,12 +71,12 @@ runs() {
         if is_run "$path"; then remove "$path" "$path"; fi
     done
     remove_if_there data/chaos/results.jsonl
-    rmdir data/chaos data 2>/dev/null || true
+    remove_if_empty data/chaos data
 }
 
 builds() {
     remove_if_there build/gate build/releases build/kafka build/spark-kafka build/debian-nats-server build/lib build/bdist.*
-    rmdir build 2>/dev/null || true
+    remove_if_empty build
     remove_if_there spark-warehouse metastore_db derby.log
 }
 

@@ -20,7 +20,7 @@ listens() { (exec 3<>"/dev/tcp/$host/$1") 2>/dev/null; }
 # Ends the script when a port of the brokers is taken, and not by the containers themselves.
 need_ports() {
     local port published
-    published=$(docker compose ps --format '{{.Ports}}' 2>/dev/null) || true
+    published=$(docker compose ps --format '{{.Ports}}')
     for port in "${broker_ports[@]}"; do
         if [[ $published == *":$port->"* ]] || ! listens "$port"; then continue; fi
         if grep -q "\"port\": $port\b" data/local/cluster.json 2>/dev/null; then

@@ -73,7 +73,7 @@ class ComposeProject:
         return ",".join(f"localhost:{self.settings[name]}" for name in PORTS[:3])
 
     def containers(self) -> dict[str, Any]:
-        """By service; those of `docker compose run`, and those that build an image and end, are none of them."""
+        """The containers by service, without those of `docker compose run` and those that build an image and end."""
         labels = [f"{PROJECT_LABEL}={PROJECT}", f"{ONE_OFF}=False"]
         found = self.docker.containers.list(all=True, filters={"label": labels})
         by_service = {container.labels[SERVICE_LABEL]: container for container in found}

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from typing import Final
 
 from dashboards import rules
 from dashboards.zoom import SCRAPE_S
-from helpers.prometheus import READY_S, Prometheus
+from helpers.prometheus import Prometheus, running
 from tidelog.cluster.free_ports import free_ports
-from tidelog.ids import Address
 
 HOUR: Final = 3_600
 MINUTE: Final = 60
@@ -107,29 +105,19 @@ def prometheus_with(day: Day, directory: Path) -> Iterator[Prometheus]:
     text, data = directory / "samples.txt", directory / "tsdb"
     with text.open("w") as file:
         file.writelines(open_metrics(day))
-    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    blocks = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+    subprocess.run(blocks, check=True, stdout=subprocess.DEVNULL)
     (directory / "prometheus.yml").write_text("{}")
     (port,) = free_ports(1)
     program = shutil.which("prometheus")
     assert program is not None
-    process = subprocess.Popen(
-        [
-            program,
-            f"--web.listen-address=127.0.0.1:{port}",
-            f"--config.file={directory / 'prometheus.yml'}",
-            f"--storage.tsdb.path={data}",
-            f"--query.lookback-delta={LOOKBACK_S}s",
-            "--log.level=warn",
-        ]
-    )
-    try:
-        server = Prometheus(Address("127.0.0.1", port))
-        deadline = time.monotonic() + READY_S
-        while not server.ready():
-            assert process.poll() is None and time.monotonic() < deadline, "Prometheus does not start; see its output"
-            time.sleep(0.1)
+    command = [
+        program,
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={data}",
+        f"--query.lookback-delta={LOOKBACK_S}s",
+        "--log.level=warn",
+    ]
+    with running(command, port) as server:
         yield server
-    finally:
-        process.terminate()
-        process.wait(30)

@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,6 +17,7 @@ from dashboards.proof import Series
 from helpers.images import image
 from helpers.scripts import ROOT
 from tidelog.cluster.free_ports import free_ports
+from tidelog.cluster.wait import until
 from tidelog.ids import Address
 
 IMAGE = image("prometheus")
@@ -132,13 +132,18 @@ def prometheus_server(
             IMAGE,
         ]
         command += ["prometheus", *arguments, f"--config.file={INSIDE}/prometheus.yml", "--storage.tsdb.path=/tmp/tsdb"]
+    with running(command, port) as server:
+        yield server
+
+
+@contextmanager
+def running(command: Sequence[str], port: int) -> Iterator[Prometheus]:
+    """The server that a command starts, which listens at a port of loopback, until it has ended."""
     process = subprocess.Popen(command)
     try:
         server = Prometheus(Address("127.0.0.1", port))
-        deadline = time.monotonic() + READY_S
-        while not server.ready():
-            assert process.poll() is None and time.monotonic() < deadline, "Prometheus does not start; see its output"
-            time.sleep(0.1)
+        until(lambda: server.ready() or process.poll() is not None, "Prometheus", timeout_s=READY_S, interval_s=0.1)
+        assert process.poll() is None, "Prometheus does not start; see its output"
         yield server
     finally:
         process.terminate()

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from dashboards.zoom import GAP_S, SCRAPE_S, Zoom
 from helpers.day_of_samples import HOUR, LOOKBACK_S, MINUTE, Day, prometheus_with
 from helpers.prometheus import Prometheus, prometheus_server, why_not
 from tidelog.cluster.free_ports import free_ports
+from tidelog.cluster.wait import until
 from tidelog.ids import Address, TopicPartition
 from tidelog.pipeline.jobs.metrics import PipelineMetrics
 from tidelog.pipeline.jobs.progress import Progress
@@ -101,12 +102,12 @@ def test_the_board_of_spark_jobs_shows_what_a_driver_tells(tmp_path: Path) -> No
     metrics, tp = PipelineMetrics(CollectorRegistry()), TopicPartition("events", 0)
     listen = Address("127.0.0.1", free_ports(1)[0])
     with metrics.served(listen), prometheus_server(tmp_path, {"pipeline": [listen]}) as server:
-        deadline = time.monotonic() + 60
-        batch, unseen = 0, {query for panel in board.panels for query in panel.queries}
-        while unseen:
-            assert time.monotonic() < deadline, f"nothing is seen of {unseen}"
-            batch += 1
-            metrics.progressed(Progress(batch, 10, 0.4, {tp: 90}, {tp: 100}, corrupt=1, windows=3, late=2))
-            time.sleep(0.5)
-            unseen = {query for query in unseen if not server.newest(Zoom(300, 1).filled(query, Kind.GRAPH))}
+        batches, unseen = count(1), {query for panel in board.panels for query in panel.queries}
+
+        def seen() -> bool:
+            metrics.progressed(Progress(next(batches), 10, 0.4, {tp: 90}, {tp: 100}, corrupt=1, windows=3, late=2))
+            unseen.difference_update(q for q in [*unseen] if server.newest(Zoom(300, 1).filled(q, Kind.GRAPH)))
+            return not unseen
+
+        until(seen, "a value of each query", timeout_s=60, interval_s=0.5)
         assert server.newest("tidelog_pipeline_lag_records") == [10]

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -126,18 +127,21 @@ class ComposeClusters:
     def __init__(self, root: Path, project: str) -> None:
         """ClusterError when no engine answers."""
         self._cluster = ComposeCluster(root, project)
+        self._opened = ExitStack()
         self._breaking = breaking(f"{COMPOSE}{project}")
 
     def __enter__(self) -> Self:
         """ClusterError while another program breaks this cluster."""
-        self._breaking.__enter__()
+        with ExitStack() as opened:
+            opened.callback(self._cluster.close)
+            opened.enter_context(self._breaking)
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._breaking.__exit__(kind, error, trace)
-        self._cluster.close()
+        self._opened.close()
 
     def of(self, shape: ClusterShape, say: Say) -> Cluster:
         if shape.agents:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCAL_DIR: Final = Path("data/local")
-"""Where `tidelog local up` puts its cluster; commands find it there without a bootstrap option."""
+"""`tidelog local up` puts its cluster here, where commands find it without a bootstrap option."""
 
 
 class Format(StrEnum):
@@ -67,7 +67,9 @@ def connect(
     destroys: bool = False,
     quiet: bool = False,
 ) -> "ClientSettings":
-    """How to reach the cluster: flag, then property, then TIDELOG_* variable, then file (KIP-1137), then the cluster that runs.
+    """The settings that reach the cluster: flag, property, TIDELOG_* variable, file (KIP-1137), the cluster that runs.
+
+    The first that is given wins.
 
     `destroys`: the command deletes or overwrites. CommandError when no cluster is named and none, or not one, runs.
     """

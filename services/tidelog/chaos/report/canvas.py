@@ -1,4 +1,4 @@
-"""What every plot of a run has in common: one axis of time with one zoom, margins, shaded faults, bars, lines, hatches.
+"""The plots of a run share one axis of time with one zoom, margins, shaded faults, bars, lines and hatches.
 
 Legends are HTML beside the plots (`Key`), since those of a canvas do not wrap in a narrow window.
 """
