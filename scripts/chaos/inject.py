@@ -20,9 +20,10 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from clusters import EXIT_INTERRUPTED, EXIT_NO_VERDICT, add_options, chosen, open_cluster
 
@@ -50,6 +51,8 @@ TARGETS = {
     "bit-flip": "follower of 0",
 }
 """Where the leader of partition 0 is not what one would take."""
+BETWEEN_CONTAINERS = {"slow-link": {"peers": "clients"}}
+"""Parameters of a fault whose own default is not possible there."""
 AFTER_S = 2.0
 EXIT_USAGE = 2
 UNAVAILABLE_MAX = "8s"
@@ -62,9 +65,17 @@ class Asked:
     """The script's."""
     fault: Fault
     target: Target
-    given: dict[str, str]
+    given: Mapping[str, str]
     """Parameters of the fault, as they were written."""
     options: argparse.Namespace
+
+    def on(self, on: On) -> Self:
+        """The same there. ValueError when the fault is not possible there."""
+        given = {**(BETWEEN_CONTAINERS.get(self.name, {}) if on is On.COMPOSE else {}), **self.given}
+        fault = make(type(self.fault), given)
+        if why := fault.why_not(on):
+            raise ValueError(f"not with --on {on}: {why}")
+        return replace(self, fault=fault, given=given)
 
 
 def main() -> int:
@@ -74,8 +85,10 @@ def main() -> int:
     try:
         choice = chosen(asked.options)
         on = On.LOCAL if choice.project is None else On.COMPOSE
-        if why := asked.fault.why_not(on):
-            print(f"{asked.name}: not with --on {on}: {why}", file=sys.stderr)
+        try:
+            asked = asked.on(on)
+        except ValueError as error:
+            print(f"{asked.name}: {error}", file=sys.stderr)
             return EXIT_USAGE
         with (
             ends_as_interrupt(),
@@ -188,16 +201,16 @@ def arguments(words: Sequence[str]) -> Asked:
     try:
         quantities.duration(options.duration)
         quantities.duration(options.before)
-        fault = make(kind, given)
         target = parse(options.target)
         check_hits(kind, target)
+        asked = Asked(name, make(kind, given), target, given, options)
+        if options.on is not None:
+            asked.on(On(options.on))
     except ValueError as error:
         own.error(str(error))
     if not 0.1 <= options.load <= 20_000:
         own.error(f"--load {options.load:g} is not from 0.1 to 20,000")
-    if options.on is not None and (why := fault.why_not(On(options.on))):
-        own.error(f"not with --on {options.on}: {why}")
-    return Asked(name, fault, target, given, options)
+    return asked
 
 
 if __name__ == "__main__":

@@ -4,18 +4,21 @@ import importlib
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 from helpers.scripts import ROOT
+from tidelog.chaos.faults.base import On
 from tidelog.chaos.faults.registry import FAULTS
 
 FOLDER = ROOT / "scripts" / "chaos"
 
 
-def inject(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, str(FOLDER / "inject.py"), *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+@pytest.fixture
+def inject(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("inject")
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -28,11 +31,23 @@ def test_every_fault_has_a_script_that_anybody_can_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*FAULTS, "kill-leader"])
-def test_every_script_takes_its_own_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_script_takes_its_own_options(name: str, inject: ModuleType) -> None:
     """A parameter of a fault may not have the name of an option of every script."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    asked = importlib.import_module("inject").arguments([name])
+    asked = inject.arguments([name])
     assert (asked.name, asked.options.load) == (name, 300.0)
+
+
+@pytest.mark.parametrize("name", [*FAULTS, "kill-leader"])
+def test_every_script_without_arguments_hits_containers(name: str, inject: ModuleType) -> None:
+    asked = inject.arguments([name]).on(On.COMPOSE)
+    assert asked.fault.why_not(On.COMPOSE) is None
+    assert inject.arguments([name]).given == {}, "elsewhere the fault's own defaults hold"
+
+
+def test_links_between_containers_slow_down_for_clients_only(inject: ModuleType) -> None:
+    assert inject.arguments(["slow-link"]).on(On.COMPOSE).given == {"peers": "clients"}
+    with pytest.raises(ValueError, match="peers can only be clients"):
+        inject.arguments(["slow-link", "--peers", "all brokers"]).on(On.COMPOSE)
 
 
 def test_no_script_is_left_of_a_fault_that_is_gone() -> None:
@@ -40,11 +55,17 @@ def test_no_script_is_left_of_a_fault_that_is_gone() -> None:
     assert scripts == {name.replace("-", "_") for name in FAULTS} | {"inject", "kill_leader"}
 
 
-def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None:
-    general = inject("--help")
+def test_the_help_names_every_fault() -> None:
+    argv = [sys.executable, str(FOLDER / "inject.py"), "--help"]
+    general = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert general.returncode == 0 and all(name in general.stdout for name in FAULTS)
-    own = inject("isolate", "--help")
-    assert own.returncode == 0 and all(word in own.stdout for word in ("--peers", "--direction", "--for", "--on"))
+
+
+def test_the_help_of_a_fault_names_its_parameters(inject: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        inject.arguments(["isolate", "--help"])
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("--peers", "--direction", "--for", "--on"))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +82,11 @@ def test_the_help_names_every_fault_and_that_of_a_fault_its_parameters() -> None
         (["packet-loss", "broker-1", "--on", "local"], "not with --on local: local links run through a proxy"),
     ],
 )
-def test_bad_usage_is_one_line_and_ends_with_2(words: list[str], complaint: str) -> None:
-    done = inject(*words)
-    assert done.returncode == 2 and not done.stdout
-    assert complaint in done.stderr.splitlines()[-1]
+def test_bad_usage_is_one_line_and_ends_with_2(
+    words: list[str], complaint: str, inject: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        inject.arguments(words)
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert complaint in printed.err.splitlines()[-1]
