@@ -1,18 +1,21 @@
 """The cluster as containers: it serves, it is watched, and it runs with no rights that it does not need."""
 
+import time
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
-from helpers.compose import ComposeProject
+from helpers.compose import PROJECT, ComposeProject
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.cluster.api import ClusterError
 from tidelog.cluster.wait import until
 
+BROKERS = ["broker-1", "broker-2", "broker-3"]
 SERVICES = [
     *(f"zookeeper-{n}" for n in (1, 2, 3)),
     *(f"controller-{n}" for n in (1, 2)),
-    *(f"broker-{n}" for n in (1, 2, 3)),
+    *BROKERS,
     *(f"agent-{n}" for n in (1, 2, 3)),
     "traffic",
     "zookeeper-exporter",
@@ -49,8 +52,10 @@ def test_the_command_line_finds_the_cluster_in_every_container(project: ComposeP
 
 
 def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: ComposeProject) -> None:
-    others = sorted({*SERVICES} - {"broker-1", "broker-2", "broker-3"})
+    others = sorted({*SERVICES} - {*BROKERS})
     workers = ["agent-1", "agent-2", "agent-3", "traffic"]
+    before = {name: address(project, name) for name in BROKERS}
+    lowest, *_, highest = sorted(BROKERS, key=before.__getitem__)
     project.faults.kill("broker-1")
     try:
         with pytest.raises(ClusterError):
@@ -60,12 +65,30 @@ def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: Compos
         until(lambda: all(project.health(name) == "unhealthy" for name in workers), "workers unwell", timeout_s=60)
         code, said = project.run_in("traffic", "works")
         assert code != 0 and "no record was acknowledged for 30 s" in said
+        project.faults.start(highest)  # the engine gives it the lowest address that is free
+        assert address(project, highest) == before[lowest]
     finally:
-        for name in ("broker-1", "broker-2", "broker-3"):
+        for name in BROKERS:
             if project.container(name).status != "running":
                 project.faults.start(name)
+    back = time.time()
+    until(lambda: last_acknowledgement(project) > back, "clients that find all brokers", timeout_s=20, interval_s=0.5)
     for name in SERVICES:
         project.wait_health(name)
+
+
+def address(project: ComposeProject, service: str) -> IPv4Address:
+    """The one at which clients and brokers find it."""
+    return IPv4Address(
+        project.container(service).attrs["NetworkSettings"]["Networks"][f"{PROJECT}_cluster-net"]["IPAddress"]
+    )
+
+
+def last_acknowledgement(project: ComposeProject) -> float:
+    """Seconds since 1970, of the partition that has waited longest."""
+    query = "min(tidelog_e2e_last_ack_timestamp_seconds)"
+    (found,) = project.prometheus("/api/v1/query", query=query)["result"]
+    return float(found["value"][1])
 
 
 def test_a_chaos_run_is_scraped_while_it_lasts(project: ComposeProject) -> None:

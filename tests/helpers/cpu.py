@@ -1,4 +1,4 @@
-"""What a piece of work costs, whatever else the machine and the process do."""
+"""The CPU that a piece of work takes, apart from what else the machine and the process do."""
 
 import gc
 import time

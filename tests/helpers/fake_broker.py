@@ -533,11 +533,11 @@ class FakeNet:
         self._cluster = cluster
         self.channels: list[FakeChannel] = []
 
-    def channel(self, address: Address, *, purpose: str) -> FakeChannel:
+    def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> FakeChannel:
         self.channels.append(FakeChannel(self._cluster, address))
         return self.channels[-1]
 
-    async def serve(self, listen: Address, routes: Sequence[Any]) -> Any:
+    async def serve(self, listen: Address, routes: Sequence[Any], advertised: Address | None = None) -> Any:
         raise NotImplementedError("clients serve nothing")
 
     async def probe(self, address: Address, timeout_s: float) -> Probe:

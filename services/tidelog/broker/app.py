@@ -319,7 +319,7 @@ class Broker:
     async def _listen(self, service: BrokerService) -> None:
         for name, address in self._settings.listener_addresses.items():
             routes = guarded(service.routes(name), self._ports.authorizer, self._metrics.requests.denied)
-            server = await self._ports.net.serve(address, routes)
+            server = await self._ports.net.serve(address, routes, self._settings.advertised_addresses[name])
             self._servers.append(server)
             _log.info("listener %s on %s", name, server.address)
 

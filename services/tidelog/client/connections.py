@@ -39,15 +39,15 @@ class Connections:
 
     def __init__(self, net: Net) -> None:
         self._net = net
-        self._channels: dict[tuple[Address, str], Channel] = {}
+        self._channels: dict[tuple[Address, str, bool], Channel] = {}
         self._produce_links: dict[Address, ProduceLink] = {}
 
-    def to(self, address: Address, purpose: str) -> Channel:
+    def to(self, address: Address, purpose: str, *, to_anyone: bool = False) -> Channel:
         """`purpose` keeps a parked long poll away from metadata calls: see `ports.net.Net.channel`."""
-        key = (address, purpose)
+        key = (address, purpose, to_anyone)
         channel = self._channels.get(key)
         if channel is None:
-            channel = self._channels[key] = self._net.channel(address, purpose=purpose)
+            channel = self._channels[key] = self._net.channel(address, purpose=purpose, to_anyone=to_anyone)
         return channel
 
     def produce_link(self, address: Address) -> ProduceLink:

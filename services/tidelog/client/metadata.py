@@ -152,7 +152,7 @@ class ClusterMetadata:
         """One try at the next broker in turn; TransportError when it does not answer."""
         address = self._round()[0]
         self._turn += 1
-        return await self._connections.to(address, "admin").call(method, request, timeout_s)
+        return await self._connections.to(address, "admin", to_anyone=True).call(method, request, timeout_s)
 
     def want(self, names: Iterable[str]) -> bool:
         """The next refresh asks for these too; True if one of them is not known yet."""
@@ -188,7 +188,8 @@ class ClusterMetadata:
         for address in self._round():
             self._turn += 1
             try:
-                answer = await self._connections.to(address, "metadata").call(method, request, timeout_s)
+                channel = self._connections.to(address, "metadata", to_anyone=True)
+                answer = await channel.call(method, request, timeout_s)
             except TransportError as error:
                 if not is_transient(error):
                     raise

@@ -65,7 +65,7 @@ class Controller:
             lambda: self.term, ports.clock, ports.rand, self._metrics.requests, settings.request_timeout_ms / 1000
         )
         routes = guarded(handlers.routes(), ports.authorizer, self._metrics.requests.denied)
-        self._server = await ports.net.serve(settings.listen, routes)
+        self._server = await ports.net.serve(settings.listen, routes, settings.advertised_address)
         self._set_serving(True)  # a standby serves too: it says that it is none
         self._metrics.watch_queue(lambda: 0 if self.term is None else self.term.queue_size())
         log.info("controller %d listens on %s", settings.controller_id, self._server.address)

@@ -128,12 +128,20 @@ class Probe(Enum):
 
 
 class Net(Protocol):
-    async def serve(self, listen: Address, routes: Sequence[Route]) -> Server:
-        """One server for one listener, so that a handler knows by which door a caller came. OSError: address in use."""
+    async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> Server:
+        """One server for one listener, so that a handler knows by which door a caller came. OSError: address in use.
+
+        With `advertised`, calls that are meant for another address end with UNAVAILABLE, and the caller connects anew: two
+        containers that come back may have each other's address, and a name that was looked up before leads to the wrong
+        one (KIP-1242).
+        """
         ...
 
-    def channel(self, address: Address, *, purpose: str) -> Channel:
-        """`purpose` keeps connections apart: a 1 MiB chunk on `replica` must not delay LeaderAndIsr on `control`."""
+    def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> Channel:
+        """`purpose` keeps connections apart: a 1 MiB chunk on `replica` must not delay LeaderAndIsr on `control`.
+
+        `to_anyone`: any server that answers at `address` is right, whatever it advertises, as at a bootstrap address.
+        """
         ...
 
     async def probe(self, address: Address, timeout_s: float) -> Probe: ...

@@ -1,16 +1,19 @@
 """A grpc.aio channel that speaks messages."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import grpc
 from grpc import aio
 
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Stream, Unary
-from tidelog.runtime.rpc_options import Limits, channel_options
+from tidelog.runtime.rpc_options import CONNECTS_WITHIN_S, MEANT_FOR, MISROUTED, Limits, channel_options
 from tidelog.runtime.rpc_server import broken, target
+from tidelog.runtime.tasks import Supervisor
 from tidelog.wire.codec import decoder, encoder
 
 Req = TypeVar("Req")
@@ -18,22 +21,40 @@ Res = TypeVar("Res")
 
 
 class GrpcChannel:
-    """`ports.net.Channel`. It connects at the first call; while it cannot, calls fail at once with UNAVAILABLE."""
+    """`ports.net.Channel`. It connects at the first call; while it cannot, calls fail at once with UNAVAILABLE.
 
-    def __init__(self, address: Address, purpose: str, limits: Limits) -> None:
+    gRPC asks for the address of a name again when a connection fails, which is not enough where containers die and come
+    back. While the name is unknown it asks less and less often, every two minutes in the end. And when another server
+    has the address by then and accepts, it does not ask at all. So the gRPC channel is replaced, which asks at once, when the
+    name has another address and when a call has reached the wrong server.
+    """
+
+    def __init__(self, address: Address, purpose: str, limits: Limits, meant_for: Address | None = None) -> None:
+        """`meant_for` is what the server advertises; None: any server is right."""
         self.address = address
-        self._channel = aio.insecure_channel(target(address), options=channel_options(limits, purpose))
+        self._options = channel_options(limits, purpose)
+        self._metadata = () if meant_for is None else ((MEANT_FOR, str(meant_for)),)
+        self._closed = False
+        self._tasks = Supervisor("look-ups")
+        self._looking = False
+        self._found: frozenset[object] | None = None
+        """The addresses of the name when it was last looked up here."""
+        self._connect()
+
+    def _connect(self) -> None:
+        self._channel = aio.insecure_channel(target(self.address), options=self._options)
         self._calls: dict[str, Any] = {}
 
     async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
+        channel = self._channel
         stub = self._calls.get(method.path)
         if stub is None:
-            stub = self._calls[method.path] = self._channel.unary_unary(method.path)
+            stub = self._calls[method.path] = channel.unary_unary(method.path)
         data = encoder(method.request)(request)
         try:
-            answer = await stub(data, timeout=timeout_s)
+            answer = await stub(data, timeout=timeout_s, metadata=self._metadata)
         except aio.AioRpcError as error:
-            raise TransportError(error.code().name, error.details() or "") from None
+            raise await self._failure(error, channel) from None
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
         if answer is None:  # gRPC's aio gives that for a good status whose message was lost with its connection
@@ -41,24 +62,60 @@ class GrpcChannel:
         return _decoded(decoder(method.response), answer)
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:
+        channel = self._channel
         try:
-            call = self._channel.stream_stream(method.path)()
+            call = channel.stream_stream(method.path)(metadata=self._metadata)
         except aio.BaseError as error:
             raise broken(error) from None
-        return _ClientStream(call, method)
+        return _ClientStream(call, method, lambda error: self._failure(error, channel))
 
     async def close(self) -> None:
         """Calls and streams in progress end with TransportError."""
+        self._closed = True
+        await self._tasks.stop()
         await self._channel.close()
+
+    async def _failure(self, error: aio.AioRpcError, channel: aio.Channel) -> TransportError:
+        detail = error.details() or ""
+        if detail.startswith(MISROUTED):
+            await self._replace(channel, 0.0)
+        elif channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not (self._looking or self._closed):
+            self._looking = True
+            self._tasks.start("look-up", self._look_up(channel))
+        return TransportError(error.code().name, detail)
+
+    async def _look_up(self, channel: aio.Channel) -> None:
+        try:
+            answers = await asyncio.get_running_loop().getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+            found = frozenset(address for *_, address in answers)
+            if found != self._found:
+                self._found = found
+                await self._replace(channel, CONNECTS_WITHIN_S)
+        except OSError:
+            pass  # a name that is unknown now
+        finally:
+            self._looking = False
+
+    async def _replace(self, channel: aio.Channel, grace_s: float) -> None:
+        """Unless another call has done it. Calls that wait for a connection have `grace_s` to end by themselves."""
+        if channel is self._channel and not self._closed:
+            self._connect()
+            try:
+                await channel.close(grace_s)
+            finally:
+                await channel.close()
 
 
 class _ClientStream:
     """`ports.net.Stream`, the end of the side that opened it."""
 
-    __slots__ = ("_call", "_decode", "_encode")
+    __slots__ = ("_call", "_decode", "_encode", "_failure")
 
-    def __init__(self, call: Any, method: Bidi[Any, Any]) -> None:
+    def __init__(
+        self, call: Any, method: Bidi[Any, Any], failure: Callable[[aio.AioRpcError], Awaitable[TransportError]]
+    ) -> None:
         self._call = call
+        self._failure = failure
         self._encode = encoder(method.request)
         self._decode = decoder(method.response)
 
@@ -66,7 +123,7 @@ class _ClientStream:
         try:
             data = await self._call.read()
         except aio.AioRpcError as error:
-            raise TransportError(error.code().name, error.details() or "") from None
+            raise await self._failure(error) from None
         except (asyncio.CancelledError, aio.BaseError) as error:
             raise broken(error) from None
         return None if data is aio.EOF else _decoded(self._decode, data)
@@ -76,7 +133,7 @@ class _ClientStream:
         try:
             await self._call.write(data)
         except aio.AioRpcError as error:
-            raise TransportError(error.code().name, error.details() or "") from None
+            raise await self._failure(error) from None
         except asyncio.InvalidStateError:
             raise TransportError("CANCELLED", "the stream has ended") from None
         except (asyncio.CancelledError, aio.BaseError) as error:

@@ -33,11 +33,12 @@ class GrpcNet:
         self._link_map = dict(link_map or {})
         self._on_bug = on_bug
 
-    async def serve(self, listen: Address, routes: Sequence[Route]) -> GrpcServer:
-        return await serve(listen, routes, self._limits, self._on_bug)
+    async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> GrpcServer:
+        return await serve(listen, routes, self._limits, self._on_bug, advertised)
 
-    def channel(self, address: Address, *, purpose: str) -> GrpcChannel:
-        return GrpcChannel(self._link_map.get(address, address), purpose, self._limits)
+    def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> GrpcChannel:
+        meant_for = None if to_anyone else address
+        return GrpcChannel(self._link_map.get(address, address), purpose, self._limits, meant_for)
 
     async def probe(self, address: Address, timeout_s: float) -> Probe:
         host, port = self._link_map.get(address, address)

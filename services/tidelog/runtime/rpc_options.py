@@ -31,6 +31,13 @@ _FRAMES: Final[ChannelOptions] = [
 
 _MAX_METADATA_BYTES: Final = 16 << 10
 
+CONNECTS_WITHIN_S: Final = 2.0
+
+MEANT_FOR: Final = "tidelog-to"
+"""The key of the metadata that names the address a call is meant for, as the server advertises it."""
+MISROUTED: Final = "MISROUTED"
+"""The detail of the status begins with it when a call has reached another server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -72,7 +79,7 @@ def channel_options(limits: Limits, purpose: str) -> ChannelOptions:
         # A failover has to be over within a second, so a peer that is back must be found in a part of it.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 500),
-        ("grpc.min_reconnect_backoff_ms", 2_000),  # how long one attempt may take, in spite of its name
+        ("grpc.min_reconnect_backoff_ms", int(CONNECTS_WITHIN_S * 1000)),  # of one attempt, in spite of its name
         # A container that comes back has another address; the default asks the name server twice a minute.
         ("grpc.dns_min_time_between_resolutions_ms", 500),
         # Who retries knows what a lost answer means; a hidden layer below does not (HOLE-21).

@@ -18,12 +18,14 @@ from grpc_reflection.v1alpha import reflection
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
-from tidelog.runtime.rpc_options import Limits, as_transport_error, server_options
+from tidelog.runtime.rpc_options import MEANT_FOR, MISROUTED, Limits, as_transport_error, server_options
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
 from tidelog.wire.codec import decoder, encoder
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
+_NAMED_MAX: Final = 300
+"""Characters; a host name has 253."""
 
 OnBug = Callable[[str], None]
 
@@ -55,16 +57,15 @@ class GrpcServer:
             await self._health.set(service, _SERVING if serving else _NOT_SERVING)
 
 
-async def serve(listen: Address, routes: Sequence[Route], limits: Limits, on_bug: OnBug) -> GrpcServer:
-    """OSError if nothing can listen at `listen`; it names the address."""
+async def serve(
+    listen: Address, routes: Sequence[Route], limits: Limits, on_bug: OnBug, advertised: Address | None = None
+) -> GrpcServer:
+    """OSError if nothing can listen at `listen`; it names the address. Port 0 of `advertised` is the one it listens at."""
     server = aio.server(options=server_options(limits))
     by_service: dict[str, dict[str, Any]] = {}
     for route in routes:
         _, service, method = route.method.path.split("/")
         by_service.setdefault(service, {})[method] = _method_handler(route, on_bug)
-    server.add_generic_rpc_handlers(
-        tuple(grpc.method_handlers_generic_handler(service, methods) for service, methods in by_service.items())
-    )
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     services = sorted(by_service)
@@ -74,6 +75,10 @@ async def serve(listen: Address, routes: Sequence[Route], limits: Limits, on_bug
     except OSError:
         await server.stop(None)  # its finalizer would do so later, on a loop that may be closed
         raise
+    handlers = [grpc.method_handlers_generic_handler(service, methods) for service, methods in by_service.items()]
+    if advertised is not None:
+        handlers.insert(0, _Misrouted(Address(advertised.host, advertised.port or port)))
+    server.add_generic_rpc_handlers(tuple(handlers))
     found = GrpcServer(server, Address(listen.host, port), services, health_servicer)
     found.set_serving(False)
     await server.start()
@@ -116,6 +121,26 @@ def _cannot_listen(listen: Address, error: OSError) -> OSError:
 
 def target(address: Address) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else str(address)
+
+
+class _Misrouted:
+    """A generic handler of gRPC: it answers what is meant for another address than `advertised`, and nothing else."""
+
+    def __init__(self, advertised: Address) -> None:
+        self._advertised = str(advertised)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        for key, value in handler_call_details.invocation_metadata:
+            if key == MEANT_FOR and value != self._advertised:
+                return grpc.stream_stream_rpc_method_handler(self._refusal(value))
+        return None
+
+    def _refusal(self, meant_for: str) -> Any:
+        async def refuse(_requests: Any, context: Any) -> None:
+            text = f"{MISROUTED}: this is {self._advertised}, and the call is meant for {meant_for[:_NAMED_MAX]}"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, text)
+
+        return refuse
 
 
 def _method_handler(route: Route, on_bug: OnBug) -> Any:

@@ -240,10 +240,10 @@ class SimNet:
         self.pauses = 0
         self.on_bug = on_bug
 
-    async def serve(self, listen: Address, routes: Sequence[Route]) -> "SimServer":
+    async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> "SimServer":
         return SimServer(self, listen, routes)
 
-    def channel(self, address: Address, *, purpose: str) -> "SimChannel":
+    def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> "SimChannel":
         return SimChannel(self, address)
 
     async def probe(self, address: Address, timeout_s: float) -> Probe:

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from helpers.aio import eventually
 from helpers.requirements import requirement
-from tidelog.errors import ErrorCode, TransportError
+from tidelog.errors import ErrorCode, TransportError, is_transient
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
 from tidelog.runtime.rpc_channel import GrpcChannel
@@ -29,6 +29,8 @@ from unit.net.worlds import ECHO, STREAM, answer, ask, ping, pong
 pytestmark = pytest.mark.real_loop
 
 LOOPBACK = Address("127.0.0.1", 0)
+OURS = Address("broker-1.invalid", 9092)
+OTHER = Address("broker-2.invalid", 9092)
 
 
 async def echo(request: Any, _context: CallContext) -> Any:
@@ -253,6 +255,112 @@ async def test_dialled_addresses_run_through_the_link_map() -> None:
     assert await net.probe(name, 1.0) is Probe.REFUSED
 
 
+class Swapped:
+    """The address at which the name of `OURS` was found has become another broker's."""
+
+    def __init__(self, ours: Address, relay: Relay, dialled: Address) -> None:
+        self._ours = ours
+        self._relay = relay
+        self._dialled = dialled
+
+    def channel(self, to_anyone: bool = False) -> GrpcChannel:
+        return GrpcNet(link_map={OURS: self._dialled}).channel(OURS, purpose="test", to_anyone=to_anyone)
+
+    def name_service_catches_up(self) -> None:
+        """New connections reach `OURS`; those that stand stay with the other broker."""
+        self._relay.target = self._ours
+
+
+@pytest.fixture
+async def swapped() -> AsyncIterator[Swapped]:
+    net, routes = GrpcNet(), [Route(ECHO, echo), Route(STREAM, stream_echo)]
+    ours, other = await net.serve(LOOPBACK, routes, OURS), await net.serve(LOOPBACK, routes, OTHER)
+    relay = Relay(other.address)
+    yield Swapped(ours.address, relay, await relay.start())
+    await relay.stop()
+    await ours.stop(0)
+    await other.stop(0)
+
+
+async def test_a_call_that_reached_another_broker_connects_anew(swapped: Swapped) -> None:
+    channel = swapped.channel()
+    for _ in range(2):
+        with pytest.raises(
+            TransportError, match=f"MISROUTED: this is {OTHER}, and the call is meant for {OURS}"
+        ) as why:
+            await channel.call(ECHO, ask(), 5.0)
+        assert is_transient(why.value), "a client tries again"
+    swapped.name_service_catches_up()
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    await channel.close()
+
+
+async def test_a_stream_that_reached_another_broker_connects_anew(swapped: Swapped) -> None:
+    channel = swapped.channel()
+    stream = channel.open(STREAM)
+    with pytest.raises(TransportError, match="MISROUTED"):
+        await stream.read()
+    swapped.name_service_catches_up()
+    stream = channel.open(STREAM)
+    await stream.write(ping(1))
+    assert await stream.read() == pong(1)
+    stream.cancel()
+    await channel.close()
+
+
+async def test_a_closed_channel_stays_closed_when_misrouted(swapped: Swapped) -> None:
+    channel = swapped.channel()
+    stream = channel.open(STREAM)
+    closing = asyncio.create_task(channel.close())
+    with pytest.raises(TransportError):
+        await stream.read()
+    await closing
+    with pytest.raises(TransportError):
+        await channel.call(ECHO, ask(), 5.0)
+
+
+async def test_a_name_that_has_another_address_is_dialled_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The look-ups of gRPC are minutes apart by the time that a container is back."""
+    opened: list[str] = []
+    found: list[Any] = []
+
+    def open_channel(target: str, **options: Any) -> Any:
+        opened.append(target)
+        return insecure_channel(target, **options)
+
+    async def look_up(*_: Any, **__: Any) -> Any:
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return found
+
+    async def opened_after_calls() -> int:
+        for _ in range(3):
+            with pytest.raises(TransportError, match="UNAVAILABLE"):
+                await channel.call(ECHO, ask(), 5.0)
+            await asyncio.sleep(0.01)
+        return len(opened)
+
+    insecure_channel = aio.insecure_channel
+    monkeypatch.setattr(aio, "insecure_channel", open_channel)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    channel = GrpcNet().channel(Address("127.0.0.1", 1), purpose="test")
+    assert await opened_after_calls() == 1, "the name is unknown"
+    for other in ("172.19.0.11", "172.19.0.10"):
+        before = len(opened)
+        found[:] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (other, 1))]
+        assert await opened_after_calls() == before + 1
+        assert await opened_after_calls() == before + 1, "the address is the same"
+    await channel.close()
+
+
+async def test_any_broker_is_right_at_a_bootstrap_address(swapped: Swapped) -> None:
+    channel = swapped.channel(to_anyone=True)
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    await channel.close()
+
+
 async def test_a_probe_reads_the_errno() -> None:
     net = GrpcNet()
     assert await net.probe(Address("no-such-host.invalid", 1), 5.0) in (Probe.GONE, Probe.SILENT)
@@ -311,7 +419,7 @@ async def test_a_good_status_without_a_message_is_no_answer() -> None:
 
     class Lost:
         def unary_unary(self, path: str) -> Any:
-            async def stub(data: bytes, timeout: float) -> None:
+            async def stub(data: bytes, **_options: Any) -> None:
                 return None
 
             return stub
