@@ -57,7 +57,9 @@ def test_a_test_of_a_rule_can_fail(tmp_path: Path) -> None:
     for folder in ("rules", "tests"):
         (tmp_path / folder).mkdir()
     (tmp_path / "rules" / "alerts.yml").write_text(rules.replace("for: 60s", "for: 2s"))
-    (tmp_path / "tests" / "alerts.yml").write_text((TESTS / "alerts.yml").read_text())
+    tests = yaml.safe_load((TESTS / "alerts.yml").read_text())
+    tests["tests"] = [case for case in tests["tests"] if "ProcessDown" in json.dumps(case)]
+    (tmp_path / "tests" / "alerts.yml").write_text(json.dumps(tests))
     done = promtool(tmp_path, "test", "rules", "tests/alerts.yml")
     assert done.returncode != 0 and "ProcessDown" in done.stdout + done.stderr
 
