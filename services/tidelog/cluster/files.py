@@ -87,8 +87,8 @@ class LocalFiles:
         size = shutil.disk_usage(self.root).total
         if size > OWN_DISK_MAX_BYTES:
             raise OSError(
-                f"the file system of the data directory has {size >> 30:,} GiB, which others use as well: bring the cluster "
-                "up with a small one, as deploy/chaos/small-disks.yml says"
+                f"the file system of the data directory has {size >> 30:,} GiB, which others use as well: remove the cluster "
+                "with its volumes, and bring it up with small disks, as deploy/chaos/small-disks.yml says"
             )
 
     def fill(self) -> int:
