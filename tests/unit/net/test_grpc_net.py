@@ -310,12 +310,12 @@ async def test_a_stream_that_reached_another_broker_connects_anew(swapped: Swapp
 
 async def test_a_closed_channel_stays_closed_when_misrouted(swapped: Swapped) -> None:
     channel = swapped.channel()
-    stream = channel.open(STREAM)
-    closing = asyncio.create_task(channel.close())
-    with pytest.raises(TransportError):
+    stream: Any = channel.open(STREAM)
+    await eventually(lambda: stream._call.done(), "the refusal has arrived")
+    await channel.close()
+    with pytest.raises(TransportError, match="MISROUTED"):
         await stream.read()
-    await closing
-    with pytest.raises(TransportError):
+    with pytest.raises(TransportError, match="CANCELLED"):
         await channel.call(ECHO, ask(), 5.0)
 
 
