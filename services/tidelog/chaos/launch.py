@@ -143,9 +143,11 @@ def _launch(
         file.write(directory)
         verdict = broken_so_far(directory)
     finally:
-        file.write(directory)
-        if cluster is not None and file.created and not order.keep_topic:
-            _end_topic(cluster, file.topics[0], verdict, watcher.say)
+        try:
+            file.write(directory)
+        finally:  # also when the disk of the runs is full
+            if cluster is not None and file.created and not order.keep_topic:
+                _end_topic(cluster, file.topics[0], verdict, watcher.say)
     if verdict is not None:
         save_verdict(directory, verdict)
     if cluster is not None and (verdict is None or verdict.exit_code):
