@@ -406,7 +406,8 @@ class Broker:
         for note in logs.notes:
             _log.warning("%s", note)
         self._metrics.log.recovered(self._ports.clock.now() - started)
-        self._metrics.log.watch_free(partial(self._ports.disk.free_bytes, str(self._settings.data_dir)))
+        disk, data_dir = self._ports.disk, str(self._settings.data_dir)
+        self._metrics.log.watch_space(partial(disk.free_bytes, data_dir), partial(disk.total_bytes, data_dir))
         return logs
 
     def _close_logs(self, logs: LogStore) -> None:

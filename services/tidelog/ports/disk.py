@@ -102,6 +102,10 @@ class Disk(Protocol):
         """Space left on the file system of `path`."""
         ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the file system of `path`."""
+        ...
+
     def boot_id(self) -> str:
         """Of the running kernel: while it stays the same, no unsynced byte was lost."""
         ...

@@ -326,6 +326,9 @@ class LogMetrics:
         self._free = Gauge(
             "tidelog_data_dir_free_bytes", "Left on the file system of the data directory.", registry=registry
         )
+        self._size = Gauge(
+            "tidelog_data_dir_size_bytes", "Of the file system of the data directory.", registry=registry
+        )
 
     def flushed(self, seconds: float) -> None:
         self._flush.observe(seconds)
@@ -333,9 +336,10 @@ class LogMetrics:
     def recovered(self, seconds: float) -> None:
         self._recovery.set(seconds)
 
-    def watch_free(self, free_bytes: Callable[[], int]) -> None:
+    def watch_space(self, free_bytes: Callable[[], int], total_bytes: Callable[[], int]) -> None:
         """Called at each scrape, on another thread."""
         self._free.set_function(free_bytes)
+        self._size.set_function(total_bytes)
 
 
 class CleanerMetrics:

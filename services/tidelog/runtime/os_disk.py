@@ -152,6 +152,10 @@ class OsDisk:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
     def boot_id(self) -> str:
         return _BOOT_ID_FILE.read_text(encoding="ascii").strip()
 

@@ -511,6 +511,10 @@ class SimDisk:
         self._lookup(path)
         return self.room_bytes()
 
+    def total_bytes(self, path: str) -> int:
+        self._lookup(path)
+        return self.used_bytes + self.room_bytes()
+
     def boot_id(self) -> str:
         return f"sim-boot-{self._boot}"
 

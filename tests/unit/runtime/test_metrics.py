@@ -44,7 +44,7 @@ DOCUMENTED = {
         tidelog_requests tidelog_request_duration_seconds tidelog_purgatory_size tidelog_purgatory_expirations
         tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
         tidelog_log_size_bytes tidelog_log_segments tidelog_log_flush_duration_seconds
-        tidelog_log_recovery_duration_seconds tidelog_data_dir_free_bytes
+        tidelog_log_recovery_duration_seconds tidelog_data_dir_free_bytes tidelog_data_dir_size_bytes
         tidelog_build_info process_cpu_seconds process_resident_memory_bytes
     """,
     "controller": """
@@ -284,8 +284,9 @@ def test_a_broker_has_one_state_at_a_time_and_none_when_it_is_gone_or_nobody_kno
 def test_the_space_that_is_left_is_asked_for_at_each_scrape() -> None:
     registry = CollectorRegistry()
     free = [7]
-    BrokerMetrics(registry).log.watch_free(lambda: free[0])
+    BrokerMetrics(registry).log.watch_space(lambda: free[0], lambda: 9)
     assert value(registry, "tidelog_data_dir_free_bytes") == 7
+    assert value(registry, "tidelog_data_dir_size_bytes") == 9
     free[0] = 5
     assert value(registry, "tidelog_data_dir_free_bytes") == 5
 

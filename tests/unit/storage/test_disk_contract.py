@@ -145,7 +145,7 @@ def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
 def test_boot_and_space(place: tuple[Disk, str]) -> None:
     disk, root = place
     assert disk.boot_id() and disk.boot_id() == disk.boot_id()
-    assert disk.free_bytes(root) > 0
+    assert 0 < disk.free_bytes(root) <= disk.total_bytes(root)
 
 
 def test_a_symbolic_link_is_never_followed(tmp_path: Path) -> None:
@@ -243,6 +243,7 @@ def test_full_disk_writes_a_part() -> None:
     assert caught.value.errno == errno.ENOSPC
     assert disk.read("/a") == b"abcde"
     assert disk.free_bytes("/") == 0
+    assert disk.total_bytes("/") == 5
 
 
 def test_injected_faults_hit_what_they_name() -> None:
