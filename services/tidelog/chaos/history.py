@@ -12,8 +12,9 @@ appended all or none. Without it each is an operation by itself. An operation is
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
+from tidelog.chaos.lines import Lines
 from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 
@@ -197,15 +198,10 @@ class HistoryDamaged(TidelogError):
 
 
 class HistoryWriter:
-    """Appends records in the order of their times.
-
-    What is appended reaches the file with `flush` or when a buffer is full, so that thousands a second cost little.
-    """
-
-    BUFFER_BYTES: ClassVar[int] = 1 << 16
+    """Appends records in the order of their times; `flush` and `close` raise the OSError of an append."""
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[str] = path.open("w", buffering=self.BUFFER_BYTES, encoding="ascii")
+        self._lines = Lines(path)
         self._last_t = 0.0
 
     def append(self, record: Record) -> None:
@@ -214,13 +210,13 @@ class HistoryWriter:
         if t < self._last_t:
             raise ValueError(f"{record} is older than the record before it, of t = {self._last_t}")
         self._last_t = t
-        self._file.write(encode(record) + "\n")
+        self._lines.write(encode(record))
 
     def flush(self) -> None:
-        self._file.flush()
+        self._lines.flush()
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
     def __enter__(self) -> Self:
         return self

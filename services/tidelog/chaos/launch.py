@@ -1,6 +1,7 @@
 """From a scenario file to a verdict: a directory for the run, a cluster, the run in an event loop of its own, the judgement."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -89,12 +90,18 @@ def order(
 
 
 def launch(order: Order, clusters: Clusters, clock: Clock, watcher: Watcher, metrics: ChaosMetrics) -> Outcome:
-    """One run. KeyboardInterrupt comes through when everything is healed; whatever there is by then is in the directory."""
+    """One run. KeyboardInterrupt comes through when everything is healed; whatever there is by then is in the directory.
+
+    OSError, with a file or a directory, when the run cannot be written down.
+    """
     directory = order.directory or next_directory(order.scenario.name)
     directory.mkdir(parents=True, exist_ok=True)
     held = os.open(directory, os.O_RDONLY)  # by which scripts/clean.sh knows that it is in use
     try:
         return _launch(order, directory, clusters, clock, watcher, metrics)
+    except OSError as error:
+        room = "; `make clean` removes old runs" if error.errno == errno.ENOSPC else ""
+        raise OSError(error.errno, f"{error.strerror}{room}", error.filename or str(directory)) from error
     finally:
         os.close(held)
 

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample as Measured
 
 from tidelog.chaos import samples as s
+from tidelog.chaos.lines import Lines
 from tidelog.client.admin import AdminClient
 from tidelog.cluster.api import (
     BROKER,
@@ -92,7 +93,7 @@ class Observer:
 
     async def start(self) -> None:
         """Truncates the file."""
-        self._file = self._path.open("w", encoding="utf-8", buffering=1)
+        self._lines = Lines(self._path, buffered=False)
         self._admin = AdminClient(bootstrap_servers(self._cluster), request_timeout_ms=int(ANSWER_WITHIN_S * 1000))
         sources = list(self._sources(await asyncio.to_thread(self._cluster.names)))
         for number, (name, ask) in enumerate(sources):
@@ -100,10 +101,10 @@ class Observer:
             self._supervisor.start(name, self._watch(name, ask, first))
 
     async def stop(self) -> None:
-        """TaskFailed when it has ended before by a mistake of its own: then samples are missing."""
+        """TaskFailed when it has ended before by a mistake of its own, OSError of a full disk: then samples are missing."""
         await self._supervisor.stop()
         await self._admin.stop()
-        self._file.close()
+        self._lines.close()
         if self._supervisor.failure is not None:
             raise self._supervisor.failure
 
@@ -124,7 +125,7 @@ class Observer:
             sample = await self._look(source, ask)
             answered = self._clock.now()
             sample = replace(sample, t=asked - self._began, took=answered - asked)
-            self._file.write(s.to_line(sample) + "\n")
+            self._lines.write(s.to_line(sample))
             self._on_sample(sample)
             await self._clock.sleep(max(0.0, asked + self._period_s - answered))
 

@@ -1,4 +1,4 @@
-"""How a chaos run ends when its own directory cannot be written."""
+"""A chaos run whose own directory cannot be written."""
 
 import errno
 from pathlib import Path
@@ -36,6 +36,6 @@ def test_the_topic_is_deleted_when_the_disk_is_full(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(RunFile, "write", write)
     clusters: Any = SimpleNamespace(of=lambda shape, say: object())
     watcher: Any = SimpleNamespace(say=lambda line: None)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=rf"No space left on device; `make clean` removes old runs: '{tmp_path}'"):
         launch(order("row-01", On.LOCAL, 1, directory=tmp_path), clusters, SystemClock(), watcher, ChaosMetrics())
     assert len(ended) == 1 and ended[0].startswith("chaos-")
