@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import LOCAL_DIR, CommandError
+from tidelog.cli import connection
+from tidelog.cli.connection import LOCAL_DIR, local_cluster
+from tidelog.cli.errors import CommandError
 from tidelog.errors import TidelogError, TransportError
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
-    from tidelog.config import ClientSettings
 
 LIMIT_S: Final = 1.0
 """For connecting, asking and answering; a cluster that takes longer is of no help to whoever waits for Tab."""
@@ -51,7 +51,7 @@ def processes(ctx: typer.Context, incomplete: str) -> Named:
     from tidelog.cluster.api import ClusterError
 
     try:
-        cluster = common.local_cluster(Path(ctx.params.get("base") or LOCAL_DIR))
+        cluster = local_cluster(Path(ctx.params.get("base") or LOCAL_DIR))
         return _fitting([(each.name, each.state.value) for each in cluster.status()], incomplete)
     except (CommandError, ClusterError, OSError, ValueError):
         return []
@@ -61,13 +61,14 @@ def _asked(ctx: typer.Context, ask: Callable[["AdminClient"], Awaitable[Named]],
     params: dict[str, Any] = ctx.params
     properties = (*(params.get("properties") or ()), f"request_timeout_ms={LIMIT_S * 1000:.0f}")
 
-    async def main(settings: "ClientSettings") -> Named:
-        async with asyncio.timeout(LIMIT_S), common.admin(settings) as admin:
+    async def main(on: connection.Connection) -> Named:
+        async with asyncio.timeout(LIMIT_S), on.admin() as admin:
             return await ask(admin)
 
     try:
-        settings = common.connect(params.get("bootstrap"), params.get("config_file"), properties, quiet=True)
-        return _fitting(common.run(main(settings)), incomplete)
+        on = connection.Connection(params.get("bootstrap"), params.get("config_file"), properties)
+        on.settings(quiet=True)
+        return _fitting(connection.run(main(on)), incomplete)
     except (CommandError, TidelogError, TransportError, OSError, ValueError):
         return []
 

@@ -1,120 +1,102 @@
-"""`tidelog`: one command for the whole cluster. Errors are one line on the standard error and a non-zero exit code."""
+"""`tidelog`: one command for the whole cluster. An error is one line on the standard error and an exit code that is not 0.
+
+Little is imported here, so that Ctrl-C in the first moments ends a command as it does later.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING
 
-import typer
-from typer import Exit, TyperException
+if TYPE_CHECKING:
+    from typer import TyperException
 
-from tidelog.cli import (
-    agent,
-    brokers,
-    chaos,
-    cluster,
-    config,
-    configs,
-    consume,
-    elections,
-    groups,
-    local,
-    log,
-    logs,
-    moves,
-    offsets,
-    perf,
-    pipeline,
-    produce,
-    reassign,
-    reset_offsets,
-    top,
-    topics,
-    verifiable,
-)
-from tidelog.cli.common import CommandError
-from tidelog.errors import TidelogError, TransportError
-
-EXIT_INTERRUPTED: Final = 130
-
-app = typer.Typer(
-    name="tidelog",
-    help="A replicated, partitioned log. Start with `tidelog local up`.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-topics.app.command("offsets")(offsets.offsets)
-app.add_typer(topics.app, name="topics")
-app.command("get-offsets")(offsets.offsets)
-app.add_typer(configs.app, name="configs")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.command("verifiable-producer")(verifiable.verifiable_producer)
-app.command("verifiable-consumer")(verifiable.verifiable_consumer)
-app.add_typer(perf.app, name="perf")
-groups.app.command("reset-offsets")(reset_offsets.reset_offsets)
-app.add_typer(groups.app, name="groups")
-app.command("top")(top.top)
-app.command("delete-records")(logs.delete_records)
-app.add_typer(logs.dirs_app, name="log-dirs")
-app.command("elect-leaders")(elections.elect_leaders)
-brokers.app.command("release-veto")(elections.release_veto)
-brokers.app.command("drain")(moves.drain)
-cluster.app.command("add-brokers")(moves.add_brokers)
-app.add_typer(brokers.app, name="brokers")
-app.add_typer(reassign.app, name="reassign")
-app.add_typer(agent.app, name="agent")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(log.app, name="log")
-app.add_typer(config.app, name="config")
-app.add_typer(local.app, name="local")
-app.add_typer(chaos.app, name="chaos")
-app.add_typer(pipeline.app, name="pipeline")
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
     # gRPC's own log goes to the standard error, where one line is for the person at the terminal.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    sys.exit(code)
 
 
 def run(args: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code: 0, 1 failed, 2 not understood, 130 interrupted."""
+    """Runs one command line and returns its exit code; `tidelog.cli.errors` names those that are not 0."""
+    from tidelog.cli import errors
+
     try:
-        code = typer.main.get_command(app).main(args=list(args), prog_name="tidelog", standalone_mode=False)
-        sys.stdout.flush()
+        code = _run(args)
+    except BrokenPipeError:
+        code = errors.CLOSED_PIPE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        code = _complain(f"{where}{error.strerror or error}", errors.exit_code_of(error))
+    if code == errors.CLOSED_PIPE or not _flushed():
+        # Python would flush again when it ends, and complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
+
+
+def _run(args: Sequence[str]) -> int:
+    import typer
+    from typer import Exit, TyperException
+
+    from tidelog.cli import errors
+    from tidelog.cli.table import command
+    from tidelog.errors import TidelogError, TransportError
+
+    try:
+        code = command().main(args=list(args), prog_name="tidelog", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except Exit as end:
         return end.exit_code
+    except SystemExit as end:
+        # rich ends the program when its output is a closed pipe.
+        if isinstance(end.__context__, BrokenPipeError):
+            return errors.CLOSED_PIPE
+        raise
     except TyperException as error:
         said = " ".join(error.format_message().split())  # a list of choices comes in lines
+        if not said:
+            return error.exit_code  # a group without a command: rich has printed its help
         return _complain(f"{said} {_help_of(error)}".strip(), error.exit_code)
-    except CommandError as error:
+    except errors.CommandError as error:
         return _complain(str(error), error.exit_code)
     except TidelogError as error:
-        return _complain(error.message, 1)
+        return _complain(error.message, errors.exit_code_of(error))
     except TransportError as error:
-        return _complain(f"the connection broke: {error}", 1)
+        return _complain(f"the connection broke: {error}", errors.FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has had enough (head). Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{where}{error.strerror or error}", 1)
-    except ValueError as error:
-        return _complain(str(error), 2)
+        return errors.INTERRUPTED
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what no other clause knows is a bug
+        return _complain(errors.bug(error, args), errors.BUG)
+
+
+def _flushed() -> bool:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _complain(message: str, exit_code: int) -> int:
-    for line in message.splitlines() or [""]:
-        print(f"tidelog: {line}", file=sys.stderr)
+    if sys.stderr is not None:
+        for line in message.splitlines() or [""]:
+            print(f"tidelog: {line}", file=sys.stderr)
     return exit_code
 
 
-def _help_of(error: TyperException) -> str:
+def _help_of(error: "TyperException") -> str:
     context = getattr(error, "ctx", None)
     return f"See `{context.command_path} --help`." if context is not None else ""
 

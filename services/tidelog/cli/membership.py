@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import CommandError
+from tidelog.cli import completion, parse
+from tidelog.cli.errors import CommandError
 from tidelog.names import suggestion
 
 GroupOption = Annotated[
@@ -75,7 +75,7 @@ def membership(
         )
     if (topic is None) is (include is None):
         raise CommandError("name one topic, as an argument or with --topic, or topics with --include", 2)
-    options = _options(common.pairs(properties or ()))
+    options = _options(parse.pairs("--consumer-property", properties or ()))
     if from_beginning and options.setdefault("auto_offset_reset", "earliest") != "earliest":
         raise CommandError("--from-beginning and auto.offset.reset=latest exclude each other", 2)
     options.setdefault("auto_offset_reset", "latest")

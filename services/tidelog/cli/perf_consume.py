@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion
 from tidelog.cli.completion import NamedTopicOption
+from tidelog.cli.connection import Connection, connected, stopped_by_signals
+from tidelog.cli.errors import CommandError
 from tidelog.cli.perf_stats import READ_COLUMNS, ReadStats, read_line
+from tidelog.cli.show import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
@@ -35,7 +37,9 @@ GroupOption = Annotated[
 ]
 
 
-def consume(
+@connected
+async def consume(
+    on: Connection,
     topic: NamedTopicOption,
     num_records: Annotated[
         int, typer.Option("--num-records", "--messages", min=1, help="How many are read, and then the end.")
@@ -58,46 +62,33 @@ def consume(
     ] = False,
     hide_header: Annotated[bool, typer.Option("--hide-header", help="Without the names of the columns.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Read records and tell how many a second came. Exits 1 if there were fewer than asked for.
 
     Example: tidelog perf consume --topic events --messages 100000 --show-detailed-stats
     """
-    settings = common.connect(bootstrap, config_file, properties)
 
-    ports = common.ports()
+    ports = on.ports
     reading = _Reading(ports.clock, num_records, timeout_ms / 1000)
 
     def detail(wall_ms: int, rates: dict[str, float]) -> None:
         print(f"{_date(wall_ms)}, {_THREAD}, {read_line(rates)}", flush=True)
 
-    async def main() -> None:
-        from tidelog.client.consumer import Consumer
-
-        async with Consumer(
-            settings.bootstrap_servers,
-            request_timeout_ms=settings.request_timeout_ms,
-            max_bytes=max(settings.fetch_max_bytes, fetch_size),
-            partition_bytes=fetch_size,
-            client_id=settings.client_id,
-            ports=ports,
-            **({} if group is None else reading.as_member(group, topic, from_latest)),
-        ) as consumer:
-            await consumer.partitions_of(topic)  # a topic that does not exist is told before anything is measured
-            if group is None:
-                await consumer.assign_topics(topic)
-                await (consumer.seek_to_end() if from_latest else consumer.seek_to_beginning())
-            with common.stopped_by_signals(reading.stop), ExitStack() as stack:
-                advance = _progress(stack, topic, num_records) if not detailed else lambda records: None
-                await reading.run(consumer, reporting_interval_ms / 1000, detail if detailed else None, advance)
-
     detailed = show_detailed_stats and output is Format.TEXT
     if output is Format.TEXT and not hide_header:
         print(", ".join((*(_MOMENTS if detailed else _SPANS), *READ_COLUMNS)), flush=True)
-    common.run(main())
+    async with on.consumer(
+        max_bytes=max(on.settings().fetch_max_bytes, fetch_size),
+        partition_bytes=fetch_size,
+        **({} if group is None else reading.as_member(group, topic, from_latest)),
+    ) as consumer:
+        await consumer.partitions_of(topic)  # a topic that does not exist is told before anything is measured
+        if group is None:
+            await consumer.assign_topics(topic)
+            await (consumer.seek_to_end() if from_latest else consumer.seek_to_beginning())
+        with stopped_by_signals(reading.stop), ExitStack() as stack:
+            advance = _progress(stack, topic, num_records) if not detailed else lambda records: None
+            await reading.run(consumer, reporting_interval_ms / 1000, detail if detailed else None, advance)
     reading.report(topic, output, in_detail=detailed)
     if reading.timed_out:
         raise CommandError(f"fewer records than asked for: timeout ({timeout_ms} ms) exceeded; --timeout allows more")
@@ -172,7 +163,7 @@ class _Reading:
         """What it came to, unless the lines of detail have told it."""
         rates = self._stats.rates(ReadStats(self._stats.began), self._ended_at)
         if output is Format.JSON:
-            common.print_json({"topic": topic, "startTimeMs": self._began_ms, "endTimeMs": self._ended_ms, **rates})
+            print_json({"topic": topic, "startTimeMs": self._began_ms, "endTimeMs": self._ended_ms, **rates})
         elif not in_detail:
             print(f"{_date(self._began_ms)}, {_date(self._ended_ms)}, {read_line(rates)}")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tidelog.cli.common import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.ports.rand import Rand
 
 Payload = Callable[[int], bytes]

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, perf_payload
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import parse, perf_payload
 from tidelog.cli.completion import NamedTopicOption
+from tidelog.cli.connection import Connection, connected, stopped_by_signals
+from tidelog.cli.errors import CommandError
 from tidelog.cli.perf_stats import SendStats
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 from tidelog.errors import TidelogError
 from tidelog.names import suggestion
 
 if TYPE_CHECKING:
     from tidelog.client.producer import Ack, Producer
-    from tidelog.config import ClientSettings
     from tidelog.ports.clock import Clock
     from tidelog.ports.rand import Rand
 
@@ -42,7 +43,9 @@ _IDEMPOTENCE: Final = "enable.idempotence"
 _KNOWN: Final = (*_NUMBERS, *_TEXTS, _IDEMPOTENCE)
 
 
-def produce(
+@connected
+async def produce(
+    on: Connection,
     topic: NamedTopicOption,
     num_records: Annotated[int, typer.Option("--num-records", min=1, help="How many are sent.")],
     record_size: Annotated[
@@ -72,9 +75,6 @@ def produce(
         bool, typer.Option("--print-metrics", help="The producer's own counts at the end.")
     ] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Send records and tell how many a second were acknowledged, and how long each took. Exits 1 if one failed.
 
@@ -83,30 +83,23 @@ def produce(
 
     Example: tidelog perf produce --topic events --num-records 100000 --record-size 1024 --producer-props acks=all
     """
-    ports = common.ports()
+    ports = on.ports
     payload = _payload(record_size, payload_file, payload_delimiter, payload_monotonic, ports.rand)
     if throughput != -1 and throughput <= 0:
         raise CommandError("--throughput is a number above 0, or -1", 2)
     if warmup_records >= num_records:
         raise CommandError(f"--warmup-records is {warmup_records}; it is less than --num-records, {num_records}", 2)
-    settings = common.connect(bootstrap, config_file, properties)
-    options = _options(settings, producer_props or ())
+    options = _options(producer_props or ())
 
-    async def main() -> _Load:
-        from tidelog.client.producer import Producer
-
-        async with Producer(settings.bootstrap_servers, ports=ports, **options) as producer:
-            await producer.partitions_of(topic)  # a topic that does not exist is told before anything is measured
-            rate = None if throughput == -1 else throughput
-            load = _Load(producer, ports.clock, topic, payload, rate, num_records, warmup_records)
-            with common.stopped_by_signals(load.stop):
-                await load.run(reporting_interval_ms / 1000, say)
-        return load
-
-    say = common.note if output is Format.JSON else print
-    load = common.run(main())
+    say = note if output is Format.JSON else print
+    async with on.producer(**options) as producer:
+        await producer.partitions_of(topic)  # a topic that does not exist is told before anything is measured
+        rate = None if throughput == -1 else throughput
+        load = _Load(producer, ports.clock, topic, payload, rate, num_records, warmup_records)
+        with stopped_by_signals(load.stop):
+            await load.run(reporting_interval_ms / 1000, say)
     if output is Format.JSON:
-        common.print_json({"topic": topic, **load.as_json(print_metrics)})
+        print_json({"topic": topic, **load.as_json(print_metrics)})
     else:
         load.print_totals(print_metrics)
     if load.failed:
@@ -199,7 +192,7 @@ class _Load:
     def _fail(self, error: BaseException) -> None:
         self.failed += 1
         if self.failed <= _REPORTED_MAX:
-            common.note(f"tidelog: {error}")
+            note(f"tidelog: {error}")
 
     async def _report(self, interval_s: float, say: Callable[[str], None]) -> None:
         while True:
@@ -213,7 +206,7 @@ class _Load:
         if with_metrics:
             rows = [(f"producer-metrics:{name}", f"{value:.3f}") for name, value in self._metrics().items()]
             print()
-            common.print_table(("Metric Name", "Value"), rows)
+            print_table(("Metric Name", "Value"), rows)
 
     def as_json(self, with_metrics: bool) -> dict[str, Any]:
         found = {**self._all.as_json(self._ended_at), "failed": self.failed}
@@ -239,14 +232,10 @@ def _payload(
     return perf_payload.numbers if file is None else perf_payload.values_of(file, delimiter, rand)
 
 
-def _options(settings: "ClientSettings", items: Sequence[str]) -> dict[str, Any]:
-    """Kafka's names to the Producer's, over the settings; several may stand in one argument, as Kafka's tool takes them."""
-    options: dict[str, Any] = {
-        "enable_idempotence": settings.enable_idempotence,
-        "request_timeout_ms": settings.request_timeout_ms,
-        "client_id": settings.client_id,
-    }
-    for key, value in common.pairs([item for text in items for item in text.split()]).items():
+def _options(items: Sequence[str]) -> dict[str, Any]:
+    """Kafka's names to the Producer's; several may stand in one argument, as Kafka's tool takes them."""
+    options: dict[str, Any] = {}
+    for key, value in parse.pairs("--producer-props", [item for text in items for item in text.split()]).items():
         name = key.replace("_", ".")
         if name in _NUMBERS:
             if not (value.isascii() and value.isdigit() and int(value) <= _NUMBER_MAX):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.chaos.checker.verdict import Verdict
-from tidelog.cli import common
 from tidelog.cli.chaos_screen import print_verdict
+from tidelog.cli.show import note, print_table
 
 if TYPE_CHECKING:
     from tidelog.pipeline.jobs.audit.judged import Judged
@@ -27,7 +27,7 @@ class Steps:
         rate = rows / max(now - self._last, 1e-3)
         self._last = now
         if not self._quiet:
-            common.note(f"audit: {now - self._began:6.1f} s  {what}: {rows:,} rows, {rate:,.0f} rows/s")
+            note(f"audit: {now - self._began:6.1f} s  {what}: {rows:,} rows, {rate:,.0f} rows/s")
 
 
 def exit_code(judged: Sequence["Judged"]) -> int:
@@ -50,16 +50,16 @@ def as_json(judged: Sequence["Judged"]) -> Any:
 def print_judged(judged: Sequence["Judged"]) -> None:
     for each in judged:
         if len(judged) > 1:
-            common.note(f"{each.directory}:")
+            note(f"{each.directory}:")
         if isinstance(each.verdict, Verdict):
             print_verdict(each.verdict)
     if len(judged) > 1:
-        common.print_table(
+        print_table(
             ("RUN", "VERDICT", "SENDS", "ACKED", "READ", "ANOMALIES", "PROMISES-KEPT"), [_row(each) for each in judged]
         )
     for each in judged:
         if not isinstance(each.verdict, Verdict):
-            common.note(f"no verdict: {each.verdict}")
+            note(f"no verdict: {each.verdict}")
 
 
 def _code(judged: "Judged") -> int:

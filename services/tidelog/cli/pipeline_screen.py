@@ -6,7 +6,7 @@ from typing import Final, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from tidelog.cli import common
+from tidelog.cli.show import note, print_table
 from tidelog.pipeline.jobs import progress as jobs
 from tidelog.pipeline.jobs.progress import Totals
 
@@ -43,14 +43,14 @@ class Screen:
     def phase(self, what: str) -> None:
         self._progress.update(self._task, description=f"{self._name}: {what}")
         if not self._moves and not self._quiet:
-            common.note(f"{self._name}: {what} ...")
+            note(f"{self._name}: {what} ...")
 
     def progressed(self, progress: jobs.Progress, totals: Totals) -> None:
         said = jobs.line(progress)
         total = totals.rows + totals.behind if progress.latest else None
         self._progress.update(self._task, completed=totals.rows, total=total, said=said)
         if not self._moves and not self._quiet:
-            common.note(f"{self._name}: {said}")
+            note(f"{self._name}: {said}")
 
 
 def print_totals(totals: Totals) -> None:
@@ -66,7 +66,7 @@ def print_totals(totals: Totals) -> None:
         for tp in sorted(behind)
     ]
     if rows:
-        common.print_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"), rows)
+        print_table(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"), rows)
     if len(totals.ends) > len(rows):
-        common.note(f"and {len(totals.ends) - len(rows)} partitions with no greater lag")
-    common.note(jobs.summary(totals) + ".")
+        note(f"and {len(totals.ends) - len(rows)} partitions with no greater lag")
+    note(jobs.summary(totals) + ".")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog.cli.common import CommandError
+from tidelog.cli.errors import CommandError
 from tidelog.ids import TopicPartition
 
 Plan = dict[TopicPartition, tuple[int, ...]]

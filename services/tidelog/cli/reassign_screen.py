@@ -1,7 +1,7 @@
 """How far partitions have moved: one line that stays until all have."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 from rich.progress import (
@@ -13,22 +13,18 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from tidelog.cli.connection import Connection
 from tidelog.client.admin import AdminClient
 from tidelog.client.move_progress import CopyMeter, holders
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 
-if TYPE_CHECKING:
-    from tidelog.client.connections import ClientPorts
-    from tidelog.config import ClientSettings
-
 POLL_S: Final = 0.5
 
 
 async def follow(
-    settings: "ClientSettings",
-    ports: "ClientPorts",
+    on: Connection,
     partitions: Iterable[TopicPartition],
     *,
     timeout_ms: int | None,
@@ -45,12 +41,11 @@ async def follow(
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    clock, meter = ports.clock, CopyMeter()
+    clock, meter = on.ports.clock, CopyMeter()
     deadline = None if timeout_ms is None else clock.now() + timeout_ms / 1000
     progress = Progress(*columns, console=Console(stderr=True, quiet=quiet))
     task = progress.add_task("", total=None, moved=0, wanted=len(waited_for))
-    admin = AdminClient(settings.bootstrap_servers, request_timeout_ms=settings.request_timeout_ms, ports=ports)
-    try:
+    async with on.admin() as admin:
         with progress:
             while True:
                 moving = await _moving(admin, waited_for)
@@ -63,8 +58,6 @@ async def follow(
                 if deadline is not None and clock.now() >= deadline:
                     return False
                 await clock.sleep(POLL_S)
-    finally:
-        await admin.stop()
 
 
 async def _moving(admin: AdminClient, waited_for: set[TopicPartition]) -> list[m.OngoingReassignment] | None:

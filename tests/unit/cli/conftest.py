@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_broker import FakeCluster
-from tidelog.cli import common
+from tidelog.cli import connection
 from tidelog.cli.main import run
 
 
@@ -48,7 +48,7 @@ def tidelog(
 ) -> Tidelog:
     """Runs a command in an empty directory; `stdin` is what is piped into it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(common, "ports", lambda: cluster.ports)
+    monkeypatch.setattr(connection, "ports", lambda: cluster.ports)
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", cluster.bootstrap)
 
     def call(*args: str, stdin: bytes = b"") -> Result:

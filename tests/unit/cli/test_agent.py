@@ -47,25 +47,25 @@ def test_options_win_over_settings_and_variables(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("--topic", "t"), 1, "tidelog: group_id: required; set TIDELOG_GROUP_ID, or group_id in the file"),
-        (("--group", "g"), 1, "tidelog: topics: name topics, or a pattern and no topics"),
-        (("--group", "g", "--topic", "t", "--pattern", "t.*"), 1, "tidelog: topics: name topics, or a pattern and no topics"),
-        (("--group", "g", "--topic", "t", "--set", "session"), 2, "tidelog: 'session' is not KEY=VALUE"),
+        (("--topic", "t"), 2, "tidelog: group_id: required; set TIDELOG_GROUP_ID, or group_id in the file"),
+        (("--group", "g"), 2, "tidelog: topics: name topics, or a pattern and no topics"),
+        (("--group", "g", "--topic", "t", "--pattern", "t.*"), 2, "tidelog: topics: name topics, or a pattern and no topics"),
+        (("--group", "g", "--topic", "t", "--set", "session"), 2, "tidelog: --set 'session' is not KEY=VALUE"),
         (
             ("--group", "g", "--topic", "t", "--set", "sesion_timeout_ms=5"),
-            *(1, "tidelog: sesion_timeout_ms: unknown setting in command line; did you mean 'session_timeout_ms'?"),
+            *(2, "tidelog: sesion_timeout_ms: unknown setting in command line; did you mean 'session_timeout_ms'?"),
         ),
         (
             ("--group", "g", "--topic", "t", "--set", "session_timeout_ms=soon"),
-            1,
+            2,
             "tidelog: session_timeout_ms: should be a valid integer, unable to parse string as an integer, not 'soon' "
             "(command line)",
         ),
         (
             ("--group", "g", "--topic", "t", "--handler", "forward"),
-            *(1, "tidelog: forward_topic: required by the handler forward"),
+            *(2, "tidelog: forward_topic: required by the handler forward"),
         ),
-        (("--group", "g", "--topic", "t", "--config", "none.toml"), 1, "tidelog: none.toml: No such file or directory"),
+        (("--group", "g", "--topic", "t", "--config", "none.toml"), 2, "tidelog: none.toml: No such file or directory"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line_is_one_line(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:

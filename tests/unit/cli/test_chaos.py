@@ -40,7 +40,7 @@ def test_a_scenario_is_shown_as_its_file_has_it(capsys: pytest.CaptureFixture[st
         (("run", "row-27"), "row-27 may be row-27-packet-loss, row-27-slow-links"),
         (("run", "row-01", "--on", "mars"), "--on 'mars' is none of local, compose"),
         (("run", "row-01", "--duration", "0s"), "--duration '0s': a run takes some time"),
-        (("run", "row-01", "--duration", "20"), "'20' is not a duration like 200ms, 5s or 2m"),
+        (("run", "row-01", "--duration", "20"), "--duration '20' is not a time like 500ms, 10s or 2m"),
         (("run", "row-27-packet-loss"), "row-27-packet-loss runs on compose"),
         (("run", "row-05"), "row-05-power-loss-of-a-leader runs in the simulator only: What a killed process"),
         (("run", "row-01", "row-02", "--keep"), "--dir and --keep are for one scenario at a time"),

@@ -10,7 +10,8 @@ import pytest
 import typer
 
 from helpers.fake_broker import FakeCluster
-from tidelog.cli.main import app, run
+from tidelog.cli.main import run
+from tidelog.cli.table import TABLE
 from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
@@ -110,7 +111,8 @@ def test_every_option_that_names_something_of_the_cluster_is_completed() -> None
 
     named = [
         (path, each)
-        for path, each in parameters(typer.main.get_command(app), "tidelog")
+        for row in TABLE
+        for path, each in parameters(row.load(), f"tidelog {row.name}")
         if {"--topic", "--group", "--group-id"} & {*each.opts}
         or each.metavar in ("TOPIC", "GROUP...", "BROKER...", "PROCESS")
     ]

@@ -118,7 +118,7 @@ def test_describe_shows_what_is_vetoed_and_what_recovers(
         ((*PREFERRED, "--topic", "events", "--partition", "one"), 2, "not a valid integer|valid integer"),
         ((*PREFERRED, "--topic", "events", "--partition", "3"), 1, "1 replica.s. could not be elected"),
         ((*PREFERRED, "--topic", "nope", "--partition", "0"), 1, "1 replica.s. could not be elected"),
-        ((*PREFERRED, "--path-to-json-file", "none.json"), 1, "none.json: No such file"),
+        ((*PREFERRED, "--path-to-json-file", "none.json"), 2, "none.json: No such file"),
         ((*PREFERRED, "--path-to-json-file", "list.json"), 2, r'list.json is not {"partitions": \['),
         ((*PREFERRED, "--path-to-json-file", "text.json"), 2, "text.json is not"),
         ((*PREFERRED, "--path-to-json-file", "twice.json"), 2, "twice.json names a partition twice"),

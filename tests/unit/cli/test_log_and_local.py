@@ -49,7 +49,7 @@ def test_log_dump_names_where_the_file_stops_making_sense(tidelog: Tidelog, tmp_
 )
 def test_log_dump_bad_input(tidelog: Tidelog, name: str, said: str) -> None:
     result = tidelog("log", "dump", name)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert said in result.error
 
 

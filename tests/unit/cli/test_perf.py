@@ -204,7 +204,7 @@ def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(
         ((*SEND, "--num-records", "0", "--record-size", "1"), 2, "--num-records"),
         ((*SEND, "--num-records", "1", "--record-size", "1", "--throughput", "0"), 2, "--throughput is a number above"),
         ((*SEND, "--num-records", "5", "--record-size", "1", "--warmup-records", "5"), 2, "--warmup-records is 5"),
-        ((*SEND, "--num-records", "1", "--payload-file", "none"), 1, "none: No such file"),
+        ((*SEND, "--num-records", "1", "--payload-file", "none"), 2, "none: No such file"),
         ((*SEND, "--num-records", "1", "--record-size", "1", "--producer-props", "ack=1"), 2, "did you mean 'acks'"),
         ((*SEND, "--num-records", "1", "--record-size", "1", "--producer-props", "acks"), 2, "is not KEY=VALUE"),
         ((*SEND, "--num-records", "1", "--record-size", "1", "--producer-props", "acks=7"), 2, "acks '7'"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.cli import pipeline
+from tidelog.cli.commands import pipeline
 from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, Flag
 from unit.cli.conftest import Tidelog
 

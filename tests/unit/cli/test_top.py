@@ -86,7 +86,7 @@ def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: FakeClu
         (("--topic", "("), 2, "--topic '(' is no regular expression"),
         (("--group", "["), 2, "--group '[' is no regular expression"),
         (("--format", "xml"), 2, "'--format'"),
-        (("--bootstrap-server", "nowhere"), 1, "'nowhere' is not host:port"),
+        (("--bootstrap-server", "nowhere"), 2, "'nowhere' is not host:port"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:

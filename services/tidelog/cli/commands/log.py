@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli.common import CommandError, Format, FormatOption
+from tidelog.cli.errors import BAD_INPUT, CommandError
+from tidelog.cli.show import Format, FormatOption
 
 if TYPE_CHECKING:
     from tidelog.storage.dump import BatchLine
 
-app = typer.Typer(help="Look into segment files.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def log() -> None:
+    """Keeps `dump` a command of its own."""
 
 
 @app.command()
@@ -28,7 +34,9 @@ def dump(
     from tidelog.storage.dump import dump_segment
 
     if not file.is_file():
-        raise CommandError(f"{file}: {'a directory, name a *.log file in it' if file.is_dir() else 'no such file'}")
+        raise CommandError(
+            f"{file}: {'a directory, name a *.log file in it' if file.is_dir() else 'no such file'}", BAD_INPUT
+        )
     problem = None
     if output is Format.TEXT:
         print(f"Dumping {file}")

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import LOCAL_DIR, CommandError, Format, FormatOption
+from tidelog.cli import completion
+from tidelog.cli.connection import LOCAL_DIR, local_cluster
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tidelog.cluster.local import LocalCluster
 
-app = typer.Typer(help="Run a cluster on this machine, and break it on purpose.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its files.")]
 ProcessArgument = Annotated[
@@ -23,7 +25,7 @@ ProcessArgument = Annotated[
 
 
 def _cluster(base: Path) -> "LocalCluster":
-    return common.local_cluster(base)
+    return local_cluster(base)
 
 
 @app.command()
@@ -60,7 +62,7 @@ def up(
     ids = None if brokers is None else _parse_ids(brokers)
     cluster = _cluster(base)
     if output is Format.TEXT:
-        common.note(f"starting {'the' if cluster.names() else 'a new'} cluster in {base} ...")
+        note(f"starting {'the' if cluster.names() else 'a new'} cluster in {base} ...")
     try:
         cluster.up(brokers=ids, controllers=controllers, agents=agents, outlive=True, timeout_s=timeout_ms / 1000)
     except ClusterError as error:
@@ -172,7 +174,7 @@ def _parse_ids(text: str) -> list[int]:
 def _print_status(cluster: "LocalCluster", output: Format) -> None:
     rows = cluster.status()
     if output is Format.JSON:
-        common.print_json(
+        print_json(
             [
                 {
                     "name": row.name,
@@ -186,7 +188,7 @@ def _print_status(cluster: "LocalCluster", output: Format) -> None:
             ]
         )
         return
-    common.print_table(
+    print_table(
         ("NAME", "STATE", "PID", "ADDRESSES", "HOME"),
         [
             (

@@ -2,26 +2,34 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common, completion, configs
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion, parse
+from tidelog.cli.commands import configs
+from tidelog.cli.commands.configs import DeleteOption
+from tidelog.cli.commands.get_offsets import get_offsets
 from tidelog.cli.completion import TopicArgument, TopicOption, TopicPatternOption
-from tidelog.cli.configs import DeleteOption
-from tidelog.errors import ErrorCode
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, note, options_of, print_json, print_lines
+from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
-    from tidelog.wire.messages import PartitionDescription, TopicDescription
+    from tidelog.wire.messages import CreatedTopic, PartitionDescription, TopicDescription
 
-app = typer.Typer(help="Create, list, describe, grow and delete topics.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("offsets")(get_offsets)
 
 
 @app.command()
-def create(
+@connected
+async def create(
+    on: Connection,
     name: TopicArgument = None,
     topic: TopicOption = None,
     partitions: Annotated[
@@ -43,55 +51,41 @@ def create(
     ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Create a topic.
 
     Example: tidelog topics create events --partitions 12 --replication-factor 3 --config min.insync.replicas=2
     """
-    topic_name = common.one_topic(name, topic)
+    topic_name = parse.one_topic(name, topic)
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise CommandError("--replica-assignment excludes --partitions and --replication-factor", 2)
     _check_positive("--partitions", partitions)
     _check_positive("--replication-factor", replication_factor)
     assignment = _parse_assignment(replica_assignment)
-    configs = common.pairs(config or ())
+    configs = parse.pairs("--config", config or ())
+    from tidelog.client.admin import DEFAULT as CLUSTER_DEFAULT
 
-    async def main() -> dict[str, Any] | None:
-        from tidelog.client.admin import DEFAULT
-        from tidelog.errors import TidelogError
-
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            try:
-                created = await admin.create_topic(
-                    topic_name,
-                    DEFAULT if partitions is None else partitions,
-                    DEFAULT if replication_factor is None else replication_factor,
-                    configs=configs,
-                    assignment=assignment,
-                )
-            except TidelogError as error:
-                if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                    return None
-                raise
-        return {
-            "topic": topic_name,
-            "topicId": topic_id_text(created.topic_id),
-            "partitions": created.num_partitions,
-            "replicationFactor": created.replication_factor,
-        }
-
-    created = common.run(main())
+    created = None
+    async with on.admin() as admin:
+        with ignored(ErrorCode.TOPIC_ALREADY_EXISTS, if_not_exists):
+            created = await admin.create_topic(
+                topic_name,
+                CLUSTER_DEFAULT if partitions is None else partitions,
+                CLUSTER_DEFAULT if replication_factor is None else replication_factor,
+                configs=configs,
+                assignment=assignment,
+            )
     if output is Format.JSON:
-        common.print_json({**(created or {"topic": topic_name}), "created": created is not None})
+        made: dict[str, Any] = {} if created is None else _created_json(created)
+        print_json({"topic": topic_name, **made, "created": created is not None})
     elif created is not None:
         print(f"Created topic {topic_name}.")
 
 
 @app.command("list")
-def list_(
+@connected
+async def list_(
+    on: Connection,
     pattern: Annotated[
         str | None,
         typer.Option(
@@ -99,30 +93,25 @@ def list_(
         ),
     ] = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """List the names of topics.
 
     Example: tidelog topics list --topic 'ev.*'
     """
-    matches = _compile(pattern)
+    matches = parse.pattern("--topic", pattern)
 
-    async def main() -> list[str]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            return await admin.list_topics()
-
-    names = [name for name in common.run(main()) if matches.fullmatch(name)]
+    async with on.admin() as admin:
+        names = [name for name in await admin.list_topics() if matches.fullmatch(name)]
     if output is Format.JSON:
-        common.print_json(names)
+        print_json(names)
     else:
-        for name in names:
-            print(name)
+        print_lines(names)
 
 
 @app.command()
-def describe(
+@connected
+async def describe(
+    on: Connection,
     name: TopicArgument = None,
     pattern: TopicPatternOption = None,
     under_replicated: Annotated[
@@ -141,22 +130,17 @@ def describe(
         bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own.")
     ] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Describe topics: leader, replicas and in-sync replicas of each partition.
 
     Example: tidelog topics describe events --under-replicated-partitions
     """
     wanted = name or pattern
-    matches = _compile(pattern if name is None else re.escape(name))
+    matches = parse.pattern("--topic", pattern if name is None else re.escape(name))
 
-    async def main() -> list["TopicDescription"]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            return await admin.describe_topics()
-
-    found = [t for t in common.run(main()) if t.error_code is ErrorCode.NONE and matches.fullmatch(t.name)]
+    async with on.admin() as admin:
+        topics = await admin.describe_topics()
+    found = [t for t in topics if t.error_code is ErrorCode.NONE and matches.fullmatch(t.name)]
     if not found and wanted is not None:
         raise CommandError(f"topic {wanted!r} does not exist; `tidelog topics list` shows those that do")
     if overrides:
@@ -175,7 +159,7 @@ def describe(
     if tests:
         chosen = [(t, ps) for t, ps in chosen if ps]
     if output is Format.JSON:
-        common.print_json([_topic_json(t, ps) for t, ps in chosen])
+        print_json([_topic_json(t, ps) for t, ps in chosen])
         return
     for t, ps in chosen:
         if not tests:
@@ -186,7 +170,9 @@ def describe(
 
 
 @app.command()
-def alter(
+@connected
+async def alter(
+    on: Connection,
     name: TopicArgument = None,
     topic: TopicOption = None,
     partitions: Annotated[
@@ -208,16 +194,13 @@ def alter(
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Add partitions to a topic, or change its settings. Records stay where they are; with more partitions keys go to other
     ones than before.
 
     Example: tidelog topics alter --topic events --partitions 24 --config retention.ms=86400000
     """
-    topic_name = common.one_topic(name, topic)
+    topic_name = parse.one_topic(name, topic)
     added, deleted = configs.settings_of(config or ()), configs.keys_of(delete_config or ())
     reconfigures = bool(added or deleted)
     if partitions is None and not reconfigures:
@@ -227,28 +210,20 @@ def alter(
     if assignment and len(assignment) != partitions:
         raise CommandError(f"--replica-assignment names {len(assignment)} partitions, --partitions is {partitions}", 2)
 
-    async def main() -> bool:
-        from tidelog.errors import TidelogError
-
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            try:
-                # Both changes, or none.
-                for checks in (True, False) if reconfigures and partitions is not None and not dry_run else (dry_run,):
-                    if reconfigures:
-                        await admin.alter_configs(topic_name, added, deleted, validate_only=checks)
-                    if partitions is not None:
-                        await _grow(admin, topic_name, partitions, assignment, checks)
-            except TidelogError as error:
-                if if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    return False
-                raise
-        return True
-
-    altered = common.run(main())
+    altered = False
+    async with on.admin() as admin:
+        with ignored(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, if_exists):
+            # Both changes, or none.
+            for checks in (True, False) if reconfigures and partitions is not None and not dry_run else (dry_run,):
+                if reconfigures:
+                    await admin.alter_configs(topic_name, added, deleted, validate_only=checks)
+                if partitions is not None:
+                    await _grow(admin, topic_name, partitions, assignment, checks)
+            altered = True
     if output is Format.JSON:
         changes = {"added": added, "deleted": deleted} if reconfigures else {}
         done = {"partitions": partitions, **changes, "altered": altered and not dry_run}
-        common.print_json({"topic": topic_name, **done})
+        print_json({"topic": topic_name, **done})
     elif altered:
         if reconfigures:
             print(configs.done(topic_name, dry_run))
@@ -257,7 +232,7 @@ def alter(
 
 
 def _tell_grown(dry_run: bool) -> None:
-    common.note(
+    note(
         "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of the "
         "messages will be affected"
     )
@@ -272,43 +247,52 @@ async def _grow(
 
 
 @app.command()
-def delete(
+@connected
+async def delete(
+    on: Connection,
     name: TopicArgument = None,
     topic: TopicOption = None,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is no error.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Delete a topic and everything in it.
 
     Example: tidelog topics delete events
     """
-    topic_name = common.one_topic(name, topic)
+    topic_name = parse.one_topic(name, topic)
 
-    async def main() -> bool:
-        from tidelog.errors import TidelogError
-
-        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=True)) as admin:
-            try:
-                await admin.delete_topic(topic_name)
-            except TidelogError as error:
-                if if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    return False
-                raise
-        return True
-
-    deleted = common.run(main())
+    deleted = False
+    async with on.admin(destroys=True) as admin:
+        with ignored(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, if_exists):
+            await admin.delete_topic(topic_name)
+            deleted = True
     if output is Format.JSON:
-        common.print_json({"topic": topic_name, "deleted": deleted})
+        print_json({"topic": topic_name, "deleted": deleted})
     elif deleted:
         print(f"Deleted topic {topic_name}.")
 
 
+@contextmanager
+def ignored(code: ErrorCode, ignore: bool) -> Iterator[None]:
+    """Ends the block quietly at a TidelogError of this code, if it is to be ignored."""
+    try:
+        yield
+    except TidelogError as error:
+        if not ignore or error.code is not code:
+            raise
+
+
 def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka writes a topic id: base64 for URLs, without padding."""
+    """A topic id as Kafka writes it: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _created_json(created: "CreatedTopic") -> dict[str, Any]:
+    return {
+        "topicId": topic_id_text(created.topic_id),
+        "partitions": created.num_partitions,
+        "replicationFactor": created.replication_factor,
+    }
 
 
 def _check_positive(option: str, value: int | None) -> None:
@@ -323,13 +307,6 @@ def _parse_assignment(text: str | None) -> list[list[int]]:
         return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
         raise CommandError(f"--replica-assignment {text!r} is not broker ids like 1:2:3,2:3:1", 2) from None
-
-
-def _compile(pattern: str | None) -> re.Pattern[str]:
-    try:
-        return re.compile(".*" if pattern is None else pattern)
-    except re.error as error:
-        raise CommandError(f"--topic {pattern!r} is no regular expression: {error}", 2) from None
 
 
 def _is_under_replicated(topic: "TopicDescription", p: "PartitionDescription") -> bool:
@@ -350,7 +327,7 @@ def _is_at_min_isr(topic: "TopicDescription", p: "PartitionDescription") -> bool
 
 def _topic_line(topic: "TopicDescription") -> str:
     replicas = max((len(p.replicas) for p in topic.partitions), default=0)
-    configs = common.options_of({c.key: c.value for c in topic.configs})
+    configs = options_of({c.key: c.value for c in topic.configs})
     return (
         f"Topic: {topic.name}\tTopicId: {topic_id_text(topic.topic_id)}\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {replicas}\tConfigs: {configs}"
@@ -367,7 +344,7 @@ def _partition_line(topic: "TopicDescription", p: "PartitionDescription") -> str
 
 
 def _statuses(p: "PartitionDescription") -> list[str]:
-    """What is out of the ordinary: offline for fear of a loss (`tidelog brokers release-veto`), led after an unclean election."""
+    """States out of the ordinary: offline for fear of a loss (`tidelog brokers release-veto`), led after an unclean election."""
     return [name for name, is_so in (("vetoed", p.vetoed), ("recovering", p.recovering)) if is_so]
 
 

@@ -1,21 +1,20 @@
 """`tidelog elect-leaders` and `tidelog brokers release-veto`: kafka-leader-election's flags and sentences."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
-    from tidelog.config import ClientSettings
     from tidelog.wire.messages import ElectionResult
 
 
@@ -38,15 +37,18 @@ FileOption = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="Every partition that it can change.")]
 
-Ask = Callable[["AdminClient", Sequence[TopicPartition] | None], Awaitable[list["ElectionResult"]]]
+app = typer.Typer(add_completion=False)
 
 
-def elect_leaders(
+@app.command("elect-leaders")
+@connected
+async def elect_leaders(
+    on: Connection,
     election_type: Annotated[
         ElectionType,
         typer.Option(
             "--election-type",
-            help="preferred: the first replica leads, if it is in sync. unclean: where nobody in sync is alive the first "
+            help="preferred: the first replica leads, if it is in sync. unclean: where no replica in sync is alive, the first "
             "live replica leads, and what it lacks is lost.",
         ),
     ],
@@ -55,9 +57,6 @@ def elect_leaders(
     path_to_json_file: FileOption = None,
     all_topic_partitions: AllOption = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Elect the leaders of one partition, several, or all. Exits 1 if a partition could not be elected.
 
@@ -65,11 +64,8 @@ def elect_leaders(
     """
     chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
     unclean = election_type is ElectionType.UNCLEAN
-
-    async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
-        return await admin.elect_leaders(partitions, unclean=unclean)
-
-    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties, destroys=unclean))
+    async with on.admin(destroys=unclean) as admin:
+        results = await admin.elect_leaders(chosen, unclean=unclean)
     kind = election_type.value.upper()
     _report(
         results,
@@ -81,15 +77,14 @@ def elect_leaders(
     )
 
 
-def release_veto(
+@connected
+async def release_veto(
+    on: Connection,
     topic: TopicOption = None,
     partition: PartitionOption = None,
     path_to_json_file: FileOption = None,
     all_topic_partitions: AllOption = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Let the last in-sync replica lead although it may have lost records (a power loss, a wiped disk).
 
@@ -99,11 +94,8 @@ def release_veto(
     Example: tidelog brokers release-veto --topic events --partition 0
     """
     chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
-
-    async def ask(admin: "AdminClient", partitions: Sequence[TopicPartition] | None) -> list["ElectionResult"]:
-        return await admin.release_veto(partitions)
-
-    results = _run(ask, chosen, common.connect(bootstrap, config_file, properties, destroys=True))
+    async with on.admin(destroys=True) as admin:
+        results = await admin.release_veto(chosen)
     _report(
         results,
         output,
@@ -147,20 +139,12 @@ def _read(file: Path) -> list[TopicPartition]:
     return found
 
 
-def _run(ask: Ask, chosen: Sequence[TopicPartition] | None, settings: "ClientSettings") -> list["ElectionResult"]:
-    async def main() -> list["ElectionResult"]:
-        async with common.admin(settings) as admin:
-            return await ask(admin, chosen)
-
-    return common.run(main())
-
-
 def _report(results: list["ElectionResult"], output: Format, kind: str, *, done: str, valid: str, failed: str) -> None:
     elected = [each for each in results if each.error_code is ErrorCode.NONE]
     needless = [each for each in results if each.error_code is ErrorCode.ELECTION_NOT_NEEDED]
     refused = [each for each in results if each not in elected and each not in needless]
     if output is Format.JSON:
-        common.print_json(
+        print_json(
             {
                 "electionType": kind,
                 "elected": [_json(each) for each in elected],

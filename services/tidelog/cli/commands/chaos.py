@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import CommandError, Format, FormatOption
+from tidelog.cli import parse
+from tidelog.cli.errors import CommandError, as_bad_input
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tidelog.chaos.clusters import Clusters
     from tidelog.chaos.launch import Order, Outcome
     from tidelog.chaos.scenario import Scenario
 
-app = typer.Typer(help="Break a cluster on purpose, and see what became of every record.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 EXIT_NO_VERDICT: Final = 3
 RANDOM: Final = "row-37-random-mix"
@@ -54,10 +55,10 @@ def list_(output: FormatOption = Format.TEXT) -> None:
     found = [scenario_file.load(scenario_file.find(name)) for name in scenario_file.names()]
     found.sort(key=lambda each: (each.row or 99, each.name))
     if output is Format.JSON:
-        common.print_json([_described(each) for each in found])
+        print_json([_described(each) for each in found])
         return
     rows = [(s.name, s.row or "-", ",".join(s.runs_in) or "simulator", s.title) for s in found]
-    common.print_table(("NAME", "ROW", "ON", "SHOWS"), rows)
+    print_table(("NAME", "ROW", "ON", "SHOWS"), rows)
 
 
 @app.command()
@@ -68,8 +69,9 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME|FILE")]) -> None:
     """
     from tidelog.chaos import scenario_file
 
-    path = scenario_file.find(name)
-    scenario_file.load(path)
+    with as_bad_input():
+        path = scenario_file.find(name)
+        scenario_file.load(path)
     print(path.read_text().rstrip())
 
 
@@ -141,17 +143,17 @@ def campaign(
     chosen = [_order(name, on, column=column).scenario.name for name in chosen]
     left = plan.to_come(chosen, times, plan.of(plan.read(results), chosen, on, column))
 
-    def note(outcome: "Outcome") -> None:
+    def keep_result(outcome: "Outcome") -> None:
         plan.append(results, plan.Result.of(outcome))
 
     orders = [_order(name, on, column=column) for name in left]
-    worst = _play(orders, False, project, Format.TEXT, note) if orders else 0
+    worst = _play(orders, False, project, Format.TEXT, keep_result) if orders else 0
     done = plan.of(plan.read(results), chosen, on, column)
     columns = ("ROW", "NAME", "RUNS", "SOUND", "GAP-MEDIAN", "GAP-WORST", "BESIDE-LOAD")
-    common.print_table(columns, plan.table(chosen, done))
+    print_table(columns, plan.table(chosen, done))
     broken = [result for result in done if result.exit_code]
     for result in broken:
-        common.note(f"{result.name}: {result.said} ({result.directory})")
+        note(f"{result.name}: {result.said} ({result.directory})")
     raise typer.Exit(max([worst, *(result.exit_code for result in broken)]))
 
 
@@ -172,7 +174,7 @@ def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
     except (CannotCheck, HistoryDamaged) as error:
         raise CommandError(str(error), EXIT_NO_VERDICT) from None
     if output is Format.JSON:
-        common.print_json(verdict.to_json())
+        print_json(verdict.to_json())
     else:
         from tidelog.cli.chaos_screen import print_verdict
 
@@ -181,7 +183,7 @@ def check(directory: RunArgument, output: FormatOption = Format.TEXT) -> None:
         save_verdict(directory, verdict)
         write_report(directory)
     except OSError as error:
-        common.note(f"verdict and page are as they were: {error}")
+        note(f"verdict and page are as they were: {error}")
     raise typer.Exit(verdict.exit_code)
 
 
@@ -209,7 +211,6 @@ def _order(
     base: Path | None = None,
     column: str = "all/2",
 ) -> "Order":
-    from tidelog.chaos import quantities
     from tidelog.chaos.faults.base import On
     from tidelog.chaos.launch import order
     from tidelog.chaos.scenario import Column
@@ -218,10 +219,11 @@ def _order(
         raise CommandError(f"--on {on!r} is none of {', '.join(On)}", 2)
     if column not in list(Column):
         raise CommandError(f"--column {column!r} is none of {', '.join(Column)}", 2)
-    seconds = None if duration is None else quantities.duration(duration)
+    seconds = None if duration is None else parse.seconds("--duration", duration)
     if seconds is not None and seconds <= 0:
         raise CommandError(f"--duration {duration!r}: a run takes some time", 2)
-    return order(name, On(on), seed, seconds, base, Column(column))
+    with as_bad_input():
+        return order(name, On(on), seed, seconds, base, Column(column))
 
 
 def _play(
@@ -229,9 +231,9 @@ def _play(
     keep: bool,
     project: str,
     output: Format,
-    note: "Callable[[Outcome], None]" = lambda outcome: None,
+    on_outcome: "Callable[[Outcome], None]" = lambda outcome: None,
 ) -> int:
-    """The worst of their exit codes. `note` gets each as it comes."""
+    """The worst of their exit codes. `on_outcome` gets each as it comes."""
     from tidelog.chaos.faults.base import ends_as_interrupt
     from tidelog.chaos.launch import launch
     from tidelog.chaos.metrics import ChaosMetrics
@@ -244,12 +246,12 @@ def _play(
         with (
             ends_as_interrupt(),
             _clusters(orders[0], keep, project) as clusters,
-            metrics.served(clusters.scrape_targets, common.note),
+            metrics.served(clusters.scrape_targets, note),
         ):
             for each in orders:
                 with Screen(clock, each, quiet=output is Format.JSON) as screen:
                     outcome = launch(each, clusters, clock, screen, metrics)
-                note(outcome)
+                on_outcome(outcome)
                 _report(outcome, each, output)
                 worst = max(worst, outcome.exit_code)
     except ClusterError as error:
@@ -273,7 +275,7 @@ def _report(outcome: "Outcome", order: "Order", output: Format) -> None:
 
     if output is Format.JSON:
         verdict = None if outcome.verdict is None else outcome.verdict.to_json()
-        common.print_json(
+        print_json(
             {"directory": str(outcome.directory), "ended": outcome.file.ended, "seed": order.seed, "verdict": verdict}
         )
     else:

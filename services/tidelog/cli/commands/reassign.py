@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, plan_file
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import plan_file
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
 from tidelog.cli.plan_file import Plan
+from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
     from tidelog.client.move_progress import Copied
     from tidelog.client.reassignments import Throttle
-    from tidelog.config import ClientSettings
     from tidelog.wire.messages import OngoingReassignment
 
-app = typer.Typer(help="Move partitions between brokers.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 SIZES_S: Final = 2.0
-"""How long a broker may take to say how large its logs are."""
+"""Time that a broker has to say how large its logs are."""
 
 PlanOption = Annotated[
     Path,
@@ -50,7 +51,9 @@ ThrottleOption = Annotated[
 
 
 @app.command()
-def generate(
+@connected
+async def generate(
+    on: Connection,
     topics_file: Annotated[
         Path,
         typer.Option(
@@ -66,9 +69,6 @@ def generate(
         bool, typer.Option("--disable-rack-aware", help="Replicas of a partition may share a rack.")
     ] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Propose a plan that places topics anew over brokers. Nothing is moved: save it, look at it, execute it.
 
@@ -76,28 +76,27 @@ def generate(
     """
     names, brokers = plan_file.read_topics(topics_file), _ids(broker_list)
 
-    async def main() -> tuple[Plan, Plan]:
-        from tidelog.controller.planner import generate as propose
+    from tidelog.controller.planner import generate as propose
 
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            current = await _assigned(admin, names)
-            live = {BrokerId(b.broker.broker_id): b.broker.rack for b in (await admin.describe_cluster()).brokers}
-        if missing := [each for each in brokers if each not in live]:
-            raise CommandError(f"--broker-list names {missing}, which are not alive; alive are {sorted(live)}", 2)
-        racks = {each: "" if disable_rack_aware else live[each] for each in brokers}
-        rows = {tp: tuple(map(BrokerId, row)) for tp, row in current.items()}
-        return current, {**current, **propose(rows, racks)}
-
-    current, proposed = common.run(main())
+    async with on.admin() as admin:
+        current = await _assigned(admin, names)
+        live = {BrokerId(b.broker.broker_id): b.broker.rack for b in (await admin.describe_cluster()).brokers}
+    if missing := [each for each in brokers if each not in live]:
+        raise CommandError(f"--broker-list names {missing}, which are not alive; alive are {sorted(live)}", 2)
+    racks = {each: "" if disable_rack_aware else live[each] for each in brokers}
+    rows = {tp: tuple(map(BrokerId, row)) for tp, row in current.items()}
+    proposed = {**current, **propose(rows, racks)}
     if output is Format.JSON:
-        common.print_json({"current": rows_json(current), "proposed": rows_json(proposed)})
+        print_json({"current": rows_json(current), "proposed": rows_json(proposed)})
         return
     print(f"Current partition replica assignment\n{plan_file.written(current)}\n")
     print(f"Proposed partition reassignment configuration\n{plan_file.written(proposed)}")
 
 
 @app.command()
-def execute(
+@connected
+async def execute(
+    on: Connection,
     file: PlanOption,
     throttle: ThrottleOption = None,
     additional: Annotated[
@@ -108,33 +107,24 @@ def execute(
     waits: Annotated[bool, typer.Option("--wait", help="Show how far it is until everything has moved.")] = False,
     timeout_ms: TimeoutOption = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Begin to move partitions as a plan says: all of it, or nothing where any of it is wrong. It goes on by itself.
 
     Example: tidelog reassign execute --reassignment-json-file plan.json --wait
     """
     plan = plan_file.read_plan(file)
-    settings = common.connect(bootstrap, config_file, properties, destroys=not dry_run)
-
-    async def main() -> Plan:
-        async with common.admin(settings) as admin:
-            if not additional and await admin.reassignments.list():
-                raise CommandError(
-                    "Cannot execute because there is an existing partition assignment. Use --additional to override this and "
-                    "create a new partition assignment in addition to the existing one."
-                )
-            current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
-            await admin.reassignments.alter(
-                plan, replace=additional, validate_only=dry_run, throttle=throttle_of(throttle)
+    async with on.admin(destroys=not dry_run) as admin:
+        if not additional and await admin.reassignments.list():
+            raise CommandError(
+                "Cannot execute because there is an existing partition assignment. Use --additional to override this and "
+                "create a new partition assignment in addition to the existing one."
             )
-            return {tp: row for tp, row in current.items() if tp in plan}
-
-    before = common.run(main())
+        current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
+        limit = throttle_of(throttle)
+        await admin.reassignments.alter(plan, replace=additional, validate_only=dry_run, throttle=limit)
+    before = {tp: row for tp, row in current.items() if tp in plan}
     if output is Format.JSON:
-        common.print_json({"rollback": rows_json(before), "started": rows_json(plan), "dryRun": dry_run})
+        print_json({"rollback": rows_json(before), "started": rows_json(plan), "dryRun": dry_run})
     elif dry_run:
         print(f"The plan is valid for {_named(plan)}")
     else:
@@ -144,40 +134,34 @@ def execute(
             print(throttle_sentence(throttle))
         print(f"Successfully started partition reassignments for {_named(plan)}", flush=True)
     if waits and not dry_run:
-        wait(plan, settings, timeout_ms, output)
+        await wait(plan, on, timeout_ms, output)
 
 
 @app.command()
-def verify(
+@connected
+async def verify(
+    on: Connection,
     file: PlanOption,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show how far it is until everything has moved.")
     ] = False,
     timeout_ms: TimeoutOption = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Say of each partition of a plan whether it has moved, and how much of the rest is copied. Exits 1 unless all have.
 
     Example: tidelog reassign verify --reassignment-json-file plan.json --watch
     """
     plan = plan_file.read_plan(file)
-    settings = common.connect(bootstrap, config_file, properties)
     if watch:
-        wait(plan, settings, timeout_ms, output)
-
-    async def main() -> tuple[dict[TopicPartition, "OngoingReassignment"], Plan, dict[TopicPartition, "Copied | None"]]:
-        async with common.admin(settings) as admin:
-            moving = {tp: each for tp, each in (await admin.reassignments.list()).items() if tp in plan}
-            current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
-            return moving, current, await _copied(admin, moving)
-
-    moving, current, copies = common.run(main())
+        await wait(plan, on, timeout_ms, output)
+    async with on.admin() as admin:
+        moving = {tp: each for tp, each in (await admin.reassignments.list()).items() if tp in plan}
+        current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
+        copies = await _copied(admin, moving)
     said = {tp: _verdict(tp, row, moving.get(tp), current.get(tp)) for tp, row in plan.items()}
     if output is Format.JSON:
-        common.print_json(
+        print_json(
             [
                 {"topic": tp.topic, "partition": tp.partition, "status": status, **_copied_json(copies.get(tp))}
                 for tp, (status, _) in said.items()
@@ -210,12 +194,11 @@ def _verdict(
 
 
 @app.command()
-def cancel(
+@connected
+async def cancel(
+    on: Connection,
     file: PlanOption,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Take the partitions of a plan that still move back to the replicas of before.
 
@@ -223,17 +206,13 @@ def cancel(
     """
     plan = plan_file.read_plan(file)
 
-    async def main() -> list[TopicPartition]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            moving = await admin.reassignments.list()
-            chosen = [tp for tp in plan if tp in moving and not moving[tp].cancelled]
-            if chosen:
-                await admin.reassignments.cancel(chosen)
-            return chosen
-
-    cancelled = common.run(main())
+    async with on.admin() as admin:
+        moving = await admin.reassignments.list()
+        cancelled = [tp for tp in plan if tp in moving and not moving[tp].cancelled]
+        if cancelled:
+            await admin.reassignments.cancel(cancelled)
     if output is Format.JSON:
-        common.print_json([{"topic": tp.topic, "partition": tp.partition} for tp in cancelled])
+        print_json([{"topic": tp.topic, "partition": tp.partition} for tp in cancelled])
     elif cancelled:
         print(f"Successfully cancelled partition reassignments for: {_named(cancelled)}")
     else:
@@ -241,27 +220,21 @@ def cancel(
 
 
 @app.command("list")
-def list_(
+@connected
+async def list_(
+    on: Connection,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """List the partitions that are being moved, how much of each is copied, and the throttle.
 
     Example: tidelog reassign list
     """
-
-    async def main() -> tuple[
-        dict[TopicPartition, "OngoingReassignment"], dict[TopicPartition, "Copied | None"], "Throttle"
-    ]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            moving = dict(sorted((await admin.reassignments.list()).items()))
-            return moving, await _copied(admin, moving), await admin.reassignments.throttles()
-
-    moving, copies, throttle = common.run(main())
+    async with on.admin() as admin:
+        moving = dict(sorted((await admin.reassignments.list()).items()))
+        copies = await _copied(admin, moving)
+        throttle = await admin.reassignments.throttles()
     if output is Format.JSON:
-        common.print_json([{**_move_json(each), **_copied_json(copies[tp])} for tp, each in moving.items()])
+        print_json([{**_move_json(each), **_copied_json(copies[tp])} for tp, each in moving.items()])
     elif not moving:
         print("No partition reassignments found.")
     else:
@@ -285,7 +258,7 @@ def list_(
 async def _copied(
     admin: "AdminClient", moving: Mapping[TopicPartition, "OngoingReassignment"]
 ) -> dict[TopicPartition, "Copied | None"]:
-    """None: nobody says how large it is."""
+    """None: no broker says how large it is."""
     from tidelog.client.move_progress import copied, holders
 
     sizes = await admin.logs.sizes(holders(moving.values()), SIZES_S)
@@ -326,11 +299,11 @@ def throttle_sentence(bytes_per_s: int) -> str:
     return f"The inter-broker throttle limit was set to {bytes_per_s} B/s"
 
 
-def wait(plan: Iterable[TopicPartition], settings: "ClientSettings", timeout_ms: int | None, output: Format) -> None:
+async def wait(plan: Iterable[TopicPartition], on: Connection, timeout_ms: int | None, output: Format) -> None:
     """Until all of these have moved; shows how far it is. CommandError: not within the time."""
     from tidelog.cli.reassign_screen import follow
 
-    done = common.run(follow(settings, common.ports(), plan, timeout_ms=timeout_ms, quiet=output is Format.JSON))
+    done = await follow(on, plan, timeout_ms=timeout_ms, quiet=output is Format.JSON)
     if not done:
         raise CommandError(f"not everything has moved within {timeout_ms} ms; it goes on")
 

@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import Format, FormatOption
+from tidelog.cli.show import Format, FormatOption, print_json, print_table
 
-app = typer.Typer(help="Look at settings.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def config() -> None:
+    """Keeps `show` a command of its own."""
 
 
 class Process(StrEnum):
@@ -44,6 +48,6 @@ def show(
     }
     rows = config.explain(config.load(kinds[process], config_file=config_file))
     if output is Format.JSON:
-        common.print_json([{"key": row.key, "value": row.value, "source": row.source} for row in rows])
+        print_json([{"key": row.key, "value": row.value, "source": row.source} for row in rows])
     else:
-        common.print_table(("KEY", "VALUE", "SOURCE"), rows)
+        print_table(("KEY", "VALUE", "SOURCE"), rows)

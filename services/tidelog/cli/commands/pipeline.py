@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError, as_bad_input
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, SESSION, Flag, Given, Takes
 
 if TYPE_CHECKING:
     from tidelog.config import ClientSettings
     from tidelog.pipeline.jobs.streaming import Job
 
-app = typer.Typer(help="Work on topics with Spark.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 run = typer.Typer(help="Run a job until it is done, or until Ctrl-C.", no_args_is_help=True)
 app.add_typer(run, name="run")
 
@@ -55,12 +57,11 @@ def _takes(flags: Sequence[Flag]) -> Callable[[Callable[..., None]], Callable[..
 
 
 @run.command()
+@connected
 @_takes(INGEST)
 def ingest(
+    on: Connection,
     output_format: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
     **given: Any,
 ) -> None:
     """Keep topics as Parquet files in folders, each record exactly once however often the job is killed and run again.
@@ -71,17 +72,17 @@ def ingest(
     """
     from tidelog.pipeline.jobs.plans import ingest_plan
 
-    plan = ingest_plan(_given(given))
-    _run(lambda: _jobs("ingest").Ingest(plan), common.connect(bootstrap, config_file, properties), output_format)
+    with as_bad_input():
+        plan = ingest_plan(_given(given))
+    _run(lambda: _jobs("ingest").Ingest(plan), on.settings(), output_format)
 
 
 @run.command()
+@connected
 @_takes(AGGREGATE)
 def aggregate(
+    on: Connection,
     output_format: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
     **given: Any,
 ) -> None:
     """Count and add up records in windows of event time, and write the results to a topic as JSON.
@@ -91,8 +92,9 @@ def aggregate(
     """
     from tidelog.pipeline.jobs.plans import aggregate_plan
 
-    plan = aggregate_plan(_given(given))
-    _run(lambda: _jobs("aggregate").Aggregate(plan), common.connect(bootstrap, config_file, properties), output_format)
+    with as_bad_input():
+        plan = aggregate_plan(_given(given))
+    _run(lambda: _jobs("aggregate").Aggregate(plan), on.settings(), output_format)
 
 
 @run.command()
@@ -108,7 +110,8 @@ def audit(
     """
     from tidelog.pipeline.jobs.plans import run_of
 
-    run = run_of(_given(given))
+    with as_bad_input():
+        run = run_of(_given(given))
     module = _jobs("audit.runs")
     from tidelog.chaos.checking import CannotCheck
     from tidelog.chaos.history import HistoryDamaged
@@ -125,7 +128,7 @@ def audit(
     except JobError as error:
         raise CommandError(str(error)) from None
     if output_format is Format.JSON:
-        common.print_json(pipeline_audit.as_json(judged))
+        print_json(pipeline_audit.as_json(judged))
     else:
         pipeline_audit.print_judged(judged)
     raise typer.Exit(pipeline_audit.exit_code(judged))
@@ -146,7 +149,8 @@ def query(
     """
     from tidelog.pipeline.jobs.plans import run_of
 
-    run = run_of(_given(given))
+    with as_bad_input():
+        run = run_of(_given(given))
     module = _jobs("query")
     from tidelog.pipeline.jobs.driver import JobError
 
@@ -155,15 +159,15 @@ def query(
     except JobError as error:
         raise CommandError(str(error)) from None
     if output_format is Format.JSON:
-        common.print_json(answer.rows)
+        print_json(answer.rows)
     else:
-        common.print_table(answer.columns, answer.rows)
+        print_table(answer.columns, answer.rows)
     if answer.more:
-        common.note(f"and more rows; --rows-max is {rows_max}")
+        note(f"and more rows; --rows-max is {rows_max}")
 
 
 def _given(options: dict[str, Any]) -> Given:
-    """What was said, without what was not."""
+    """The options that were given."""
     return {name: value for name, value in options.items() if value not in (None, False, [], ())}
 
 
@@ -182,18 +186,19 @@ def _jobs(name: str) -> Any:
 
 
 def _run(job_of: "Callable[[], Job]", settings: "ClientSettings", output: Format) -> None:
-    job = job_of()
+    with as_bad_input():
+        job = job_of()
     from tidelog.cli.pipeline_screen import Screen, print_totals
     from tidelog.pipeline.jobs.driver import JobError
     from tidelog.pipeline.jobs.streaming import run_job
 
     try:
-        with Screen(job.name, quiet=output is Format.JSON) as screen:
+        with as_bad_input(), Screen(job.name, quiet=output is Format.JSON) as screen:
             totals, stopped = run_job(job, settings.bootstrap_servers, screen)
     except JobError as error:
         raise CommandError(str(error)) from None
     if output is Format.JSON:
-        common.print_json(totals.as_json())
+        print_json(totals.as_json())
     else:
         print_totals(totals)
     if stopped and job.plan.run.once:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
-from tidelog.cli.groups import AllGroupsOption, GroupArgument, GroupOption, chosen, complain, resolve
+from tidelog.cli import completion
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.group_choice import AllGroupsOption, GroupArgument, GroupOption, chosen, complain, resolve
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
@@ -69,7 +71,9 @@ class _Target:
     file: Path | None = None
 
 
-def reset_offsets(
+@connected
+async def reset_offsets(
+    on: Connection,
     names: GroupArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
@@ -93,9 +97,6 @@ def reset_offsets(
     execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print CSV for --from-file.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Set the committed offsets of groups that have no members. Shows what would be; --execute does it.
 
@@ -122,19 +123,16 @@ def reset_offsets(
     scope = None if topic is None else [_topic_part(each) for each in topic]
     wanted = chosen(names, group, all_groups)
 
-    async def main() -> dict[str, Offsets]:
-        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=execute)) as admin:
-            plans = {}
-            for group_id in await resolve(admin, wanted):
-                plans[group_id] = await _Plan(admin, group_id, target).offsets(scope)
-            if execute:
-                for group_id, plan in plans.items():
-                    await _commit(admin, group_id, plan)
-        return plans
-
-    _report(common.run(main()), output, export, executed=execute)
+    plans = {}
+    async with on.admin(destroys=execute) as admin:
+        for group_id in await resolve(admin, wanted):
+            plans[group_id] = await _Plan(admin, group_id, target, on.ports.clock.wall_ms()).offsets(scope)
+        if execute:
+            for group_id, plan in plans.items():
+                await _commit(admin, group_id, plan)
+    _report(plans, output, export, executed=execute)
     if not execute and not dry_run and not export:
-        common.note("Nothing was changed: this was a dry run; say --execute to do it.")
+        note("Nothing was changed: this was a dry run; say --execute to do it.")
 
 
 def _report(plans: Mapping[str, Offsets], output: Format, export: bool, *, executed: bool) -> None:
@@ -144,9 +142,9 @@ def _report(plans: Mapping[str, Offsets], output: Format, export: bool, *, execu
             print(*(row if len(plans) > 1 else row[1:]), sep=",")
     elif output is Format.JSON:
         keys = ("group", "topic", "partition", "newOffset")
-        common.print_json({"executed": executed, "offsets": [dict(zip(keys, row, strict=True)) for row in rows]})
+        print_json({"executed": executed, "offsets": [dict(zip(keys, row, strict=True)) for row in rows]})
     else:
-        common.print_table(_COLUMNS, rows)
+        print_table(_COLUMNS, rows)
 
 
 async def _commit(admin: "AdminClient", group_id: str, plan: Offsets) -> None:
@@ -163,12 +161,13 @@ async def _commit(admin: "AdminClient", group_id: str, plan: Offsets) -> None:
 
 
 class _Plan:
-    """What one group's offsets are to become."""
+    """The new offsets of one group."""
 
-    def __init__(self, admin: "AdminClient", group_id: str, target: _Target) -> None:
+    def __init__(self, admin: "AdminClient", group_id: str, target: _Target, now_ms: int) -> None:
         self._admin = admin
         self._group_id = group_id
         self._target = target
+        self._now_ms = now_ms
 
     async def offsets(self, scope: "Sequence[tuple[str, list[int] | None]] | None") -> Offsets:
         """`scope` names topics and partitions of them; None: what is committed, or what the file names."""
@@ -195,7 +194,7 @@ class _Plan:
             case _To.TIME:
                 return await self._at_time(tps, target.number)
             case _To.AGO:
-                return await self._at_time(tps, common.ports().clock.wall_ms() - target.number)
+                return await self._at_time(tps, self._now_ms - target.number)
             case _To.OFFSET:
                 return await self._within(dict.fromkeys(tps, target.number))
             case _To.SHIFT:
@@ -238,7 +237,7 @@ class _Plan:
         topics = await self._admin.describe_topics(sorted({tp.topic for tp in committed}))
         gone = {topic.name for topic in topics if topic.error_code is not ErrorCode.NONE}
         for name in sorted(gone):
-            common.note(f"Warning: topic {name!r} does not exist any more; it is left out.")
+            note(f"Warning: topic {name!r} does not exist any more; it is left out.")
         return sorted(tp for tp in committed if tp.topic not in gone)
 
     async def _at(self, tps: Sequence[TopicPartition], when: int) -> Offsets:
@@ -250,7 +249,7 @@ class _Plan:
         found = await self._at(tps, max(unix_ms, 0))
         late = [tp for tp, offset in found.items() if offset < 0]
         for tp in late:
-            common.note(f"Warning: {tp} has no record so late; the log's end is taken.")
+            note(f"Warning: {tp} has no record so late; the log's end is taken.")
         return found | await self._at(late, _edge(_To.LATEST))
 
     async def _within(self, wanted: Offsets) -> Offsets:
@@ -262,7 +261,7 @@ class _Plan:
             found[tp] = max(min(offset, end[tp]), first[tp])
             if found[tp] != offset:
                 where = "lower than the first" if offset < found[tp] else "higher than the last"
-                common.note(f"Warning: {tp}: offset {offset} is {where} of the log; {found[tp]} is taken.")
+                note(f"Warning: {tp}: offset {offset} is {where} of the log; {found[tp]} is taken.")
         return found
 
 

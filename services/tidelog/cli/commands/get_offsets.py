@@ -6,15 +6,19 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import parse
 from tidelog.cli.completion import TopicPatternOption
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import INTERNAL_TOPICS
 
 _NAMED_TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 _TIME_MAX: Final = 2**63 - 1
 _PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]+)|([0-9]*)-([0-9]*)))?")
+
+app = typer.Typer(add_completion=False)
 
 Chooses = Callable[[TopicPartition], bool]
 
@@ -26,7 +30,10 @@ class _Row(NamedTuple):
     leader_epoch: int
 
 
-def offsets(
+@app.command("get-offsets")
+@connected
+async def get_offsets(
+    on: Connection,
     pattern: TopicPatternOption = None,
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="N,N", help="Only these; default: all.")
@@ -53,9 +60,6 @@ def offsets(
         ),
     ] = "latest",
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Print offsets as TOPIC:PARTITION:OFFSET; the last part is empty where no record is so late.
 
@@ -72,33 +76,33 @@ def offsets(
         raise CommandError("--topic-partitions excludes --topic and --partitions", 2)
     everything = topic_partitions is None and pattern is None and partitions is None
 
-    async def main() -> tuple[list[_Row], list[TopicPartition]]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            leaders = {
-                TopicPartition(t.name, p.partition): p.leader
-                for t in await admin.describe_topics()
-                if not (exclude_internal and t.name in INTERNAL_TOPICS)
-                for p in t.partitions
-            }
-            tps = sorted(filter(chosen, leaders))
-            if not tps and not everything:
-                raise CommandError("no partition matches; `tidelog topics list` shows the topics")
-            led = [tp for tp in tps if leaders[tp] != NO_LEADER]
-            found = await admin.list_offsets(dict.fromkeys(led, at))
-        return [_Row(tp, *found[tp]) for tp in led], [tp for tp in tps if tp not in found]
-
-    rows, leaderless = common.run(main())
+    async with on.admin() as admin:
+        leaders = {
+            TopicPartition(t.name, p.partition): p.leader
+            for t in await admin.describe_topics()
+            if not (exclude_internal and t.name in INTERNAL_TOPICS)
+            for p in t.partitions
+        }
+        tps = sorted(filter(chosen, leaders))
+        if not tps and not everything:
+            raise CommandError("no partition matches; `tidelog topics list` shows the topics")
+        led = [tp for tp in tps if leaders[tp] != NO_LEADER]
+        found = await admin.list_offsets(dict.fromkeys(led, at))
+    rows = [_Row(tp, *found[tp]) for tp in led]
     if output is Format.JSON:
-        common.print_json([_json(*row) for row in rows])
+        print_json([_json(*row) for row in rows])
     else:
         for row in rows:
             print(f"{row.tp.topic}:{row.tp.partition}:{'' if row.offset < 0 else row.offset}")
-    if leaderless:
+    if leaderless := [tp for tp in tps if tp not in found]:
         raise CommandError("no leader, so no offset: " + ", ".join(map(str, leaderless)))
 
 
 def _by_topic(pattern: str | None, partitions: str | None) -> Chooses:
-    matches, numbers = _compile("--topic", ".*" if pattern is None else pattern), _partitions(partitions)
+    matches, numbers = (
+        parse.pattern("--topic", pattern),
+        None if partitions is None else parse.ids("--partitions", partitions),
+    )
     return lambda tp: bool(matches.fullmatch(tp.topic)) and (numbers is None or tp.partition in numbers)
 
 
@@ -113,19 +117,12 @@ def _by_pattern(text: str) -> Chooses:
     if found is None or not text:
         raise CommandError(f"--topic-partitions {text!r} is not TOPIC, TOPIC:N, TOPIC:N-M, TOPIC:N- or TOPIC:-M", 2)
     topic, one, first, end = found.groups()
-    matches = _compile("--topic-partitions", topic or ".*")
+    matches = parse.pattern("--topic-partitions", topic or None)
     if one is not None:
         first, end = one, str(int(one) + 1)
     low = int(first) if first else 0
     high = int(end) if end else _TIME_MAX
     return lambda tp: bool(matches.fullmatch(tp.topic)) and low <= tp.partition < high
-
-
-def _compile(option: str, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise CommandError(f"{option} {pattern!r} is no regular expression: {error}", 2) from None
 
 
 def _json(tp: TopicPartition, offset: int, timestamp: int, epoch: int) -> dict[str, Any]:
@@ -147,12 +144,3 @@ def _time(option: str, text: str) -> int:
         return int(text)
     words = ", ".join(f"{word} ({number})" for word, number in _NAMED_TIMES.items())
     raise CommandError(f"{option} {text!r} is not Unix milliseconds up to 2^63 - 1, nor {words}", 2)
-
-
-def _partitions(text: str | None) -> frozenset[int] | None:
-    if text is None:
-        return None
-    numbers = text.split(",")
-    if not all(each.isascii() and each.isdigit() for each in numbers):
-        raise CommandError(f"--partitions {text!r} is not numbers from 0 on, like 0,3", 2)
-    return frozenset(map(int, numbers))

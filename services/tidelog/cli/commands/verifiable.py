@@ -1,6 +1,6 @@
 """`tidelog verifiable-producer` and `verifiable-consumer`: clients for tests that tell everything, one JSON object a line.
 
-Flags, names of events and their fields are those of Kafka's tools of these names (ecosystem 1.2).
+Flags, names of events and their fields are those of Kafka's tools of these names.
 """
 
 import json
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, PropertyOption
+from tidelog.cli import completion
 from tidelog.cli.completion import NamedTopicOption
+from tidelog.cli.connection import Connection, connected, stopped_by_signals
+from tidelog.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from tidelog.client.groups import GroupMetadata
@@ -25,7 +26,14 @@ MaxOption = Annotated[int, typer.Option("--max-messages", help="So many, and the
 RESETS: Final = ("earliest", "latest", "none")
 
 
-def verifiable_producer(
+producer_app = typer.Typer(add_completion=False)
+consumer_app = typer.Typer(add_completion=False)
+
+
+@producer_app.command("verifiable-producer")
+@connected
+async def verifiable_producer(
+    on: Connection,
     topic: NamedTopicOption,
     max_messages: MaxOption = -1,
     throughput: Annotated[int, typer.Option("--throughput", help="Records a second; -1: as fast as they go.")] = -1,
@@ -39,9 +47,6 @@ def verifiable_producer(
     repeating_keys: Annotated[
         int | None, typer.Option("--repeating-keys", metavar="N", min=1, help="Keys 0 to N-1 in turn; default: none.")
     ] = None,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Send numbered records and print what becomes of each. Ends in order on SIGTERM and Ctrl-C; exits 1 if one failed.
 
@@ -49,51 +54,42 @@ def verifiable_producer(
     """
     if throughput == 0 or throughput < -1 or max_messages < -1:
         raise CommandError("--throughput and --max-messages are numbers above 0, or -1", 2)
-    settings = common.connect(bootstrap, config_file, properties)
 
-    async def main() -> bool:
-        from tidelog.chaos.sources import Numbers
-        from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
-        from tidelog.client.producer import Producer
+    from tidelog.chaos.sources import Numbers
+    from tidelog.chaos.verifiable_producer import SendFailed, VerifiableProducer
 
-        ports = common.ports()
-        events = _ProducerEvents(ports.clock, topic, throughput)
-        async with Producer(
-            settings.bootstrap_servers,
-            acks=acks,
-            enable_idempotence=settings.enable_idempotence,
-            request_timeout_ms=settings.request_timeout_ms,
-            client_id=settings.client_id,
-            ports=ports,
-        ) as producer:
-            await producer.partitions_of(topic)  # a topic that does not exist is told before anything is sent
-            sender = VerifiableProducer(
-                producer,
-                topic,
-                ports.clock,
-                events,
-                islice(
-                    Numbers("" if value_prefix is None else f"{value_prefix}.", repeating_keys),
-                    None if max_messages < 0 else max_messages,
-                ),
-                per_s=None if throughput < 0 else float(throughput),
-                create_time_ms=None if create_time < 0 else create_time,
-            )
-            events.say("startup_complete")
-            try:
-                with common.stopped_by_signals(sender.stop):
-                    await sender.run()
-                    await producer.flush()
-            except SendFailed:
-                pass  # the event of that record has told it
-        events.end()
-        return events.acked == events.sent
-
-    if not common.run(main()):
+    ports = on.ports
+    events = _ProducerEvents(ports.clock, topic, throughput)
+    async with on.producer(acks=acks) as producer:
+        await producer.partitions_of(topic)  # a topic that does not exist is told before anything is sent
+        sender = VerifiableProducer(
+            producer,
+            topic,
+            ports.clock,
+            events,
+            islice(
+                Numbers("" if value_prefix is None else f"{value_prefix}.", repeating_keys),
+                None if max_messages < 0 else max_messages,
+            ),
+            per_s=None if throughput < 0 else float(throughput),
+            create_time_ms=None if create_time < 0 else create_time,
+        )
+        events.say("startup_complete")
+        try:
+            with stopped_by_signals(sender.stop):
+                await sender.run()
+                await producer.flush()
+        except SendFailed:
+            pass  # the event of that record has told it
+    events.end()
+    if events.acked != events.sent:
         raise typer.Exit(1)
 
 
-def verifiable_consumer(
+@consumer_app.command("verifiable-consumer")
+@connected
+async def verifiable_consumer(
+    on: Connection,
     topic: NamedTopicOption,
     group_id: Annotated[
         str, typer.Option("--group-id", help="The group that it joins.", autocompletion=completion.groups)
@@ -116,9 +112,6 @@ def verifiable_consumer(
     ] = "",
     max_messages: MaxOption = -1,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also every record (record_data).")] = False,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Read as a member of a group and print what it gets, gives back and commits. Ends in order on SIGTERM and Ctrl-C.
 
@@ -128,41 +121,31 @@ def verifiable_consumer(
         raise CommandError(f"--reset-policy {reset_policy!r} is none of {', '.join(RESETS)}", 2)
     if max_messages == 0 or max_messages < -1:
         raise CommandError("--max-messages is a number above 0, or -1", 2)
-    settings = common.connect(bootstrap, config_file, properties)
 
-    async def main() -> None:
-        from tidelog.chaos.verifiable_consumer import VerifiableConsumer
-        from tidelog.client.consumer import Consumer
+    from tidelog.chaos.verifiable_consumer import VerifiableConsumer
 
-        ports = common.ports()
-        events = _ConsumerEvents(ports.clock, verbose)
-        consumer = Consumer(
-            settings.bootstrap_servers,
-            group=group_id,
-            topics=[topic],
-            consumer_id=instance_id,
-            static=instance_id is not None,
-            session_timeout_ms=session_timeout_ms,
-            auto_commit=enable_autocommit,
-            auto_offset_reset="error" if reset_policy == "none" else reset_policy,
-            assignor=strategy,
-            on_assigned=events.assigned,
-            on_revoked=events.revoked,
-            on_lost=events.revoked,
-            request_timeout_ms=settings.request_timeout_ms,
-            max_bytes=settings.fetch_max_bytes,
-            client_id=settings.client_id,
-            ports=ports,
-        )
-        async with consumer:
-            await consumer.partitions_of(topic)  # a group would wait for it for ever
-            reader = VerifiableConsumer(consumer, ports.clock, events, commits=not enable_autocommit)
-            events.say("startup_complete")
-            with common.stopped_by_signals(reader.stop):
-                await reader.run(None if max_messages < 0 else max_messages)
-        events.say("shutdown_complete")
-
-    common.run(main())
+    ports = on.ports
+    events = _ConsumerEvents(ports.clock, verbose)
+    consumer = on.consumer(
+        group=group_id,
+        topics=[topic],
+        consumer_id=instance_id,
+        static=instance_id is not None,
+        session_timeout_ms=session_timeout_ms,
+        auto_commit=enable_autocommit,
+        auto_offset_reset="error" if reset_policy == "none" else reset_policy,
+        assignor=strategy,
+        on_assigned=events.assigned,
+        on_revoked=events.revoked,
+        on_lost=events.revoked,
+    )
+    async with consumer:
+        await consumer.partitions_of(topic)  # a group would wait for it for ever
+        reader = VerifiableConsumer(consumer, ports.clock, events, commits=not enable_autocommit)
+        events.say("startup_complete")
+        with stopped_by_signals(reader.stop):
+            await reader.run(None if max_messages < 0 else max_messages)
+    events.say("shutdown_complete")
 
 
 class _Events:

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli import common, completion, reassign
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion
+from tidelog.cli.commands import reassign
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
 from tidelog.cli.plan_file import Plan
+from tidelog.cli.show import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from tidelog.client.reassignments import ReassignmentAdmin
-    from tidelog.config import ClientSettings
     from tidelog.ids import TopicPartition
     from tidelog.wire.messages import DescribeClusterResponse
 
@@ -30,7 +32,9 @@ WaitOption = Annotated[
 Ask = Callable[["ReassignmentAdmin"], Awaitable[Mapping["TopicPartition", Sequence[int]]]]
 
 
-def add_brokers(
+@connected
+async def add_brokers(
+    on: Connection,
     ids: BrokersArgument,
     throttle: reassign.ThrottleOption = None,
     additional: AdditionalOption = False,
@@ -38,9 +42,6 @@ def add_brokers(
     wait: WaitOption = False,
     timeout_ms: reassign.TimeoutOption = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Give brokers that have just been started their share, by the least moves that even out the load.
 
@@ -51,14 +52,15 @@ def add_brokers(
         limit = reassign.throttle_of(throttle)
         return await admin.add_brokers(ids, replace=additional, validate_only=dry_run, throttle=limit)
 
-    settings = common.connect(bootstrap, config_file, properties)
-    plan = _asked(ask, settings)
+    plan = await _asked(ask, on)
     _report(plan, output, "would move" if dry_run else "begin to move")
     if wait and not dry_run:
-        _wait(plan, ids, settings, timeout_ms, output)
+        await _wait(plan, ids, on, timeout_ms, output)
 
 
-def drain(
+@connected
+async def drain(
+    on: Connection,
     ids: BrokersArgument,
     undo: Annotated[
         bool, typer.Option("--undo", help="They may hold replicas again. What moves away goes on all the same.")
@@ -69,9 +71,6 @@ def drain(
     wait: WaitOption = False,
     timeout_ms: reassign.TimeoutOption = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Move everything away from brokers, evenly, and place nothing there any more.
 
@@ -79,81 +78,63 @@ def drain(
 
     Example: tidelog brokers drain 5 --wait
     """
-    settings = common.connect(bootstrap, config_file, properties)
     if undo:
         if additional or dry_run or wait or throttle is not None:
             raise CommandError(
                 "--undo moves nothing: --throttle, --additional, --dry-run and --wait do not go with it", 2
             )
-        _undo(ids, settings, output)
+        await _undo(ids, on, output)
         return
 
     async def ask(admin: "ReassignmentAdmin") -> Mapping["TopicPartition", Sequence[int]]:
         limit = reassign.throttle_of(throttle)
         return await admin.drain(ids, replace=additional, validate_only=dry_run, throttle=limit)
 
-    plan = _asked(ask, settings)
+    plan = await _asked(ask, on)
     _report(plan, output, "would move" if dry_run else "begin to move")
     if dry_run:
         return
     if wait:
-        _wait(plan, ids, settings, timeout_ms, output)
+        await _wait(plan, ids, on, timeout_ms, output)
     if wait or not plan:
-        cluster = _described(settings)
+        async with on.admin() as admin:
+            cluster = await admin.describe_cluster()
         if output is Format.TEXT:
             print("\n".join(draining(cluster, ids)))
         if wait and any(each.replicas for each in cluster.draining if each.broker_id in ids):
-            # Somebody has cancelled a move meanwhile.
+            # A move was cancelled meanwhile.
             raise CommandError("not everything has moved away: drain once more")
 
 
-def _asked(ask: Ask, settings: "ClientSettings") -> Plan:
-    async def main() -> Plan:
-        async with common.admin(settings) as admin:
-            return {tp: tuple(row) for tp, row in (await ask(admin.reassignments)).items()}
-
-    return common.run(main())
+async def _asked(ask: Ask, on: Connection) -> Plan:
+    async with on.admin() as admin:
+        return {tp: tuple(row) for tp, row in (await ask(admin.reassignments)).items()}
 
 
-def _wait(plan: Plan, ids: Collection[int], settings: "ClientSettings", timeout_ms: int | None, output: Format) -> None:
-    """For this plan, and for what an earlier one moves to or from these brokers."""
-
-    async def main() -> Collection["TopicPartition"]:
-        async with common.admin(settings) as admin:
-            moving = await admin.reassignments.list()
-            return [
-                tp
-                for tp, each in moving.items()
-                if not set(ids).isdisjoint((*each.adding_replicas, *each.removing_replicas))
-            ]
-
-    if moving := {*plan, *common.run(main())}:
-        reassign.wait(moving, settings, timeout_ms, output)
+async def _wait(plan: Plan, ids: Collection[int], on: Connection, timeout_ms: int | None, output: Format) -> None:
+    """Waits for this plan, and for the moves of an earlier one to or from these brokers."""
+    async with on.admin() as admin:
+        moving = {
+            tp
+            for tp, each in (await admin.reassignments.list()).items()
+            if not set(ids).isdisjoint((*each.adding_replicas, *each.removing_replicas))
+        }
+    if moving or plan:
+        await reassign.wait({*plan, *moving}, on, timeout_ms, output)
 
 
-def _undo(ids: Sequence[int], settings: "ClientSettings", output: Format) -> None:
-    async def main() -> None:
-        async with common.admin(settings) as admin:
-            await admin.reassignments.undrain(ids)
-
-    common.run(main())
+async def _undo(ids: Sequence[int], on: Connection, output: Format) -> None:
+    async with on.admin() as admin:
+        await admin.reassignments.undrain(ids)
     if output is Format.JSON:
-        common.print_json({"undone": list(ids)})
+        print_json({"undone": list(ids)})
     else:
         print(f"Broker {', '.join(map(str, ids))} may hold replicas again.")
 
 
-def _described(settings: "ClientSettings") -> "DescribeClusterResponse":
-    async def main() -> "DescribeClusterResponse":
-        async with common.admin(settings) as admin:
-            return await admin.describe_cluster()
-
-    return common.run(main())
-
-
 def _report(plan: Plan, output: Format, verb: str) -> None:
     if output is Format.JSON:
-        common.print_json({"moves": reassign.rows_json(plan)})
+        print_json({"moves": reassign.rows_json(plan)})
     elif not plan:
         print("Nothing has to move.")
     else:

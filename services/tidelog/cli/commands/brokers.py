@@ -1,43 +1,44 @@
-"""`tidelog brokers`: who is there, and what an operator does to one."""
+"""`tidelog brokers`: a list of the brokers, and what an operator does to one."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion, moves
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion
+from tidelog.cli.commands import moves
+from tidelog.cli.commands.elect_leaders import release_veto
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, print_json, print_table
 
 if TYPE_CHECKING:
     from tidelog.wire.messages import ClusterBroker, DescribeClusterResponse
 
-app = typer.Typer(help="List brokers, drain them, and release what only an operator may release.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("drain")(moves.drain)
+app.command("release-veto")(release_veto)
 
 _LISTENER: Final = "EXTERNAL"
 """The one that clients use."""
 
 
 @app.command("list")
-def list_(
+@connected
+async def list_(
+    on: Connection,
     ids: Annotated[
         list[int] | None,
         typer.Argument(metavar="BROKER...", help="Only these; default: all.", autocompletion=completion.brokers),
     ] = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
-    """List the live brokers: address, rack, state, partitions that each leads and holds, release, and who is being drained.
+    """List the live brokers: address, rack, state, partitions that each leads and holds, release, and which are being drained.
 
     Example: tidelog brokers list
     """
-
-    async def main() -> "DescribeClusterResponse":
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            return await admin.describe_cluster()
-
-    found = common.run(main())
+    async with on.admin() as admin:
+        found = await admin.describe_cluster()
     if ids:
         known = {b.broker.broker_id for b in found.brokers} | {each.broker_id for each in found.draining}
         missing = sorted(set(ids) - known)
@@ -49,7 +50,7 @@ def list_(
             draining=tuple(each for each in found.draining if each.broker_id in ids),
         )
     if output is Format.JSON:
-        common.print_json(as_json(found))
+        print_json(as_json(found))
     else:
         print_brokers(found)
 
@@ -62,7 +63,7 @@ def print_brokers(cluster: "DescribeClusterResponse") -> None:
         )
         for b in _sorted(cluster)
     ]
-    common.print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"), rows)
+    print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"), rows)
     for sentence in moves.draining(cluster):
         print(sentence)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -11,22 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion, parse
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.show import Format, FormatOption
 
 if TYPE_CHECKING:
     from tidelog.cli.top_rows import View
     from tidelog.client.observer import ClusterObserver
-    from tidelog.config import ClientSettings
 
 _PATIENCE_S: Final = (1.0, 2.0)
-"""How long a broker may be silent before the screen goes on without it: the interval, within these."""
+"""The screen goes on without a broker that is silent for the interval, within these bounds."""
 _QUIT: Final = (b"q", b"Q")
 
 Draw = Callable[["View"], None]
 
 
-def top(
+app = typer.Typer(add_completion=False)
+
+
+@app.command("top")
+@connected
+async def top(
+    on: Connection,
     once: Annotated[bool, typer.Option("--once", help="Print what is so now, and end.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", "-d", metavar="SECONDS", help="Between two looks.", min=0.1, max=3600)
@@ -49,9 +54,6 @@ def top(
         bool, typer.Option("--wait", help="Wait for a broker that answers, however long it takes.")
     ] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Watch brokers, partitions and groups: the worst on top, q or Ctrl-C ends it.
 
@@ -63,53 +65,45 @@ def top(
 
     Example: tidelog top --topic 'ev.*' --interval 0.5
     """
-    topics, groups = _compile("--topic", topic), _compile("--group", group)
-    settings = common.connect(bootstrap, config_file, properties)
+    topics, groups = parse.pattern("--topic", topic), parse.pattern("--group", group)
+    from tidelog.client.observer import ClusterObserver
 
-    async def main() -> None:
-        from tidelog.client.observer import ClusterObserver
-
-        stop = asyncio.Event()
-        observer = ClusterObserver(
-            settings.bootstrap_servers, common.ports(), topics=topics.fullmatch, groups=groups.fullmatch
-        )
-        try:
-            async with aclosing(
-                _views(observer, settings, interval, stop, wait=wait, blank=wait and not once)
-            ) as views:
-                if once:
-                    _printer(output)(await anext(views))
-                    return
-                first = await anext(views)
-                with _ended_by_signal(stop), _screen(output, stop) as draw:
-                    draw(first)
-                    async for view in views:
-                        draw(view)
-        finally:
-            await observer.stop()
-
-    common.run(main())
+    servers = on.settings().bootstrap_servers
+    stop = asyncio.Event()
+    observer = ClusterObserver(servers, on.ports, topics=topics.fullmatch, groups=groups.fullmatch)
+    try:
+        async with aclosing(_views(observer, on, interval, stop, wait=wait, blank=wait and not once)) as views:
+            if once:
+                _printer(output)(await anext(views))
+                return
+            first = await anext(views)
+            with _ended_by_signal(stop), _screen(output, stop) as draw:
+                draw(first)
+                async for view in views:
+                    draw(view)
+    finally:
+        await observer.stop()
 
 
 async def _views(
     observer: "ClusterObserver",
-    settings: "ClientSettings",
+    on: Connection,
     interval_s: float,
     stop: asyncio.Event,
     *,
     wait: bool,
     blank: bool,
 ) -> AsyncGenerator["View"]:
-    """One every `interval_s`, until `stop`; before anybody has answered only if `blank`.
+    """A view every `interval_s`, until `stop`; before a broker has answered only if `blank`.
 
-    ClusterUnreachable when nobody answers from the beginning, unless it is to `wait`.
+    ClusterUnreachable when no broker answers from the beginning, unless it is to `wait`.
     """
     from tidelog.cli.top_rows import view_of
     from tidelog.client.errors import ClusterUnreachable
 
     least_s, most_s = _PATIENCE_S
     patience_s = min(most_s, max(least_s, interval_s))
-    clock = common.ports().clock
+    clock = on.ports.clock
     began_at = clock.now()
     before, heard = None, blank
     while not stop.is_set():
@@ -119,8 +113,8 @@ async def _views(
         if heard:
             yield view_of(before, now)
             before = now
-        elif not wait and clock.now() - began_at >= settings.request_timeout_ms / 1000:
-            raise ClusterUnreachable(settings.bootstrap_servers, now.problem)
+        elif not wait and clock.now() - began_at >= on.settings().request_timeout_ms / 1000:
+            raise ClusterUnreachable(on.settings().bootstrap_servers, now.problem)
         await _pause(stop, looked_at + interval_s - clock.now())
 
 
@@ -130,13 +124,6 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
     except TimeoutError:
         pass
-
-
-def _compile(option: str, pattern: str | None) -> re.Pattern[str]:
-    try:
-        return re.compile(".*" if pattern is None else pattern)
-    except re.error as error:
-        raise CommandError(f"{option} {pattern!r} is no regular expression: {error}", 2) from None
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,6 @@ import typer
 
 from tidelog.cli import perf_consume, perf_produce
 
-app = typer.Typer(help="Measure how fast records are written and read.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("produce")(perf_produce.produce)
 app.command("consume")(perf_consume.consume)

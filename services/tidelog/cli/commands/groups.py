@@ -5,43 +5,43 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.commands.reset_offsets import reset_offsets
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.group_choice import (
+    AllGroupsOption,
+    GroupArgument,
+    GroupOption,
+    chosen,
+    complain,
+    refuse_incomplete,
+    resolve,
+)
+from tidelog.cli.show import Format, FormatOption, note, print_json, print_lines, print_table
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin import AdminClient
-    from tidelog.client.group_admin import GroupListing
-    from tidelog.config import ClientSettings
     from tidelog.wire.messages import DescribedGroup, DescribedMember, TopicDescription
 
-app = typer.Typer(help="List, describe and delete consumer groups, and set their offsets.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("reset-offsets")(reset_offsets)
 
 STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
 UNKNOWN: Final = "-"
 """In a column for which there is no value, as Kafka has it."""
 
-GroupArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="GROUP...", help="The groups' ids.", autocompletion=completion.groups)
-]
-GroupOption = Annotated[
-    list[str] | None,
-    typer.Option("--group", help="The same, as kafka-consumer-groups spells it.", autocompletion=completion.groups),
-]
-AllGroupsOption = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
-
 
 @app.command("list")
-def list_(
+@connected
+async def list_(
+    on: Connection,
     state: Annotated[bool, typer.Option("--state", help="Show each group's state.")] = False,
     in_state: Annotated[
         str | None, typer.Option("--in-state", metavar="STATE,...", help=f"Only groups in one of {', '.join(STATES)}.")
     ] = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """List the ids of groups. Exits 1 if a broker did not say which groups it coordinates.
 
@@ -49,33 +49,28 @@ def list_(
     """
     states = _states(in_state)
 
-    async def main() -> "GroupListing":
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            return await admin.groups.listing(states)
-
-    listing = common.run(main())
+    async with on.admin() as admin:
+        listing = await admin.groups.listing(states)
     if output is Format.JSON:
-        common.print_json([{"group": g.group_id, "state": g.state} for g in listing.groups])
+        print_json([{"group": g.group_id, "state": g.state} for g in listing.groups])
     elif state:
-        common.print_table(("GROUP", "STATE"), [(g.group_id, g.state) for g in listing.groups])
+        print_table(("GROUP", "STATE"), [(g.group_id, g.state) for g in listing.groups])
     else:
-        for g in listing.groups:
-            print(g.group_id)
-    _refuse_incomplete(listing)
+        print_lines(g.group_id for g in listing.groups)
+    refuse_incomplete(listing)
 
 
 @app.command()
-def describe(
+@connected
+async def describe(
+    on: Connection,
     names: GroupArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Where each partition is; the default.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Who is in the group, with what.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members, and what each owns.")] = False,
     state: Annotated[bool, typer.Option("--state", help="One line for each group.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Describe groups: committed offsets and lag of each partition, or members, or state.
 
@@ -84,35 +79,33 @@ def describe(
     if offsets + members + state > 1:
         raise CommandError("--offsets, --members and --state exclude each other", 2)
     view = _MembersView() if members else _StateView() if state else _OffsetsView()
-    _show(view, chosen(names, group, all_groups), output, common.connect(bootstrap, config_file, properties))
+    await _show(view, chosen(names, group, all_groups), output, on)
 
 
 @app.command("members")
-def members_(
+@connected
+async def members_(
+    on: Connection,
     names: GroupArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """The members of groups and what they own: the same as describe --members.
 
     Example: tidelog groups members readers
     """
-    _show(_MembersView(), chosen(names, group, all_groups), output, common.connect(bootstrap, config_file, properties))
+    await _show(_MembersView(), chosen(names, group, all_groups), output, on)
 
 
 @app.command()
-def delete(
+@connected
+async def delete(
+    on: Connection,
     names: GroupArgument = None,
     group: GroupOption = None,
     all_groups: AllGroupsOption = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Delete groups that have no members, with their offsets. Exits 1 if one could not be deleted.
 
@@ -120,21 +113,17 @@ def delete(
     """
     wanted = chosen(names, group, all_groups)
 
-    async def main() -> dict[str, TidelogError | None]:
-        results: dict[str, TidelogError | None] = {}
-        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=True)) as admin:
-            for group_id in await resolve(admin, wanted):
-                try:
-                    await admin.groups.delete(group_id)
-                    results[group_id] = None
-                except TidelogError as error:
-                    results[group_id] = error
-        return results
-
-    results = common.run(main())
+    results: dict[str, TidelogError | None] = {}
+    async with on.admin(destroys=True) as admin:
+        for group_id in await resolve(admin, wanted):
+            try:
+                await admin.groups.delete(group_id)
+                results[group_id] = None
+            except TidelogError as error:
+                results[group_id] = error
     deleted = [group_id for group_id, error in results.items() if error is None]
     if output is Format.JSON:
-        common.print_json(
+        print_json(
             [
                 {"group": group_id, "deleted": error is None, "error": error and error.code.name}
                 for group_id, error in results.items()
@@ -143,40 +132,6 @@ def delete(
     elif deleted:
         print(f"Deletion of requested consumer groups ({', '.join(map(repr, deleted))}) was successful.")
     complain([error for error in results.values() if error is not None])
-
-
-def chosen(names: Sequence[str] | None, options: Sequence[str] | None, all_groups: bool) -> list[str] | None:
-    """Group ids by position or by --group; None: all."""
-    wanted = list(dict.fromkeys([*(names or ()), *(options or ())]))
-    if bool(wanted) is all_groups:
-        raise CommandError("name groups, as arguments or with --group, or say --all-groups", 2)
-    return None if all_groups else wanted
-
-
-async def resolve(admin: "AdminClient", wanted: list[str] | None) -> list[str]:
-    """All groups for None; CommandError if a broker did not tell its groups."""
-    if wanted is not None:
-        return wanted
-    listing = await admin.groups.listing()
-    _refuse_incomplete(listing)
-    return [g.group_id for g in listing.groups]
-
-
-def complain(errors: Sequence[TidelogError]) -> None:
-    """One line for each, and exit code 1 if there is any."""
-    if errors:
-        raise CommandError("\n".join(error.message for error in errors))
-
-
-def _refuse_incomplete(listing: "GroupListing") -> None:
-    missing = [
-        f"broker {broker} did not answer ({why}): groups that it coordinates are missing"
-        for broker, why in listing.unheard.items()
-    ]
-    if listing.vacant:
-        missing.append(f"{listing.vacant} shards of the groups have no coordinator now: their groups are missing")
-    if missing:
-        raise CommandError("\n".join(missing))
 
 
 def _states(text: str | None) -> list[str]:
@@ -206,7 +161,7 @@ class _OffsetsView:
 
     def rows(self, seen: _Seen) -> list[tuple[Any, ...]]:
         return [
-            (seen.group.group_id, *tp, _or_dash(at.current), _or_dash(at.end), _or_dash(at.lag), *_who(at.owner))
+            (seen.group.group_id, *tp, _or_dash(at.current), _or_dash(at.end), _or_dash(at.lag), *_named(at.owner))
             for tp, at in _places(seen).items()
         ]
 
@@ -235,7 +190,7 @@ class _MembersView:
 
     def rows(self, seen: _Seen) -> list[tuple[Any, ...]]:
         return [
-            (seen.group.group_id, *_who(member), len(member.partitions), _assignment(member))
+            (seen.group.group_id, *_named(member), len(member.partitions), _assignment(member))
             for member in seen.group.members
         ]
 
@@ -278,30 +233,26 @@ class _StateView:
 _View = _OffsetsView | _MembersView | _StateView
 
 
-def _show(view: _View, wanted: list[str] | None, output: Format, settings: "ClientSettings") -> None:
-    async def main() -> tuple[list[_Seen], list[TidelogError]]:
-        seen, missing = [], []
-        async with common.admin(settings) as admin:
-            for group_id in await resolve(admin, wanted):
-                try:
-                    group = await admin.groups.describe_one(group_id)
-                    ends = await _ends(admin, group) if view.needs_ends else {}
-                    seen.append(_Seen(group, str(await admin.groups.coordinator(group_id)), ends))
-                except TidelogError as error:
-                    if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                        raise
-                    missing.append(error)
-        return seen, missing
-
-    seen, missing = common.run(main())
+async def _show(view: _View, wanted: list[str] | None, output: Format, on: Connection) -> None:
+    seen, missing = [], []
+    async with on.admin() as admin:
+        for group_id in await resolve(admin, wanted):
+            try:
+                group = await admin.groups.describe_one(group_id)
+                ends = await _ends(admin, group) if view.needs_ends else {}
+                seen.append(_Seen(group, str(await admin.groups.coordinator(group_id)), ends))
+            except TidelogError as error:
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                missing.append(error)
     if output is Format.JSON:
-        common.print_json([{"group": s.group.group_id, "state": s.group.state, **view.json(s)} for s in seen])
+        print_json([{"group": s.group.group_id, "state": s.group.state, **view.json(s)} for s in seen])
     else:
         for each in seen:
             if not each.group.members and not isinstance(view, _StateView):
-                common.note(f"Consumer group {each.group.group_id!r} has no active members.")
+                note(f"Consumer group {each.group.group_id!r} has no active members.")
         if rows := [row for each in seen for row in view.rows(each)]:
-            common.print_table(view.columns, rows)
+            print_table(view.columns, rows)
     complain(missing)
 
 
@@ -332,7 +283,7 @@ def _partitions_of(group: "DescribedGroup") -> list[TopicPartition]:
 
 
 class _Place(NamedTuple):
-    """Where a group is in one partition; None: not known."""
+    """A group's place in one partition; None: not known."""
 
     current: int | None
     end: int | None
@@ -353,14 +304,14 @@ def _or_dash(number: int | None) -> str:
     return UNKNOWN if number is None else str(number)
 
 
-def _who(member: "DescribedMember | None") -> tuple[str, str, str]:
+def _named(member: "DescribedMember | None") -> tuple[str, str, str]:
     if member is None:
         return UNKNOWN, UNKNOWN, UNKNOWN
     return member.consumer_id, member.host or UNKNOWN, member.client_id or UNKNOWN
 
 
 def _assignment(member: "DescribedMember") -> str:
-    """As Kafka writes it: topic(0,1), other(2)."""
+    """The partitions as Kafka writes them: topic(0,1), other(2)."""
     by_topic: dict[str, list[int]] = {}
     for p in member.partitions:
         by_topic.setdefault(p.topic, []).append(p.partition)

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import parse
 from tidelog.cli.completion import TopicArgument, TopicOption
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
 from tidelog.cli.membership import ConsumerPropertyOption, GroupOption, IncludeOption, Membership, membership
+from tidelog.cli.show import Format, FormatOption, note
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.consumer import Consumer
     from tidelog.client.records import ConsumerRecord
-    from tidelog.config import ClientSettings
 
 _FOREVER_S = 3600.0
 
@@ -62,7 +63,7 @@ class Formatter:
     @classmethod
     def of(cls, properties: Sequence[str]) -> "Formatter":
         found = cls()
-        for key, value in common.pairs(properties).items():
+        for key, value in parse.pairs("--formatter-property", properties).items():
             name = key.replace(".", "_")
             if name not in cls.__slots__:
                 known = ", ".join(slot.replace("_", ".", 1) for slot in cls.__slots__)
@@ -72,9 +73,7 @@ class Formatter:
                     raise CommandError(f"--formatter-property {key}={value} is neither true nor false", 2)
                 setattr(found, name, value == "true")
             else:
-                setattr(
-                    found, name, value.encode().replace(b"\\t", b"\t").replace(b"\\n", b"\n").replace(b"\\0", b"\0")
-                )
+                setattr(found, name, parse.escaped(value))
         return found
 
     def line(self, r: "ConsumerRecord") -> bytes:
@@ -98,7 +97,13 @@ class Formatter:
         return self.null_literal if data is None else data
 
 
-def consume(
+app = typer.Typer(add_completion=False)
+
+
+@app.command("consume")
+@connected
+async def consume(
+    on: Connection,
     name: TopicArgument = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
@@ -119,9 +124,6 @@ def consume(
     ] = False,
     formatter_property: FormatterOption = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Print records: values as they are, or with --format json one object a line. Ends with a count on standard error.
 
@@ -129,45 +131,34 @@ def consume(
     """
     placed = bool(partition) or offset is not None
     several = include is not None and name is None and topic is None
-    topic_name = None if several else common.one_topic(name, topic)
+    topic_name = None if several else parse.one_topic(name, topic)
     member = membership(group, topic_name, include, consumer_property, from_beginning=from_beginning, placed=placed)
     start = _start(offset, from_beginning, partition)
     formatter = Formatter.of(formatter_property or ())
-    settings = common.connect(bootstrap, config_file, properties)
     run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
 
-    async def alone() -> None:
-        assert topic_name is not None, "--include needs --group"
-        async with _consumer(settings, {"auto_offset_reset": "error"}) as consumer:
-            tps = [TopicPartition(topic_name, p) for p in partition or ()]
-            await (consumer.assign(tps) if tps else consumer.assign_topics(topic_name))
-            await _place(consumer, start)
-            await run.until_done(consumer)
-
     try:
-        common.run(alone() if member is None else _as_member(member, settings, run))
+        if member is not None:
+            await _as_member(member, on, run)
+        else:
+            assert topic_name is not None, "--include needs --group"
+            await _alone([TopicPartition(topic_name, p) for p in partition or ()], topic_name, start, on, run)
     finally:
         sys.stdout.flush()
-        common.note(f"Processed a total of {run.count} messages")
+        note(f"Processed a total of {run.count} messages")
     if run.damaged:
         raise typer.Exit(1)
 
 
-def _consumer(settings: "ClientSettings", options: dict[str, Any]) -> "Consumer":
-    from tidelog.client.consumer import Consumer
-
-    return Consumer(
-        settings.bootstrap_servers,
-        request_timeout_ms=settings.request_timeout_ms,
-        max_bytes=settings.fetch_max_bytes,
-        client_id=settings.client_id,
-        ports=common.ports(),
-        **options,
-    )
+async def _alone(tps: list[TopicPartition], topic: str, start: "str | int | _At", on: Connection, run: "_Run") -> None:
+    async with on.consumer(auto_offset_reset="error") as consumer:
+        await (consumer.assign(tps) if tps else consumer.assign_topics(topic))
+        await _place(consumer, start)
+        await run.until_done(consumer)
 
 
-async def _as_member(member: Membership, settings: "ClientSettings", run: "_Run") -> None:
-    async with _consumer(settings, {"group": member.group, **member.options}) as consumer:
+async def _as_member(member: Membership, on: Connection, run: "_Run") -> None:
+    async with on.consumer(group=member.group, **member.options) as consumer:
         for topic in member.options.get("topics", ()):
             await consumer.partitions_of(topic)  # a group would wait for it for ever
         await run.until_done(consumer)
@@ -201,7 +192,7 @@ class _Run:
                 if not self._skip_damaged:
                     raise
                 self.damaged += 1
-                common.note(f"tidelog: {error.message}")
+                note(f"tidelog: {error.message}")
                 consumer.seek(error.partition, error.next_offset)
                 continue
             if not records and not self._for_ever:

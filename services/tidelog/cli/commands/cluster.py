@@ -1,38 +1,40 @@
 """`tidelog cluster`: what the controller knows, and whether all is well (rpk's fields)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import brokers, common
-from tidelog.cli.common import BootstrapOption, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli.commands import brokers, moves
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.show import Format, FormatOption, print_json
+from tidelog.errors import TidelogError, TransportError
 
 if TYPE_CHECKING:
     from tidelog.wire.messages import DescribeClusterResponse, TopicDescription
 
-app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("add-brokers")(moves.add_brokers)
+
+_POLL_S: Final = 0.5
+_WATCH_MS: Final = 2_000
+"""Longest that a cluster that is watched may take to answer."""
 
 
 @app.command()
-def describe(
+@connected
+async def describe(
+    on: Connection,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Describe the cluster: id, active controller, brokers with their addresses, epochs and shares.
 
     Example: tidelog cluster describe --format json
     """
-
-    async def main() -> "DescribeClusterResponse":
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            return await admin.describe_cluster()
-
-    c = common.run(main())
+    async with on.admin() as admin:
+        c = await admin.describe_cluster()
     if output is Format.JSON:
-        common.print_json(_cluster_json(c))
+        print_json(_cluster_json(c))
         return
     print(f"Cluster ID:        {c.cluster_id}")
     print(f"Name:              {c.cluster_name or '-'}")
@@ -85,7 +87,9 @@ def health_of(cluster: "DescribeClusterResponse", topics: list["TopicDescription
 
 
 @app.command()
-def health(
+@connected
+async def health(
+    on: Connection,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print each change.")] = False,
     exit_when_healthy: Annotated[
         bool, typer.Option("--exit-when-healthy", "-e", help="With --watch: end, with 0, once all is well.")
@@ -94,54 +98,40 @@ def health(
         int | None, typer.Option("--timeout-ms", help="With --watch: give up after this, with 1.", min=1)
     ] = None,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Say whether the cluster is healthy: every node up, every partition led, every ISR full. Exits 1 if it is not.
 
     Example: tidelog cluster health --watch --exit-when-healthy --timeout-ms 60000
     """
-    settings = common.connect(bootstrap, config_file, properties)
+    clock = on.ports.clock
+    deadline = clock.now() + timeout_ms / 1000 if timeout_ms is not None else None
+    shown: Health | None = None
+    while True:
+        found = await _health(on, _WATCH_MS if watch else None)
+        if found != shown:
+            shown = found
+            _print_health(found, output)
+        healthy = not found.reasons
+        if healthy and (exit_when_healthy or not watch):
+            return
+        if not watch or (deadline is not None and clock.now() >= deadline):
+            raise typer.Exit(1)
+        await clock.sleep(_POLL_S)
 
-    async def ask(limit_ms: int) -> Health:
-        from tidelog.client.admin import AdminClient
-        from tidelog.errors import TidelogError, TransportError
 
-        try:
-            async with AdminClient(
-                settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=common.ports()
-            ) as admin:
-                return health_of(await admin.describe_cluster(), await admin.describe_topics())
-        except (TidelogError, TransportError) as error:
-            return Health(-1, [], [], [], [], unreachable=str(error))
-
-    async def main() -> bool:
-        clock = common.ports().clock
-        deadline = clock.now() + timeout_ms / 1000 if timeout_ms is not None else None
-        shown: Health | None = None
-        while True:
-            left_ms = settings.request_timeout_ms
-            if watch:
-                left_ms = min(left_ms, 2000)
-            found = await ask(left_ms)
-            if found != shown:
-                shown = found
-                _print_health(found, output)
-            healthy = not found.reasons
-            if not watch or (healthy and exit_when_healthy):
-                return healthy
-            if deadline is not None and clock.now() >= deadline:
-                return False
-            await clock.sleep(0.5)
-
-    if not common.run(main()):
-        raise typer.Exit(1)
+async def _health(on: Connection, most_ms: int | None) -> Health:
+    """`most_ms` bounds how long the cluster may take to answer."""
+    limit_ms = on.settings().request_timeout_ms
+    try:
+        async with on.admin(request_timeout_ms=min(limit_ms, most_ms or limit_ms)) as admin:
+            return health_of(await admin.describe_cluster(), await admin.describe_topics())
+    except (TidelogError, TransportError) as error:
+        return Health(-1, [], [], [], [], unreachable=str(error))
 
 
 def _print_health(h: Health, output: Format) -> None:
     if output is Format.JSON:
-        common.print_json(
+        print_json(
             {
                 "healthy": not h.reasons,
                 "unhealthyReasons": h.reasons,

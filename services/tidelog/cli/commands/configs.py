@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli import common, completion
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import completion, parse
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import CommandError
+from tidelog.cli.show import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from tidelog.wire.messages import DescribedConfig
 
-app = typer.Typer(help="Describe and alter the settings of topics; describe those of brokers.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 _COMMAS: Final = re.compile(r",(?![^\[]*\])")
-"""Those between settings, not those in a list like cleanup.policy=[compact,delete]."""
+"""Commas between settings, not those in a list like cleanup.policy=[compact,delete]."""
 
 TopicOption = Annotated[str | None, typer.Option("--topic", help="The topic's name.", autocompletion=completion.topics)]
 AddOption = Annotated[
@@ -29,17 +31,16 @@ DeleteOption = Annotated[
 
 
 @app.command()
-def describe(
+@connected
+async def describe(
+    on: Connection,
     topic: TopicOption = None,
     broker: Annotated[
         int | None,
         typer.Option("--broker", min=0, help="Instead of a topic: a live broker.", autocompletion=completion.brokers),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also settings that have their default.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Show settings: the value in force, and with it all that was said about it and where, what counts first.
 
@@ -50,19 +51,17 @@ def describe(
     if (topic is None) == (broker is None):
         raise CommandError("name one of --topic and --broker", 2)
 
-    async def main() -> list["DescribedConfig"]:
-        async with common.admin(common.connect(bootstrap, config_file, properties)) as admin:
-            if topic is not None:
-                return await admin.describe_configs(topic)
+    async with on.admin() as admin:
+        if topic is not None:
+            found = await admin.describe_configs(topic)
+        else:
             assert broker is not None
-            return await admin.logs.describe_broker_configs(broker)
-
-    found = common.run(main())
+            found = await admin.logs.describe_broker_configs(broker)
     if not everything:
         wanted = ("DYNAMIC_TOPIC_CONFIG",) if topic is not None else ("STATIC_BROKER_CONFIG",)
         found = [each for each in found if each.source in wanted]
     if output is Format.JSON:
-        common.print_json([_json(each) for each in found])
+        print_json([_json(each) for each in found])
         return
     kind = "All" if everything else "Dynamic" if topic is not None else "Static"
     print(f"{kind} configs for {f'topic {topic}' if topic is not None else f'broker {broker}'} are:")
@@ -72,15 +71,14 @@ def describe(
 
 
 @app.command()
-def alter(
+@connected
+async def alter(
+    on: Connection,
     topic: TopicOption = None,
     add: AddOption = None,
     delete: DeleteOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Change settings of a topic, all or none. They are in force at once, on every broker that holds it.
 
@@ -88,20 +86,16 @@ def alter(
     """
     if topic is None:
         raise CommandError("--topic is missing: whose settings are to change", 2)
-    name = topic
     added, deleted = settings_of(add or ()), keys_of(delete or ())
     if not added and not deleted:
         raise CommandError("--add-config or --delete-config is missing: what is to change", 2)
 
-    async def main() -> None:
-        async with common.admin(common.connect(bootstrap, config_file, properties, destroys=not dry_run)) as admin:
-            await admin.alter_configs(name, added, deleted, validate_only=dry_run)
-
-    common.run(main())
+    async with on.admin(destroys=not dry_run) as admin:
+        await admin.alter_configs(topic, added, deleted, validate_only=dry_run)
     if output is Format.JSON:
-        common.print_json({"topic": name, "added": added, "deleted": deleted, "altered": not dry_run})
+        print_json({"topic": topic, "added": added, "deleted": deleted, "altered": not dry_run})
     else:
-        print(done(name, dry_run))
+        print(done(topic, dry_run))
 
 
 def done(topic: str, dry_run: bool) -> str:
@@ -115,7 +109,7 @@ def done(topic: str, dry_run: bool) -> str:
 def settings_of(options: Sequence[str]) -> dict[str, str]:
     """`k=v,k2=[a,b]`, given once or several times; CommandError for a key that comes twice."""
     items = [item for option in options for item in _COMMAS.split(option) if item]
-    found = common.pairs(items)
+    found = parse.pairs("--add-config", items)
     if len(found) != len(items):
         raise CommandError("--add-config names a key twice", 2)
     return {

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.cli import common, completion
+from tidelog.cli import completion, connection, parse
+from tidelog.cli.connection import BootstrapOption
 
-app = typer.Typer(help="Process records as a member of a group.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -43,7 +44,7 @@ def run(
         Path | None,
         typer.Option("--config", metavar="FILE", help="TOML file; default: what TIDELOG_CONFIG_FILE names."),
     ] = None,
-    bootstrap: common.BootstrapOption = None,
+    bootstrap: BootstrapOption = None,
 ) -> None:
     """Run an agent until it is stopped (Ctrl-C): it gives the records that it owns to the handler and commits them.
 
@@ -53,7 +54,7 @@ def run(
     from tidelog.config import AgentSettings
     from tidelog.runtime import process
 
-    overrides: dict[str, Any] = dict(common.pairs(setting or ()))
+    overrides: dict[str, Any] = dict(parse.pairs("--set", setting or ()))
     flags = {
         "group_id": group,
         "topics": ",".join(topic) if topic else None,
@@ -63,6 +64,6 @@ def run(
         "bootstrap_servers": bootstrap,
     }
     overrides |= {key: value for key, value in flags.items() if value is not None}
-    settings = common.found(AgentSettings, config_file, overrides)
+    settings = connection.found(AgentSettings, config_file, overrides)
     sys.path.insert(0, "")  # as with `python -m`: a handler may be in this directory
     raise typer.Exit(process.run(partial(serve, settings)))

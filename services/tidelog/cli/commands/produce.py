@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from tidelog.cli import common
-from tidelog.cli.common import BootstrapOption, CommandError, ConfigFileOption, Format, FormatOption, PropertyOption
+from tidelog.cli import parse
 from tidelog.cli.completion import TopicArgument, TopicOption
+from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import bad_input
+from tidelog.cli.show import Format, FormatOption, note, print_json
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def _header(text: bytes) -> tuple[str, bytes | None]:
 
 
 class Tally:
-    """What became of the lines."""
+    """Counts of lines: read, acknowledged, refused, failed."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -65,7 +67,7 @@ class Tally:
     def refuse(self, why: object) -> None:
         self.refused += 1
         if self.refused <= _REPORTED_MAX:
-            common.note(f"tidelog: line {self.read}: {why}")
+            note(f"tidelog: line {self.read}: {why}")
 
     def settle(self, number: int, ack: "Ack") -> None:
         error = None if ack.cancelled() else ack.exception()
@@ -75,7 +77,7 @@ class Tally:
         self.failed += 1
         self.unknown += not getattr(error, "outcome_known", False)
         if self.failed <= _REPORTED_MAX:
-            common.note(f"tidelog: line {number}: {error}")
+            note(f"tidelog: line {number}: {error}")
 
     @property
     def good(self) -> bool:
@@ -91,7 +93,13 @@ class Tally:
         }
 
 
-def produce(
+app = typer.Typer(add_completion=False)
+
+
+@app.command("produce")
+@connected
+async def produce(
+    on: Connection,
     name: TopicArgument = None,
     topic: TopicOption = None,
     file: Annotated[
@@ -116,49 +124,51 @@ def produce(
         int, typer.Option("--record-bytes-max", min=1, help="A longer line is refused, and the next one goes on.")
     ] = 1_048_588,
     timeout_ms: Annotated[
-        int, typer.Option("--delivery-timeout-ms", min=1, help="When a record that nobody takes has failed.")
+        int, typer.Option("--delivery-timeout-ms", min=1, help="When a record without an acknowledgement has failed.")
     ] = 30_000,
     output: FormatOption = Format.TEXT,
-    bootstrap: BootstrapOption = None,
-    config_file: ConfigFileOption = None,
-    properties: PropertyOption = None,
 ) -> None:
     """Send lines as records, bytes as they are. Exits 1 if a line was refused or not acknowledged.
 
     Example: tidelog produce events --file orders.txt --key-separator : --acks all
     """
-    topic_name = common.one_topic(name, topic)
-    headers: list[tuple[str, bytes | None]] = [(k, v.encode()) for k, v in common.pairs(header or ()).items()]
-    parser = Parser(_separator(key_separator), _separator(headers_separator), headers)
-    settings = common.connect(bootstrap, config_file, properties)
+    topic_name = parse.one_topic(name, topic)
+    headers: list[tuple[str, bytes | None]] = [
+        (k, v.encode()) for k, v in parse.pairs("--header", header or ()).items()
+    ]
+    parser = Parser(
+        _separator("--key-separator", key_separator), _separator("--headers-separator", headers_separator), headers
+    )
 
-    async def main(stream: BinaryIO, advance: Callable[[int], object]) -> Tally:
-        from tidelog.client.producer import Producer
-
-        async with Producer(
-            settings.bootstrap_servers,
+    with ExitStack() as open_until_the_end:
+        stream = _input(open_until_the_end, file)
+        advance = _progress(open_until_the_end, file)
+        producer = on.producer(
             acks=acks,
-            enable_idempotence=settings.enable_idempotence,
             linger_ms=linger_ms,
             batch_bytes=batch_bytes,
             compression=compression,
             record_bytes_max=record_bytes_max,
-            request_timeout_ms=settings.request_timeout_ms,
             delivery_timeout_ms=timeout_ms,
             max_block_ms=max(timeout_ms, 1),
-            client_id=settings.client_id,
-            ports=common.ports(),
-        ) as producer:
+        )
+        async with producer:
             await producer.partitions_of(topic_name)  # a topic that does not exist is told before anything is read
-            return await _send_lines(producer, topic_name, partition, stream, parser, record_bytes_max, advance)
-
-    with ExitStack() as open_until_the_end:
-        stream = sys.stdin.buffer if file is None else open_until_the_end.enter_context(file.open("rb"))
-        advance = _progress(open_until_the_end, file)
-        tally = common.run(main(stream, advance))
+            tally = await _send_lines(producer, topic_name, partition, stream, parser, record_bytes_max, advance)
     _report(tally, output)
     if not tally.good:
         raise typer.Exit(1)
+
+
+def _input(stack: ExitStack, file: Path | None) -> BinaryIO:
+    if file is not None:
+        try:
+            return stack.enter_context(file.open("rb"))
+        except OSError as error:
+            raise bad_input(f"--file {file}: {error.strerror}") from None
+    if sys.stdin is None:
+        raise bad_input("the standard input is closed, and --file names no file")
+    return sys.stdin.buffer
 
 
 async def _send_lines(
@@ -200,17 +210,14 @@ async def _send_lines(
     return tally
 
 
-def _separator(text: str | None) -> bytes | None:
-    """As typed in a shell: \\t and \\n stand for what they do in C."""
-    if text is None:
-        return None
-    if not text:
-        raise CommandError("a separator cannot be empty", 2)
-    return text.encode().replace(b"\\t", b"\t").replace(b"\\n", b"\n").replace(b"\\0", b"\0")
+def _separator(option: str, text: str | None) -> bytes | None:
+    if text == "":
+        raise bad_input(f"{option} cannot be empty")
+    return None if text is None else parse.escaped(text)
 
 
 def _progress(stack: ExitStack, file: Path | None) -> Callable[[int], object]:
-    """A bar for a file on a terminal; nothing where nobody watches."""
+    """A bar for a file on a terminal; nothing elsewhere."""
     if file is None or not sys.stderr.isatty():
         return lambda size: None
     from rich.console import Console
@@ -224,11 +231,11 @@ def _progress(stack: ExitStack, file: Path | None) -> Callable[[int], object]:
 
 def _report(tally: Tally, output: Format) -> None:
     if output is Format.JSON:
-        common.print_json(tally.as_json())
+        print_json(tally.as_json())
         return
     parts: Sequence[Any] = [f"{tally.acked} records acknowledged"]
     if tally.refused:
         parts = [*parts, f"{tally.refused} refused"]
     if tally.failed:
         parts = [*parts, f"{tally.failed} failed ({tally.unknown} of them may have been written)"]
-    common.note(", ".join(parts) + ".")
+    note(", ".join(parts) + ".")
