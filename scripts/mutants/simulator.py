@@ -1,5 +1,6 @@
 """The mistakes of the fault model in replication, controller and storage, which the simulator finds."""
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -165,7 +166,10 @@ def acks_all_does_not_wait(original: Any, self: Any, end: int, settle: Any) -> N
 async def no_answer_is_a_refusal(original: Any, self: Any, proposals: Any) -> m.AlterIsrResponse:
     """An ISR change whose answer never came is taken for refused."""
     answer = await original(self, proposals)
-    return _refusal(self._settings.broker_id, proposals) if answer is None else answer
+    if answer is None:
+        await asyncio.sleep(0.05)  # the code as it is pauses here; without it the broker would ask for ever in one step
+        return _refusal(self._settings.broker_id, proposals)
+    return answer
 
 
 def _refusal(leader_id: int, proposals: Any) -> m.AlterIsrResponse:
