@@ -152,5 +152,5 @@ def is_transient(error: BaseException | None) -> bool:
         case TransportError():
             return error.status in TRANSIENT_STATUS
         case TidelogError():
-            return error.code in RETRIABLE
+            return error.retriable
     return False

@@ -541,7 +541,10 @@ class FakeNet:
         raise NotImplementedError("clients serve nothing")
 
     async def probe(self, address: Address, timeout_s: float) -> Probe:
-        return Probe.OPEN
+        brokers = {at: broker for broker, at in self._cluster.addresses.items()}
+        if address not in brokers:
+            return Probe.GONE
+        return Probe.REFUSED if brokers[address] in self._cluster.down else Probe.OPEN
 
 
 def forgotten_meanwhile(client: Any, broker: int, task: str) -> None:

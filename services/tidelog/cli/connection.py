@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -27,6 +28,9 @@ T = TypeVar("T")
 
 LOCAL_DIR: Final = Path("data/local")
 """`tidelog local up` puts its cluster here, where commands find it without a bootstrap option."""
+
+_PATIENCE_S: Final = (0.5, 1.0)
+"""Until no address is worth another try, and until a topic that is unknown does not exist: a command ends within two seconds."""
 
 _PANEL: Final = "Connection"
 
@@ -105,7 +109,11 @@ class Connection:
 
     @cached_property
     def ports(self) -> "ClientPorts":
-        return ports()
+        """Ports of clients that give up soon, unless --timeout says how long they try."""
+        from tidelog.client.connections import Patience
+
+        found = ports()
+        return found if self._timeout_s is not None else replace(found, patience=Patience(*_PATIENCE_S))
 
     def admin(self, *, destroys: bool = False, request_timeout_ms: int | None = None) -> "AdminClient":
         """To be used with `async with`."""
@@ -142,6 +150,11 @@ class Connection:
         }
         with as_bad_input():
             return Consumer(settings.bootstrap_servers, ports=self.ports, **given)
+
+    async def reach(self) -> None:
+        """Returns when a broker answers. For what would wait for ever otherwise."""
+        async with self.admin():
+            pass
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., None]:

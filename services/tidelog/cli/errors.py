@@ -53,6 +53,14 @@ def exit_code_of(error: TidelogError | OSError) -> int:
     return BAD_INPUT if (error.code if isinstance(error, TidelogError) else error.errno) in known else FAILED
 
 
+def told(error: TidelogError) -> str:
+    """The error's message, and what to do where the library cannot know."""
+    from tidelog.client.errors import ClusterUnreachable
+
+    hint = ": is the cluster up? `tidelog local up` starts one" if isinstance(error, ClusterUnreachable) else ""
+    return error.message + hint
+
+
 def bug(error: BaseException, args: Sequence[str]) -> str:
     """A line about an error that nothing handles. Its traceback goes to a file that the line names."""
     what = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -42,6 +42,8 @@ def run(args: Sequence[str]) -> int:
 
 
 def _run(args: Sequence[str]) -> int:
+    import logging
+
     import typer
     from typer import Exit, TyperException
 
@@ -49,6 +51,7 @@ def _run(args: Sequence[str]) -> int:
     from tidelog.cli.table import command
     from tidelog.errors import TidelogError, TransportError
 
+    logging.basicConfig(format="tidelog: %(message)s")  # warnings of the client, like errors
     try:
         code = command().main(args=list(args), prog_name="tidelog", standalone_mode=False)
         if sys.stdout is not None:
@@ -69,7 +72,7 @@ def _run(args: Sequence[str]) -> int:
     except errors.CommandError as error:
         return _complain(str(error), error.exit_code)
     except TidelogError as error:
-        return _complain(error.message, errors.exit_code_of(error))
+        return _complain(errors.told(error), errors.exit_code_of(error))
     except TransportError as error:
         return _complain(f"the connection broke: {error}", errors.FAILED)
     except (KeyboardInterrupt, typer.Abort):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tidelog.client.produce_link import ProduceLink
 from tidelog.ids import Address
@@ -11,10 +12,21 @@ from tidelog.ports.rand import Rand
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds for which a client tries again where a further try is unlikely to help. Its other limits end it earlier."""
+
+    unreachable_s: float = inf
+    """While no broker has ever answered, and every address refuses connections or has no host."""
+    unknown_topic_s: float = inf
+    """While brokers answer that a topic does not exist, which they do for a moment after its creation."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClientPorts:
     clock: Clock
     net: Net
     rand: Rand
+    patience: Patience = Patience()
 
 
 def real_ports() -> ClientPorts:

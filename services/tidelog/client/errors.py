@@ -1,6 +1,6 @@
 """What a client raises beyond the protocol's own errors; each names the partition and what to do next."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -50,13 +50,22 @@ class DeliveryError(TidelogError):
 
 
 class ClusterUnreachable(TidelogError):
-    """No broker answered."""
+    """No broker answered. `certain`: every address refuses connections or has no host, so another try is not worth it."""
 
     default_code = ErrorCode.REQUEST_TIMED_OUT
 
-    def __init__(self, asked: Iterable[Address], why: str) -> None:
-        where = ", ".join(map(str, asked))
-        super().__init__(f"nothing answers at {where} ({why}): is the cluster up? `tidelog local up` starts one")
+    def __init__(self, causes: Mapping[Address, str], *, certain: bool = False) -> None:
+        by_cause: dict[str, list[str]] = {}
+        for address, cause in causes.items():
+            by_cause.setdefault(cause, []).append(str(address))
+        super().__init__(
+            "nothing answers at " + ", ".join(f"{', '.join(where)} ({cause})" for cause, where in by_cause.items())
+        )
+        self.certain = certain
+
+    @property
+    def retriable(self) -> bool:
+        return not self.certain
 
 
 class BadBatchError(TidelogError):

@@ -1,9 +1,10 @@
 """The client's picture of the cluster, asked for at any broker and kept until an answer shows that it is old."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.errors import ClusterUnreachable
@@ -11,7 +12,7 @@ from tidelog.client.snapshot import ClusterSnapshot, Leadership, TopicInfo
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.names import validate_topic_name
-from tidelog.ports.net import Unary
+from tidelog.ports.net import Probe, Unary
 from tidelog.runtime.retry import BOOTSTRAP, METADATA
 from tidelog.wire import messages as m
 from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA
@@ -19,8 +20,25 @@ from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA
 Req = TypeVar("Req")
 Res = TypeVar("Res")
 
+_log = logging.getLogger("tidelog.client")
+
 _ONE_BROKER_S = 2.0
 """A broker that is paused must not hold up the round: the next one is asked after this."""
+
+_NOTICE_S = 1.0
+"""A client that has tried for so long in vain says why in its log, once."""
+
+_PROBE_S = 0.3
+"""An address that neither accepts nor refuses a connection for so long is silent."""
+
+_CAUSES: Final = {
+    Probe.OPEN: "it accepts connections and does not answer as a broker",
+    Probe.REFUSED: "connection refused",
+    Probe.GONE: "no such host, or no route to it",
+    Probe.UNRESOLVED: "its name cannot be looked up",
+    Probe.SILENT: "no answer",
+}
+_CERTAIN: Final = frozenset({Probe.REFUSED, Probe.GONE, Probe.UNRESOLVED})
 
 SPREAD_S = 1.0
 """How long the news of a topic's partitions may take to every broker."""
@@ -46,6 +64,10 @@ class ClusterMetadata:
         self._connections = connections
         self._bootstrap = tuple(bootstrap)
         self._limit_s = limit_s
+        self._heard = False
+        """A broker has answered."""
+        self._noticed: set[str] = set()
+        """Troubles that the log tells of."""
         self._max_age_s = max_age_ms / 1000
         self._turn = ports.rand.randrange(len(bootstrap))
         self._refreshing = asyncio.Lock()
@@ -80,12 +102,15 @@ class ClusterMetadata:
             return known
         validate_topic_name(name)
         self._wanted.add(name)
-        limit = self._limit_s if limit_s is None else limit_s
+        limit = min(self._limit_s if limit_s is None else limit_s, self._ports.patience.unknown_topic_s)
+        began = self._ports.clock.now()
         async for attempt in METADATA.retrying(self._ports.clock, self._ports.rand, limit):
             with attempt:
                 await self.refresh(self.version)
                 known = self.snapshot.topics.get(name)
                 if known is None:
+                    if self._ports.clock.now() - began >= _NOTICE_S:
+                        self._notice(f"topic {name!r} does not exist")
                     self._refuse_unknown(name)
         assert known is not None
         return known
@@ -123,7 +148,7 @@ class ClusterMetadata:
             async with asyncio.timeout(limit):
                 await self._refreshing.acquire()
         except TimeoutError:
-            raise ClusterUnreachable(self._round(), "unavailable") from None
+            raise ClusterUnreachable(dict.fromkeys(self._round(), "unavailable")) from None
         try:
             if self.version != seen:
                 return
@@ -175,13 +200,37 @@ class ClusterMetadata:
         return known[turn:] + known[:turn] + [a for a in self._bootstrap if a not in known]
 
     async def _ask(self, method: Unary[Req, Res], request: Req, timeout_s: float, limit_s: float) -> Res:
+        began = self._ports.clock.now()
         try:
             async for attempt in BOOTSTRAP.retrying(self._ports.clock, self._ports.rand, limit_s):
+                tried_s = self._ports.clock.now() - began
+                if not self._heard and tried_s >= min(_NOTICE_S, self._ports.patience.unreachable_s):
+                    await self._look_why(tried_s)
                 with attempt:
                     return await self._ask_round(method, request, timeout_s)
         except TransportError as error:
-            raise ClusterUnreachable(self._round(), error.status.lower()) from error
+            causes = dict.fromkeys(self._round(), error.status.lower())
+            if not self._heard and is_transient(error):
+                causes = {address: _CAUSES[probe] for address, probe in (await self._probed()).items()}
+            raise ClusterUnreachable(causes) from error
         raise AssertionError("tenacity ends a loop with an answer or an error")
+
+    async def _look_why(self, tried_s: float) -> None:
+        """Says in the log why no broker answers; ClusterUnreachable where further tries are not worth it."""
+        found = await self._probed()
+        certain = _CERTAIN.issuperset(found.values())
+        error = ClusterUnreachable({address: _CAUSES[probe] for address, probe in found.items()}, certain=certain)
+        if certain and tried_s >= self._ports.patience.unreachable_s:
+            raise error
+        self._notice(error.message)
+
+    async def _probed(self) -> dict[Address, Probe]:
+        return {each: await self._ports.net.probe(each, _PROBE_S) for each in sorted(self._round())}
+
+    def _notice(self, trouble: str) -> None:
+        if trouble not in self._noticed:
+            self._noticed.add(trouble)
+            _log.warning("%s; still trying", trouble)
 
     async def _ask_round(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
         last: TransportError | None = None
@@ -196,6 +245,7 @@ class ClusterMetadata:
                 last = error
                 continue
             if not isinstance(answer, m.ClusterMetadataResponse) or answer.brokers_info:
+                self._heard = True
                 return answer
             # A broker that has just started answers before it knows anything.
             last = TransportError("UNAVAILABLE", f"{address} knows no cluster yet")

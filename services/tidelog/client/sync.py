@@ -51,6 +51,7 @@ class _LoopThread:
         self.loop.set_exception_handler(_say_what_matters)
         try:
             self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
 

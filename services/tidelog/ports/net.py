@@ -125,6 +125,8 @@ class Probe(Enum):
     """No route to the host or its name is gone: in containers, the container has ended."""
     SILENT = "silent"
     """No answer in time: says nothing about the process."""
+    UNRESOLVED = "unresolved"
+    """The name server does not say now whether the host exists: says nothing about the process."""
 
 
 class Net(Protocol):

@@ -49,7 +49,7 @@ class GrpcNet:
             return Probe.SILENT
         except socket.gaierror as error:
             # EAI_AGAIN is the name server's own trouble and says nothing about the host.
-            return Probe.GONE if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA) else Probe.SILENT
+            return Probe.GONE if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA) else Probe.UNRESOLVED
         except OSError as error:
             if error.errno in _REFUSED:
                 return Probe.REFUSED

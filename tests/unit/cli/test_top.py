@@ -59,7 +59,7 @@ def test_a_start_at_which_nothing_answers_is_one_line_after_the_timeout(tidelog:
         result = tidelog("top", *args, *HASTE)
         assert result.exit_code == 1
         assert result.out == b""
-        assert "nothing answers at b1:9092, b2:9092, b3:9092 (not reached)" in result.error
+        assert "nothing answers at b1:9092, b2:9092, b3:9092 (connection refused)" in result.error
 
 
 def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: FakeCluster) -> None:

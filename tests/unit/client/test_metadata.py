@@ -1,21 +1,89 @@
 """What a client knows of the cluster: whom it asks, how often, for how long, and what it believes."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster
+from tidelog.client.admin import AdminClient
+from tidelog.client.connections import Patience
+from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
+from tidelog.errors import TidelogError
 from tidelog.wire import messages as m
 from unit.client.clients import producer
 
 
-async def test_nobody_answers_says_what_to_do() -> None:
+async def test_no_answer_names_each_address() -> None:
     cluster = FakeCluster()
     cluster.down.update(cluster.addresses)
-    with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092.*`tidelog local up`"):
+    with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092"):
         async with producer(cluster, max_block_ms=300):
             pass
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "why"),
+    [
+        ("b1:9092,b2:9092", "b1:9092, b2:9092 (connection refused)"),
+        ("nohost:1", "nohost:1 (no such host, or no route to it)"),
+        ("b1:9092,nohost:1", "b1:9092 (connection refused), nohost:1 (no such host, or no route to it)"),
+    ],
+)
+async def test_addresses_that_all_refuse_end_a_short_patience(bootstrap: str, why: str) -> None:
+    cluster = FakeCluster()
+    cluster.down.update(cluster.addresses)
+    ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
+    began = cluster.ports.clock.now()
+    with pytest.raises(ClusterUnreachable) as caught:
+        await AdminClient(bootstrap, ports=ports).start()
+    assert str(caught.value) == f"nothing answers at {why}"
+    assert 1.0 <= cluster.ports.clock.now() - began < 2.0
+
+
+@pytest.mark.parametrize("state", ["paused", "up"])
+async def test_one_address_that_may_answer_is_waited_for(state: str) -> None:
+    cluster = FakeCluster()
+    cluster.down.update({1, 2, 3})
+    ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
+    cluster.down.discard(3)
+    if state == "paused":
+        cluster.paused.add(3)
+    asyncio.get_running_loop().call_later(5.0, cluster.paused.clear)
+    await AdminClient(cluster.bootstrap, ports=ports, request_timeout_ms=10_000).start()
+
+
+async def test_a_cluster_that_has_answered_is_waited_for() -> None:
+    cluster = FakeCluster()
+    ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
+    async with AdminClient(cluster.bootstrap, ports=ports, request_timeout_ms=10_000) as admin:
+        cluster.down.update(cluster.addresses)
+        asyncio.get_running_loop().call_later(5.0, cluster.down.clear)
+        await admin.list_topics()
+
+
+async def test_a_client_that_tries_in_vain_says_why_once(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    cluster.down.update(cluster.addresses)
+    with pytest.raises(ClusterUnreachable):
+        await AdminClient("b1:9092", ports=cluster.ports, request_timeout_ms=10_000).start()
+    assert caplog.messages == ["nothing answers at b1:9092 (connection refused); still trying"]
+
+
+async def test_an_unknown_topic_ends_a_short_patience(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    for limit_s, ports in (
+        (2.0, replace(cluster.ports, patience=Patience(unknown_topic_s=1.5))),
+        (11.0, cluster.ports),
+    ):
+        began = cluster.ports.clock.now()
+        async with Consumer(cluster.bootstrap, ports=ports, request_timeout_ms=10_000) as consumer:
+            with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
+                await consumer.partitions_of("nope")
+        assert limit_s - 2.0 < cluster.ports.clock.now() - began < limit_s
+        assert caplog.messages == ["topic 'nope' does not exist; still trying"]
+        caplog.clear()
 
 
 async def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_may() -> None:

@@ -183,4 +183,4 @@ def test_loss_is_no_matter_of_transport() -> None:
 
     for code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT):
         assert not _is_loss(TidelogError("x", code))
-    assert not _is_loss(ClusterUnreachable([Address("a", 1)], "down"))
+    assert not _is_loss(ClusterUnreachable({Address("a", 1): "down"}))

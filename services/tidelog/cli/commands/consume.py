@@ -158,6 +158,7 @@ async def _alone(tps: list[TopicPartition], topic: str, start: "str | int | _At"
 
 
 async def _as_member(member: Membership, on: Connection, run: "_Run") -> None:
+    await on.reach()  # a group would wait for brokers for ever
     async with on.consumer(group=member.group, **member.options) as consumer:
         for topic in member.options.get("topics", ()):
             await consumer.partitions_of(topic)  # a group would wait for it for ever

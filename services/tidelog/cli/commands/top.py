@@ -68,11 +68,13 @@ async def top(
     topics, groups = parse.pattern("--topic", topic), parse.pattern("--group", group)
     from tidelog.client.observer import ClusterObserver
 
+    if not wait:
+        await on.reach()
     servers = on.settings().bootstrap_servers
     stop = asyncio.Event()
     observer = ClusterObserver(servers, on.ports, topics=topics.fullmatch, groups=groups.fullmatch)
     try:
-        async with aclosing(_views(observer, on, interval, stop, wait=wait, blank=wait and not once)) as views:
+        async with aclosing(_views(observer, on, interval, stop, blank=wait and not once)) as views:
             if once:
                 _printer(output)(await anext(views))
                 return
@@ -91,20 +93,14 @@ async def _views(
     interval_s: float,
     stop: asyncio.Event,
     *,
-    wait: bool,
     blank: bool,
 ) -> AsyncGenerator["View"]:
-    """A view every `interval_s`, until `stop`; before a broker has answered only if `blank`.
-
-    ClusterUnreachable when no broker answers from the beginning, unless it is to `wait`.
-    """
+    """A view every `interval_s`, until `stop`; before a broker has answered only if `blank`."""
     from tidelog.cli.top_rows import view_of
-    from tidelog.client.errors import ClusterUnreachable
 
     least_s, most_s = _PATIENCE_S
     patience_s = min(most_s, max(least_s, interval_s))
     clock = on.ports.clock
-    began_at = clock.now()
     before, heard = None, blank
     while not stop.is_set():
         looked_at = clock.now()
@@ -113,8 +109,6 @@ async def _views(
         if heard:
             yield view_of(before, now)
             before = now
-        elif not wait and clock.now() - began_at >= on.settings().request_timeout_ms / 1000:
-            raise ClusterUnreachable(on.settings().bootstrap_servers, now.problem)
         await _pause(stop, looked_at + interval_s - clock.now())
 
 
