@@ -89,7 +89,7 @@ PURE = (
 )
 NOT_IN_PURE = (
     *("asyncio", "concurrent", "grpc", "kazoo", "logging", "multiprocessing", "os", "random", "select", "selectors"),
-    *("shutil", "signal", "socket", "structlog", "subprocess", "tempfile", "threading", "time"),
+    *("shutil", "signal", "socket", "subprocess", "tempfile", "threading", "time"),
 )
 
 REGISTRIES = (

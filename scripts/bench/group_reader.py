@@ -12,8 +12,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-import structlog
-
 from tidelog.client.consumer import Consumer
 from tidelog.ids import TopicPartition
 from tidelog.runtime import loop
@@ -51,8 +49,5 @@ async def read(bootstrap: str, group: str, topic: str, name: str, session_ms: st
 
 
 if __name__ == "__main__":
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),  # the output is for what it has to say
-    )
+    logging.basicConfig(level=logging.ERROR)
     loop.run(read(*sys.argv[1:]))

@@ -28,7 +28,7 @@ def test_the_table_has_a_direction() -> None:
         ("replica/leader.py", "import asyncio", "replica.leader is pure and may not import asyncio"),
         ("replica/leader.py", "from random import choice", "replica.leader is pure"),
         ("replica/leader.py", "from tidelog.storage.segment import Segment", "may not import tidelog.storage.segment"),
-        ("controller/machine.py", "import structlog", "controller.machine is pure"),
+        ("controller/machine.py", "import subprocess", "controller.machine is pure"),
         ("controller/machine.py", "from tidelog.broker.app import Broker", "may not import tidelog.broker"),
         ("controller/app.py", "from tidelog.broker.app import Broker", "may not import tidelog.broker"),
         ("client/accumulator.py", "from tidelog.runtime.clock import SystemClock", "may not import tidelog.runtime"),

@@ -1,11 +1,10 @@
 """An agent: one consumer of a group, one handler, a worker between them."""
 
 import asyncio
+import logging
 import platform
 from collections import Counter
 from typing import Final
-
-import structlog
 
 from tidelog.agent.files import FileHandler
 from tidelog.agent.forward import ForwardHandler
@@ -24,7 +23,7 @@ from tidelog.ports.disk import Disk
 from tidelog.runtime.agent_metrics import NEVER_S, AgentMetrics, AgentSnapshot
 from tidelog.runtime.tasks import Supervisor
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 BROKERS_AGAIN_S: Final = 1.0
 SESSIONS_WITHOUT_WORK: Final = 3
@@ -103,7 +102,7 @@ class Agent:
         """Until it is cancelled; TidelogError when the agent cannot go on."""
         while not await self._start():
             await self._ports.clock.sleep(BROKERS_AGAIN_S)
-        log.info("the agent runs", group=self._settings.group_id, handler=self._settings.handler)
+        log.info("the agent runs", extra={"group": self._settings.group_id, "handler": self._settings.handler})
         self._work = supervisor.start("agent worker", self._run_worker())
         await asyncio.wait(
             [self._work]
@@ -166,7 +165,7 @@ class Agent:
             await self._consumer.start()
             self._member = True
         except ClusterUnreachable as error:
-            log.warning("waiting for a broker", error=error.message)
+            log.warning("waiting for a broker", extra={"error": error.message})
         return self._member
 
     async def _run_worker(self) -> None:

@@ -1,13 +1,12 @@
 """Handlers for whoever wants to see records go by: `count` and `log`."""
 
+import logging
 from collections import Counter
 from typing import Final
 
-import structlog
-
 from tidelog.agent.handler import Immediate, Records
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 SHOWN_BYTES: Final = 200
 """Of a key or a value in a line of the log."""
@@ -24,7 +23,7 @@ class CountHandler(Immediate):
             self.counts[record.topic] += 1
 
     async def close(self) -> None:
-        log.info("records counted", total=self.counts.total(), **{"topics": dict(self.counts)})
+        log.info("records counted", extra={"total": self.counts.total(), "topics": dict(self.counts)})
 
 
 class LogHandler(Immediate):
@@ -34,12 +33,14 @@ class LogHandler(Immediate):
         for record in records:
             log.info(
                 "record",
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-                key=_shown(record.key),
-                value=_shown(record.value),
+                extra={
+                    "topic": record.topic,
+                    "partition": record.partition,
+                    "offset": record.offset,
+                    "timestamp_ms": record.timestamp_ms,
+                    "key": _shown(record.key),
+                    "value": _shown(record.value),
+                },
             )
 
 

@@ -5,12 +5,11 @@ this process's own clock, so that one that stood still for longer than its sessi
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Protocol
-
-import structlog
 
 from tidelog.agent.handler import Handler
 from tidelog.client.records import ConsumerRecord
@@ -19,7 +18,7 @@ from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.tasks import HandlerBug, contained
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 STOP: Final = "stop"
 SKIP: Final = "skip"
@@ -125,7 +124,9 @@ class Worker:
             try:
                 await self._flush_and_commit(partitions)
             except TidelogError as error:
-                log.warning("not safe when they were revoked; the next owner handles them again", error=error.message)
+                log.warning(
+                    "not safe when they were revoked; the next owner handles them again", extra={"error": error.message}
+                )
             self._forget(partitions)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
@@ -156,7 +157,10 @@ class Worker:
                     self._observer.failed(self._options.on_error)
                     where = f"{tp}, offsets {first.offset} to {last.offset}"
                     cause = error.__cause__ or error
-                    log.warning("records cannot be handled", where=where, error=str(cause), then=self._options.on_error)
+                    log.warning(
+                        "records cannot be handled",
+                        extra={"where": where, "error": str(cause), "then": self._options.on_error},
+                    )
                     if self._options.on_error == STOP:
                         text = f"the handler failed at {where}: {type(cause).__name__}: {cause}"
                         raise TidelogError(text, ErrorCode.UNKNOWN_SERVER_ERROR) from error
@@ -208,7 +212,7 @@ class Worker:
             text = f"the handler cannot make safe what it has handled: {type(cause).__name__}: {cause}"
             if self._options.on_error == STOP:
                 raise TidelogError(text, ErrorCode.UNKNOWN_SERVER_ERROR) from error
-            log.warning("nothing is committed", error=text)
+            log.warning("nothing is committed", extra={"error": text})
             return
         # Only now: what was lost during the flush is not in it any more.
         offsets = {tp: self._done[tp] for tp in partitions if tp in self._done}
@@ -221,7 +225,7 @@ class Worker:
             log.warning("offsets are not committed yet; again with the next ones")
             return
         except (TidelogError, TransportError) as error:
-            log.warning("offsets are not committed; again with the next ones", error=str(error))
+            log.warning("offsets are not committed; again with the next ones", extra={"error": str(error)})
             return
         self.worked_at = self._clock.now()
         for tp, offset in offsets.items():

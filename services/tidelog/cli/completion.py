@@ -59,6 +59,7 @@ def processes(ctx: typer.Context, incomplete: str) -> Named:
 
 def _asked(ctx: typer.Context, ask: Callable[["AdminClient"], Awaitable[Named]], incomplete: str) -> Named:
     params: dict[str, Any] = ctx.params
+    file = params.get("config_file")  # as it is typed: nothing is converted while a line is completed
     properties = (*(params.get("properties") or ()), f"request_timeout_ms={LIMIT_S * 1000:.0f}")
 
     async def main(on: connection.Connection) -> Named:
@@ -66,7 +67,7 @@ def _asked(ctx: typer.Context, ask: Callable[["AdminClient"], Awaitable[Named]],
             return await ask(admin)
 
     try:
-        on = connection.Connection(params.get("bootstrap"), params.get("config_file"), properties)
+        on = connection.Connection(params.get("bootstrap"), file and Path(file), properties)
         on.settings(quiet=True)
         return _fitting(connection.run(main(on)), incomplete)
     except (CommandError, TidelogError, TransportError, OSError, ValueError):

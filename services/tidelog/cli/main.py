@@ -4,6 +4,7 @@ Little is imported here, so that Ctrl-C in the first moments ends a command as i
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 EXIT_INTERRUPTED = 130
+_NUMBERS = {"int": "a whole number", "float": "a number"}
+_KIND_OF_NUMBER = re.compile(r"a valid (int|float)( range)?\b")
 
 
 def main() -> None:
@@ -66,6 +69,7 @@ def _run(args: Sequence[str]) -> int:
         raise
     except TyperException as error:
         said = " ".join(error.format_message().split())  # a list of choices comes in lines
+        said = _KIND_OF_NUMBER.sub(lambda found: _NUMBERS[found[1]], said)
         if not said:
             return error.exit_code  # a group without a command: rich has printed its help
         return _complain(f"{said} {_help_of(error)}".strip(), error.exit_code)

@@ -41,7 +41,7 @@ class Row(NamedTuple):
 def _name_values(command: Any) -> None:
     """Names the value of each option in help: N for a number, nothing for a flag, else the option's own name."""
     for option in (each for each in command.params if isinstance(each, TyperOption) and each.metavar is None):
-        numbers = option.type_descriptor.annotation in (int, float, list[int])
+        numbers = option.type.name.strip("<>").startswith(("int", "float"))
         option.metavar = "" if option.is_flag else "N" if numbers else option.opts[0].strip("-").upper()
     for below in getattr(command, "commands", {}).values():
         _name_values(below)

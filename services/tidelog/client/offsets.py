@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from tidelog.client.connections import ClientPorts, Connections
 from tidelog.client.errors import BadBatchError
 from tidelog.client.metadata import ClusterMetadata, no_partition
-from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH
@@ -33,6 +32,8 @@ class FoundOffset(NamedTuple):
 
 
 def _first_at(tp: TopicPartition, records: bytes, wanted_ms: int) -> FoundOffset | None:
+    from tidelog.client.records import decode_batch, split_batches  # the codec costs as much to import as gRPC
+
     try:
         for header, batch in split_batches(tp, records, 0):
             if header.max_timestamp >= wanted_ms:

@@ -1,59 +1,70 @@
 """The log: one line an event with named values, JSON in containers and readable on a terminal.
 
-Everything goes to the standard error, so that the standard output is free for data; the standard library's loggers
-(kazoo, grpc, asyncio) are routed through the same formatter.
+Every logger is one of the standard library, and the values of an event are its `extra`. Everything goes to the standard
+error, so that the standard output is free for data.
 """
 
+import json
 import logging
 import sys
-from typing import Any, Literal, TextIO
-
-import structlog
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TextIO
 
 LogFormat = Literal["auto", "json", "console"]
 
-_STAMPS: list[Any] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_logger_name,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.ExtraAdder(),
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-]
+_OWN: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+"""Attributes of every record, beside the values of its event."""
 
 
 def configure(process: str, log_format: LogFormat = "auto", level: str = "info", stream: TextIO | None = None) -> None:
     """`process` ("broker-1") is in every line. `auto` is console on a terminal, else JSON."""
     stream = stream or sys.stderr
     as_json = log_format == "json" or (log_format == "auto" and not stream.isatty())
-
-    def add_process(_logger: Any, _method: str, event: Any) -> Any:
-        event.setdefault("process", process)
-        return event
-
-    stamps = [*_STAMPS, add_process]
-    if as_json:
-        render: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
-    else:
-        render = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=stamps,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
-        )
-    )
+    handler.setFormatter(_JsonLine(process) if as_json else _ConsoleLine(process))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # It repeats at info what the adapter says itself, a line for every request.
     logging.getLogger("kazoo").setLevel(max(logging.WARNING, root.level))
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *stamps,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
+
+
+class _JsonLine(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line = {
+            "timestamp": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": self._process,
+            "event": record.getMessage(),
+            **values_of(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _ConsoleLine(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Values are written as Python writes them, so that no name from outside begins a line."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        event = record.getMessage().replace("\n", "\\n")
+        values = "".join(f" {name}={value!r}" for name, value in values_of(record).items())
+        line = (
+            f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}Z {record.levelname.lower():<7} {self._process} {event}{values}"
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def values_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The values of an event, by name."""
+    return {name: value for name, value in vars(record).items() if name not in _OWN}

@@ -14,19 +14,18 @@ async def serve(supervisor: Supervisor) -> None:
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
-
 from tidelog.errors import TidelogError
 from tidelog.runtime import loop
 from tidelog.runtime.tasks import Supervisor, TaskFailed
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
@@ -65,7 +64,7 @@ async def _serve(serve: Serve) -> int:
         received.append(number)
         if len(received) > 1:
             os._exit(128 + number)
-        log.info("stopping", signal=number.name)
+        log.info("stopping", extra={"signal": number.name})
         main.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,8 +11,7 @@ from grpc import aio
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Stream, Unary
-from tidelog.runtime.rpc_options import CONNECTS_WITHIN_S, MEANT_FOR, MISROUTED, Limits, channel_options
-from tidelog.runtime.rpc_server import broken, target
+from tidelog.runtime.rpc_options import CONNECTS_WITHIN_S, MEANT_FOR, MISROUTED, Limits, broken, channel_options, target
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire.codec import decoder, encoder
 

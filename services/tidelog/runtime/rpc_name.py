@@ -9,8 +9,7 @@ import grpc
 
 from tidelog.errors import TidelogError
 from tidelog.ids import Address
-from tidelog.runtime.rpc_options import Limits, channel_options
-from tidelog.runtime.rpc_server import target
+from tidelog.runtime.rpc_options import Limits, channel_options, target
 from tidelog.wire.codec import decoder, encoder
 from tidelog.wire.messages import ClusterMetadataRequest
 from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA

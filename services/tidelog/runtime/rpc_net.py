@@ -4,13 +4,15 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.ids import Address
 from tidelog.ports.net import Probe, Route
 from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.runtime.rpc_options import Limits
-from tidelog.runtime.rpc_server import GrpcServer, serve
+
+if TYPE_CHECKING:
+    from tidelog.runtime.rpc_server import GrpcServer
 
 _RESET_WAIT_S: Final = 0.05
 """A proxy accepts before it knows; when its target refuses, its reset follows within this time."""
@@ -33,7 +35,9 @@ class GrpcNet:
         self._link_map = dict(link_map or {})
         self._on_bug = on_bug
 
-    async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> GrpcServer:
+    async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> "GrpcServer":
+        from tidelog.runtime.rpc_server import serve  # health and reflection cost a client half its start
+
         return await serve(listen, routes, self._limits, self._on_bug, advertised)
 
     def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> GrpcChannel:

@@ -3,11 +3,13 @@
 grpc's own defaults suit other systems. Nothing here imports grpc: the simulated network answers with the same statuses.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import Address
 from tidelog.runtime.tasks import HandlerBug
 
 ChannelOptions = list[tuple[str, int | str]]
@@ -119,3 +121,15 @@ def as_transport_error(error: TidelogError | TransportError | HandlerBug) -> Tra
             return TransportError("UNAVAILABLE", str(error))
         case _:
             return TransportError("INTERNAL", str(error))
+
+
+def target(address: Address) -> str:
+    return f"[{address.host}]:{address.port}" if ":" in address.host else str(address)
+
+
+def broken(error: BaseException) -> BaseException:
+    """The error to raise for an exception of grpc.aio, which says CancelledError also where no task was cancelled."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        return error
+    return TransportError("CANCELLED", str(error) or "the call was cancelled")

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
-from tidelog.runtime.rpc_options import MEANT_FOR, MISROUTED, Limits, as_transport_error, server_options
+from tidelog.runtime.rpc_options import MEANT_FOR, MISROUTED, Limits, as_transport_error, broken, server_options, target
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
 from tidelog.wire.codec import decoder, encoder
 
@@ -117,10 +117,6 @@ def _bind_error(listen: Address) -> OSError | None:
 
 def _cannot_listen(listen: Address, error: OSError) -> OSError:
     return OSError(error.errno, f"cannot listen at {listen}: {error.strerror}")
-
-
-def target(address: Address) -> str:
-    return f"[{address.host}]:{address.port}" if ":" in address.host else str(address)
 
 
 class _Misrouted:
@@ -249,11 +245,3 @@ class _ServerStream:
         if not self._task.done():
             self.cancelled = True
             self._task.cancel()
-
-
-def broken(error: BaseException) -> BaseException:
-    """What to raise for an exception of grpc.aio, which says CancelledError also where no task was cancelled."""
-    task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-        return error
-    return TransportError("CANCELLED", str(error) or "the call was cancelled")

@@ -6,16 +6,15 @@ name, counted, and stops the group it belongs to; a bug in a request handler is 
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
-
-import structlog
 
 from tidelog.errors import TidelogError, TransportError
 
 T = TypeVar("T")
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 class TaskFailed(Exception):
@@ -86,7 +85,7 @@ class Supervisor:
             return await coro
         except Exception as error:
             self.failures += 1
-            log.error("task failed, its group stops", group=self.name, task=name, exc_info=error)
+            log.error("task failed, its group stops", exc_info=error, extra={"group": self.name, "task": name})
             if self._failure is None:
                 self._failure = TaskFailed(f"{name}: {type(error).__name__}: {error}")
                 self._failure.__cause__ = error
@@ -117,6 +116,6 @@ async def contained(name: str, handler: Awaitable[T], on_bug: Callable[[str], No
         match error:
             case ExceptionGroup(exceptions=(TidelogError() | TransportError() as alone,)):
                 raise alone from None
-        log.error("bug in a request handler", method=name, exc_info=error)
+        log.error("bug in a request handler", exc_info=error, extra={"method": name})
         on_bug(name)
         raise HandlerBug(f"{type(error).__name__} in {name}; the log of the process has the trace") from error

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from tidelog.errors import TidelogError, TransportError
 from tidelog.testing import goals
 from tidelog.testing.loop import Deadlock, Livelock
@@ -77,8 +75,6 @@ def main() -> int:
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.CRITICAL, format="%(name)s %(message)s", stream=sys.stdout
     )
-    if not arguments.verbose:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     started = time.perf_counter()
     totals: Counter[str] = Counter()
     reached: Counter[str] = Counter()

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
-
-import structlog
 
 from tidelog.client.admin import AdminClient
 from tidelog.client.connections import ClientPorts
@@ -20,7 +19,7 @@ from tidelog.runtime.traffic_metrics import TrafficMetrics
 from tidelog.traffic.ack_gaps import AckGaps
 from tidelog.traffic.probe import Arrival, Probe
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.05
 SILENT_S: Final = 5.0
@@ -65,7 +64,10 @@ class Traffic:
         begin, asked = self._ports.clock.now(), 0
         self._acked_at = begin
         self._began.set()
-        log.info("traffic begins", topic=self._settings.traffic_topic, per_s=self._settings.traffic_records_per_s)
+        log.info(
+            "traffic begins",
+            extra={"topic": self._settings.traffic_topic, "per_s": self._settings.traffic_records_per_s},
+        )
         while True:
             due = int((self._ports.clock.now() - begin) * self._settings.traffic_records_per_s)
             for _ in range(min(due - asked, UNANSWERED_MAX)):
@@ -92,7 +94,7 @@ class Traffic:
                     while True:
                         self._take(await reader.poll())
             except (TidelogError, TransportError) as error:
-                log.warning("the reader begins anew", error=str(error))
+                log.warning("the reader begins anew", extra={"error": str(error)})
             await self._ports.clock.sleep(AGAIN_S)
 
     async def watch_acks(self) -> None:
@@ -102,7 +104,7 @@ class Traffic:
             await self._ports.clock.sleep(TICK_S)
             if not self._silent and self._ports.clock.now() - self._acked_at >= SILENT_S:
                 self._silent = True
-                log.warning("no acknowledgement", for_s=SILENT_S, unanswered=self._unanswered)
+                log.warning("no acknowledgement", extra={"for_s": SILENT_S, "unanswered": self._unanswered})
 
     def longest_ack_gaps(self) -> dict[int, float]:
         """The longest time without an acknowledgement of each partition, in seconds since the last call."""
@@ -127,7 +129,7 @@ class Traffic:
         except (TidelogError, TransportError) as error:
             if not _passes(error):
                 raise
-            log.warning("waiting for the cluster", error=str(error))
+            log.warning("waiting for the cluster", extra={"error": str(error)})
         return self._running
 
     async def _make_topic(self) -> None:
@@ -171,7 +173,7 @@ class Traffic:
         now = clock.now()
         if self._silent:
             self._silent = False
-            log.info("acknowledged again", after_s=round(now - self._acked_at, 1))
+            log.info("acknowledged again", extra={"after_s": round(now - self._acked_at, 1)})
         self._acked_at, self._acked_once = now, True
         self._gaps.acked(stored.partition, now)
         self._metrics.acked(stored.partition, now - sent_at, clock.wall_ms() / 1000)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from helpers.log_events import captured_logs
 from tidelog.agent.files import FileHandler
 from tidelog.agent.forward import ForwardHandler
 from tidelog.agent.functions import FunctionHandler, load_function
@@ -35,12 +36,12 @@ async def test_count_counts_by_topic(caplog: pytest.LogCaptureFixture) -> None:
     assert counting.counts == {"t": 3}
 
 
-async def test_log_writes_a_line_for_each_record_and_cuts_it(capsys: pytest.CaptureFixture[str]) -> None:
-    await LogHandler().handle([record(T0, 3, b"v" * 10_000, b"\xff"), record(T0, 4, b"last")])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert "offset=3" in lines[0] and "v" * 200 in lines[0] and "v" * 201 not in lines[0]
-    assert "value=last" in lines[1]
+async def test_log_writes_a_line_for_each_record_and_cuts_it() -> None:
+    with captured_logs() as lines:
+        await LogHandler().handle([record(T0, 3, b"v" * 10_000, b"\xff"), record(T0, 4, b"last")])
+    assert [(each["event"], each["offset"]) for each in lines] == [("record", 3), ("record", 4)]
+    assert "v" * 200 in lines[0]["value"] and "v" * 201 not in lines[0]["value"]
+    assert lines[1]["value"] == "last"
 
 
 # -- forward ---------------------------------------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from helpers.aio import eventually
+from helpers.log_events import captured_logs
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.net import CallContext, Probe, Route
 from unit.net.worlds import CHUNKS, ECHO, STREAM, GrpcWorld, SimWorld, World, answer, ask, chunk, ping, pong
@@ -132,7 +132,7 @@ async def test_a_bug_in_a_handler_is_answered_counted_and_survived(world: World)
 
     server = await world.serve(Route(ECHO, handler), Route(STREAM, handler))
     channel = world.caller.channel(server.address, purpose="test")
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         error = await fails(channel.call(ECHO, ask(), 5.0), "INTERNAL")
         assert "KeyError" in error.detail and "bug" not in error.detail, "its text may be secret"
         await fails(channel.open(STREAM).read(), "INTERNAL")

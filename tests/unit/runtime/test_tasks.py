@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from structlog.testing import capture_logs
 
+from helpers.log_events import captured_logs
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.tasks import HandlerBug, Supervisor, TaskFailed, contained
 
@@ -27,12 +27,12 @@ async def test_a_task_that_raises_is_logged_counted_and_stops_the_group() -> Non
     group = Supervisor("group", on_failure=counted.append)
     group.start("good", forever(ended))
     group.start("bad", broken())
-    with capture_logs() as logs, pytest.raises(TaskFailed, match="bad: ValueError: a bug") as caught:
+    with captured_logs() as logs, pytest.raises(TaskFailed, match="bad: ValueError: a bug") as caught:
         await group.wait()
     assert isinstance(caught.value.__cause__, ValueError)
     assert ended == ["ended"] and counted == ["bad"] and group.failures == 1 and group.running == []
-    assert [(entry["task"], entry["log_level"]) for entry in logs] == [("bad", "error")]
-    assert isinstance(logs[0]["exc_info"], ValueError)
+    assert [(entry["task"], entry["level"]) for entry in logs] == [("bad", "ERROR")]
+    assert isinstance(logs[0]["error"], ValueError)
 
 
 async def test_a_task_that_returns_leaves_the_others_alone() -> None:
@@ -105,7 +105,7 @@ async def test_a_bug_in_a_handler_is_contained_and_its_protocol_errors_pass() ->
             with pytest.raises(type(error)) as caught:
                 await contained("/S/M", handler(error), bugs.append)
             assert caught.value is error
-    with capture_logs() as logs, pytest.raises(HandlerBug, match="KeyError in /S/M"):
+    with captured_logs() as logs, pytest.raises(HandlerBug, match="KeyError in /S/M"):
         await contained("/S/M", raises(KeyError("x")), bugs.append)
     assert bugs == ["/S/M"] and logs[0]["method"] == "/S/M"
     assert await contained("/S/M", asyncio.sleep(0, result=3), bugs.append) == 3

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from structlog.testing import capture_logs
 
 from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.log_events import captured_logs
 from tidelog.client.producer import Producer
 from tidelog.config import TrafficSettings
 from tidelog.errors import ErrorCode, TidelogError
@@ -218,7 +218,7 @@ async def test_a_silence_is_logged_when_it_is_long_and_when_it_ends() -> None:
         for down, up in ((5.0, 9.0), (15.0, 35.0), (40.0, 50.0)):  # the first is too short
             loop.call_later(down, lambda: cluster.down.update(cluster.addresses))
             loop.call_later(up, cluster.down.clear)
-        with capture_logs() as said:
+        with captured_logs() as said:
             await run_for(traffic, 55.0)
     again = "acknowledged again"
     first, second = pytest.approx(20, abs=2), pytest.approx(10, abs=2)
@@ -234,7 +234,7 @@ async def test_a_silence_from_the_start_is_logged() -> None:
             return await call.serve()
 
         cluster.faults.append(silent)
-        with capture_logs() as said:
+        with captured_logs() as said:
             await run_for(traffic, 8.0)
     assert of_acks(said) == [("no acknowledgement", 5)]
 
