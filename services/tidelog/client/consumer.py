@@ -24,6 +24,7 @@ from tidelog.client.range_reader import RangeReader
 from tidelog.client.records import ConsumerRecord
 from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, TopicPartition
 from tidelog.names import validate_group_id, validate_topic_name
+from tidelog.runtime.bell import Turns
 from tidelog.runtime.tasks import Supervisor
 
 
@@ -108,6 +109,7 @@ class Consumer:
         self._state = FetchState(partition_bytes=options.partition_bytes, reset=options.reset)
         self._supervisor = Supervisor("consumer", on_failure=lambda _: self._arrived.set())
         self._arrived = asyncio.Event()
+        self._turns = Turns(self._ports.clock.now)
         self._fetcher = Fetcher(
             self._ports, self._connections, self._metadata, self._state, options, self._supervisor, self._arrived
         )
@@ -181,6 +183,7 @@ class Consumer:
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these from now on; those assigned before keep their position. Unknown ones are refused, none is taken."""
+        await self._turns.pass_on()
         if self._group is not None:
             raise ValueError("what a member of a group reads is assigned by the group's coordinator")
         tps = [TopicPartition(*tp) for tp in partitions]
@@ -210,6 +213,7 @@ class Consumer:
                 self._state.seek(tp, 0)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        await self._turns.pass_on()
         info = await self._metadata.topic(topic)
         return [TopicPartition(topic, p) for p in range(len(info.partitions))]
 
@@ -244,6 +248,7 @@ class Consumer:
 
     async def position(self, tp: TopicPartition) -> int:
         """Offset of the next record that `poll` will hand out."""
+        await self._turns.pass_on()
         tp = TopicPartition(*tp)
         if self._state.position(tp) == NO_OFFSET:
             await self._fetcher.place([tp])
@@ -266,6 +271,7 @@ class Consumer:
         -3 instead of a time asks for the first record with the largest timestamp. A batch whose records are all older than
         its header says answers with its own first offset.
         """
+        await self._turns.pass_on()
         return await self._fetcher.find({TopicPartition(*tp): at for tp, at in times_ms.items()})
 
     def pause(self, *tps: TopicPartition) -> None:
@@ -292,6 +298,7 @@ class Consumer:
         UNKNOWN_MEMBER_ID: the partitions may be another's by now, and what was processed will be processed again. A
         TransportError or an error that passes once `timeout_s` (default: request_timeout_ms) is over: nobody knows.
         """
+        await self._turns.pass_on()
         await self._member.commit(offsets, timeout_s)
 
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
@@ -328,12 +335,15 @@ class Consumer:
         if self._group is not None:
             self._group.begin_poll()
         try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    self._arrived.clear()
-                    if records := self._take(max_records):
-                        return records
-                    await self._arrived.wait()
+            await self._turns.pass_on()
+            records = self._take(max_records)
+            if not records:
+                async with asyncio.timeout(timeout_s):
+                    while not records:
+                        await self._arrived.wait()
+                        self._arrived.clear()
+                        records = self._take(max_records)
+            return records
         except TimeoutError:
             return []
         finally:
@@ -358,6 +368,7 @@ class Consumer:
         while True:
             for record in await self.poll(at_once, timeout_s=3600):
                 yield record
+                await self._turns.pass_on()
 
     def fetch_batches(
         self, topic: str, partition: int, start: int, end: int, topic_id: bytes = b""

@@ -18,6 +18,7 @@ from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
 from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, BrokerId, TopicPartition
+from tidelog.runtime.bell import Turns
 from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -144,6 +145,7 @@ class Producer:
         self._partitions: dict[str, tuple[TopicInfo, tuple[TopicPartition, ...]]] = {}
         self._sticky: dict[str, int] = {}
         self._bytes_since_yield = 0
+        self._turns = Turns(self._ports.clock.now)
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._refresh = asyncio.Event()
@@ -180,6 +182,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Returns when every record sent before is acknowledged or has failed; their futures say which."""
+        await self._turns.pass_on()
         self._accumulator.begin_flush()
         self._wake.set()
         try:
@@ -217,8 +220,10 @@ class Producer:
         info = self._metadata.snapshot.topics.get(topic)
         if info is None:
             info = await self._metadata.topic(topic)
-        if self._bytes_since_yield + size >= self._batch_bytes or not self._free:
+        now = self._ports.clock.now()
+        if self._bytes_since_yield + size >= self._batch_bytes or now >= self._turns.due_at or not self._free:
             await self._breathe(size)
+            now = self._ports.clock.now()
         else:
             self._bytes_since_yield += size
         tp = self._place(topic, info, key, partition, size)
@@ -226,7 +231,7 @@ class Producer:
             assert partition is not None
             tp = await self._added(topic, partition)
         ack: Ack = asyncio.get_running_loop().create_future()
-        if self._accumulator.append(tp, timestamp_ms, key, value, header_list, ack, self._ports.clock.now()):
+        if self._accumulator.append(tp, timestamp_ms, key, value, header_list, ack, now):
             self._wake.set()
         return ack
 
@@ -253,20 +258,24 @@ class Producer:
         return ack
 
     async def partitions_of(self, topic: str) -> int:
+        await self._turns.pass_on()
         return len((await self._metadata.topic(topic)).partitions)
 
     async def topic_info(self, topic: str, limit_s: float | None = None) -> TopicInfo:
         """What is known of the topic; UNKNOWN_TOPIC_OR_PARTITION when it stays unknown for `limit_s` (`max_block_ms`)."""
+        await self._turns.pass_on()
         return await self._metadata.topic(topic, limit_s)
 
     async def _breathe(self, size: int) -> None:
-        """Back-pressure, and a turn for the sender after each batch's worth: a loop of sends would starve it."""
+        """Back-pressure, and a turn for the sender after each batch's worth and for all after a while: a loop of sends would
+        starve them."""
         self._refuse_ended()
         self._bytes_since_yield += size
         if self._bytes_since_yield >= self._batch_bytes:
             self._bytes_since_yield = 0
             await self._ports.clock.sleep(0)
-            self._refuse_ended()
+        await self._turns.pass_on()
+        self._refuse_ended()
         if not self._accumulator.full:
             return
         try:

@@ -150,6 +150,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def work(self, seconds: float) -> None:
+        """The step that runs takes so long; nothing else runs meanwhile."""
+        self._now += seconds
+        self._steps_before = self.steps
+
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
@@ -299,6 +304,11 @@ def run(story: Coroutine[Any, Any, T], seed: int | None = None) -> T:
         return loop.run_until_complete(story)
     finally:
         loop.finish()
+
+
+def work(seconds: float) -> None:
+    """The caller computes for so long without a suspension."""
+    _running().work(seconds)
 
 
 def _running() -> SimLoop:
