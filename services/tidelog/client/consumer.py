@@ -31,7 +31,12 @@ from tidelog.runtime.tasks import Supervisor
 class Consumer:
     """Used as `async with Consumer("host:port") as consumer`, or with `start` and `stop`, in one event loop.
 
-    `poll` hands out records in offset order within each partition. A damaged batch, an offset outside the log without a
+    `poll` hands out records in offset order within each partition. `async for` takes one at a time, for ever: after a loop
+    that was left by `break` or an exception, the next loop or `poll` begins behind the record that the loop had last. A
+    member's last record counts as processed when more is asked for or `commit` is called, also after an exception; of one
+    that stops before, it is handed out again to the next owner.
+
+    A damaged batch, an offset outside the log without a
     reset policy, and a truncation below the position are raised by `poll`, again and again until the caller seeks.
     """
 
@@ -362,13 +367,14 @@ class Consumer:
                 self._group.handed_out(records)
         return records
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        # Of a member each record alone: it is processed when the next one is asked for, and the rest may be taken away meanwhile.
-        at_once = 500 if self._group is None else 1
-        while True:
-            for record in await self.poll(at_once, timeout_s=3600):
-                yield record
-                await self._turns.pass_on()
+    def __aiter__(self) -> "Consumer":
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record, as `poll` hands it out, however long it takes."""
+        while not (records := await self.poll(1, timeout_s=3600)):
+            pass
+        return records[0]
 
     def fetch_batches(
         self, topic: str, partition: int, start: int, end: int, topic_id: bytes = b""

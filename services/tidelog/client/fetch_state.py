@@ -307,8 +307,7 @@ class FetchState:
         Raises what is wrong with a partition only when there is nothing to hand out before it; the position stays put.
         """
         out: list[ConsumerRecord] = []
-        for tp in list(self._partitions):
-            p = self._partitions[tp]
+        for tp, p in self._partitions.items():
             while len(out) < records_max and not p.paused and (p.decoded or p.buffer):
                 if not p.decoded and not self._decode(tp, p, raising=not out):
                     break
@@ -316,8 +315,10 @@ class FetchState:
                     out.append(p.decoded.popleft())
                     p.position = out[-1].offset + 1 if p.decoded else p.decoded_end
             if len(out) >= records_max:
-                self._rotate(tp)
                 break
+        else:
+            return out
+        self._place_in_turn(tp)
         return out
 
     def _decode(self, tp: TopicPartition, p: _Partition, *, raising: bool) -> bool:
@@ -343,6 +344,10 @@ class FetchState:
             p.position = header.end_offset  # a control batch, or compacted away
         return True
 
-    def _rotate(self, tp: TopicPartition) -> None:
-        """The partition that filled a `take` goes to the end, so that none starves the others."""
-        self._partitions[tp] = self._partitions.pop(tp)
+    def _place_in_turn(self, tp: TopicPartition) -> None:
+        """The partition that filled a `take` comes first while its batch lasts, which is decoded and costs many times its bytes,
+        and last afterwards, so that none starves the others."""
+        if not self._partitions[tp].decoded:
+            self._partitions[tp] = self._partitions.pop(tp)
+        elif next(iter(self._partitions)) != tp:
+            self._partitions = {tp: self._partitions.pop(tp), **self._partitions}

@@ -59,7 +59,11 @@ class _LoopThread:
         if os.getpid() != self._process:
             coroutine.close()
         self.check_process()
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # of a caller that was interrupted: what came later would be taken and handed to none
 
     def check_process(self) -> None:
         if os.getpid() != self._process:
@@ -197,14 +201,12 @@ class SyncConsumer(_Blocking):
     def stats(self) -> ConsumerStats:
         return self._thread.call(_called(lambda: self._inner.stats))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        """One record after the other, for ever; each counts as processed when the next one is asked for."""
-        records = aiter(self._inner)
-        try:
-            while True:
-                yield self._thread.call(_record(records))
-        finally:
-            self._thread.call(_close(records))
+    def __iter__(self) -> Self:
+        """One record after the other, for ever; a loop that is left loses none, see `Consumer`."""
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        return self._thread.call(self._inner.__anext__())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self._thread.call(self._inner.assign(partitions))
@@ -342,10 +344,6 @@ async def _called(function: Callable[..., T], *args: Any) -> T:
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
     return await anext(chunks, None)
-
-
-async def _record(records: AsyncIterator[ConsumerRecord]) -> ConsumerRecord:
-    return await anext(records)
 
 
 async def _close(chunks: Any) -> None:

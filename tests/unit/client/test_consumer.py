@@ -300,6 +300,27 @@ async def test_iteration_goes_on_for_ever() -> None:
         assert seen == list(range(50))
 
 
+async def test_a_loop_that_is_left_skips_no_record() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster)
+    async with consumer(cluster) as c:
+        await c.assign([T0])
+        seen = []
+        for _ in range(2):
+            async for record in c:
+                seen.append(record.offset)
+                if len(seen) % 10 == 0:
+                    break
+        with pytest.raises(ZeroDivisionError):
+            async for record in c:
+                seen.append(record.offset)
+                raise ZeroDivisionError("of the application")
+        assert seen == list(range(21))
+        assert await c.position(T0) == 21
+        assert [r.offset for r in await c.poll(max_records=2)] == [21, 22]
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_compression_round_trip_through_producer_and_consumer(codec: Codec) -> None:
     cluster = FakeCluster()

@@ -87,3 +87,13 @@ def test_a_position_follows_what_compaction_has_removed() -> None:
     assert state.position(T0) == 5
     assert state.take(1) == []
     assert state.position(T0) == 9
+
+
+def test_a_batch_is_handed_out_to_its_end_before_another() -> None:
+    """One decoded batch at a time is held, and none of the partitions starves."""
+    state = placed(T0, T1)
+    for _ in range(2):
+        for ask in asks(state):
+            state.fetched(ask, answer(ask))
+    taken = [r.partition for _ in range(6) for r in state.take(1)]
+    assert taken == [0, 0, 0, 1, 1, 1]

@@ -282,6 +282,23 @@ async def test_iteration_hands_out_one_record_at_a_time() -> None:
     assert bed.coordinator.offsets()[T[2]] == 3
 
 
+async def test_a_record_of_a_loop_left_comes_again_to_the_next() -> None:
+    bed = Bed()
+    bed.fill(2)
+    async with bed.consumer("a") as a:
+        seen = []
+        for _ in range(2):
+            async for record in a:
+                seen.append(record.offset)
+                if len(seen) % 3 == 0:
+                    break
+        assert seen == [0, 1, 2, 3, 4, 5]
+        assert await a.position(T[2]) == 6
+    assert bed.coordinator.offsets()[T[2]] == 5
+    async with bed.consumer("b") as b:
+        assert (await anext(aiter(b))).offset == 5
+
+
 # -- coordinators come and go --------------------------------------------------------------------------------------------------
 
 

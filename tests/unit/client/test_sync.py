@@ -54,6 +54,23 @@ def test_records_make_the_round_trip(cluster: FakeCluster) -> None:
         assert ends == sorted(ends)
 
 
+def test_a_loop_that_is_left_skips_no_record(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    with SyncProducer(cluster.bootstrap) as producer:
+        for _ in range(50):
+            producer.send("t", b"v")
+    with SyncConsumer(cluster.bootstrap) as consumer:
+        consumer.assign([T0])
+        seen = []
+        for _ in range(3):
+            for record in consumer:
+                seen.append(record.offset)
+                if len(seen) % 10 == 0:
+                    break
+        assert seen == list(range(30))
+        assert consumer.position(T0) == 30
+
+
 def test_what_send_raises_is_in_its_future(cluster: FakeCluster) -> None:
     cluster.create("t")
     with SyncProducer(cluster.bootstrap, record_bytes_max=500, delivery_timeout_ms=300) as producer:
