@@ -49,6 +49,13 @@ class DeliveryError(TidelogError):
         self.outcome_known = outcome_known
 
 
+class ClientClosed(TidelogError):
+    """A call on a client that is stopped, or was stopped while the call waited; nothing was done."""
+
+    def __init__(self, client: str) -> None:
+        super().__init__(f"the {client} is closed")
+
+
 class ClusterUnreachable(TidelogError):
     """No broker answered. `certain`: every address refuses connections or has no host, so another try is not worth it."""
 

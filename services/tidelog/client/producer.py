@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.accumulator import Accumulator, Batch, EndOf, halves
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
-from tidelog.client.errors import ClusterUnreachable, DeliveryError, refused_for_sure
+from tidelog.client.errors import ClientClosed, ClusterUnreachable, DeliveryError, refused_for_sure
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.numbering import Identity
 from tidelog.client.partitioner import next_sticky, partition_for_key
@@ -150,6 +150,7 @@ class Producer:
         self._room = asyncio.Event()
         self._refresh = asyncio.Event()
         self._running = False
+        self._closed = False
 
     async def start(self) -> None:
         """Returns when a broker has answered; ClusterUnreachable when none does within `max_block_ms`."""
@@ -172,10 +173,11 @@ class Producer:
         await self.stop(flush=kind is None)
 
     async def stop(self, *, flush: bool = True) -> None:
-        """Sends what is buffered first, unless told not to; whatever is left then fails."""
-        if flush and self._running:
+        """Refuses new records, then sends what is buffered, unless told not to; what is left fails."""
+        running, self._running, self._closed = self._running, False, True
+        self._room.set()  # those that wait for room are refused
+        if flush and running:
             await self.flush()
-        self._running = False
         await self._supervisor.stop()
         self._fail_rest()
         await self._connections.close()
@@ -280,7 +282,7 @@ class Producer:
             return
         try:
             async with asyncio.timeout(self._max_block_s):
-                while self._accumulator.full:
+                while self._accumulator.full and self._running:
                     self._room.clear()
                     self._wake.set()
                     await self._room.wait()
@@ -296,8 +298,10 @@ class Producer:
         """Before a record is taken, after each wait: nobody would send it, and its future would never end."""
         if self._fatal is not None:
             raise self._fatal
+        if self._closed:
+            raise ClientClosed("producer")
         if not self._running:
-            raise RuntimeError("the producer is not running: call start() first, and send nothing after stop()")
+            raise RuntimeError("the producer is not running: call start() first")
 
     @property
     def _free(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from tidelog.client.admin import DEFAULT, AdminClient
 from tidelog.client.consumer import Consumer
+from tidelog.client.errors import ClientClosed
 from tidelog.client.group_admin import GroupListing
 from tidelog.client.groups import CommittedOffset, ConsumerStats, GroupMetadata
 from tidelog.client.offsets import FoundOffset
@@ -248,10 +249,11 @@ class SyncProducer(_Blocking):
     _inner: Producer
 
     def __init__(self, bootstrap: str, **options: Any) -> None:
-        self._unsent: deque[tuple[tuple[Any, ...], Acked]] = deque()
+        self._unsent: deque[tuple[tuple[Any, ...], Acked] | _Flush] = deque()
         self._room = threading.BoundedSemaphore(_UNSENT_MAX)
         self._lock = threading.Lock()
         self._feeding = False
+        self._closed = False
         super().__init__(Producer, bootstrap, options)
         self._supervisor = self._thread.call(_make(Supervisor, ("sync-producer",), {}))
 
@@ -271,29 +273,43 @@ class SyncProducer(_Blocking):
         self._thread.check_process()
         acked: Acked = concurrent.futures.Future()
         self._room.acquire()
-        with self._lock:
-            self._unsent.append(((topic, value, key, headers, partition, timestamp_ms), acked))
-            start, self._feeding = not self._feeding, True
-        if start:
-            self._thread.loop.call_soon_threadsafe(self._start_feeding)
+        self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
         return acked
 
     def flush(self) -> None:
-        """Returns when every record sent before is acknowledged or has failed."""
-        self._thread.call(self._feed_and_flush())
+        """Returns when every record sent before is acknowledged or has failed, also while other threads go on sending."""
+        self._flush(last=False)
 
     def close(self) -> None:
+        """Refuses new records, and flushes."""
         try:
-            self.flush()
+            self._flush(last=True)
         finally:
             super().close()
+
+    def _flush(self, *, last: bool) -> None:
+        self._thread.check_process()
+        flushed = _Flush()
+        self._hand_over(flushed, last=last)
+        flushed.result()
+
+    def _hand_over(self, what: "tuple[tuple[Any, ...], Acked] | _Flush", *, last: bool = False) -> None:
+        with self._lock:
+            if self._closed:
+                raise ClientClosed("producer")
+            self._closed = last
+            self._unsent.append(what)
+            start, self._feeding = not self._feeding, True
+        if start:
+            self._thread.loop.call_soon_threadsafe(self._start_feeding)
 
     def _start_feeding(self) -> None:
         self._supervisor.start("feed", self._feed())
 
-    async def _feed_and_flush(self) -> None:
-        await self._supervisor.wait()
-        await self._inner.flush()
+    async def _flush_inner(self, flushed: "_Flush") -> None:
+        with _Told(flushed):
+            await self._inner.flush()
+            flushed.set_result(None)
 
     async def _feed(self) -> None:
         """The only feeder at a time, so that records keep their order while one waits for room."""
@@ -302,8 +318,14 @@ class SyncProducer(_Blocking):
                 if not self._unsent:
                     self._feeding = False
                     return
-                args, acked = self._unsent.popleft()
+                head = self._unsent.popleft()
+            if isinstance(head, _Flush):
+                self._supervisor.start(
+                    "flush", self._flush_inner(head)
+                )  # what was sent before is with the producer now
+                continue
             self._room.release()
+            args, acked = head
             if not acked.set_running_or_notify_cancel():
                 continue
             with _Told(acked):
@@ -311,12 +333,16 @@ class SyncProducer(_Blocking):
                 ack.add_done_callback(partial(_pass_on, acked))
 
 
+class _Flush(concurrent.futures.Future[None]):
+    """Stands in the queue behind the records that a flush waits for."""
+
+
 class _Told:
     """Whatever error ends the block is the future's, and goes no further: it is of one record, and others wait behind it."""
 
     __slots__ = ("_acked",)
 
-    def __init__(self, acked: Acked) -> None:
+    def __init__(self, acked: concurrent.futures.Future[Any]) -> None:
         self._acked = acked
 
     def __enter__(self) -> None: ...

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster, forgotten_meanwhile, no_tasks_left, produce_result
 from helpers.requirements import requirement
-from tidelog.client.errors import DeliveryError
+from tidelog.client.errors import ClientClosed, DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -396,8 +396,29 @@ async def test_stop_without_flush_fails_what_is_left_and_knows_nothing_of_what_i
     for ack, known in ((flying, False), (queued, True)):
         error = ack.exception()
         assert isinstance(error, DeliveryError) and error.outcome_known is known
-    with pytest.raises(RuntimeError, match="not running"):
+    with pytest.raises(ClientClosed):
         await p.send("t", b"late")
+
+
+async def test_flush_and_stop_end_while_another_task_sends() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    acks = []
+
+    async def send_on() -> None:
+        while True:
+            acks.append(await p.send("t", b"v"))
+
+    async with producer(cluster, buffer_bytes=20_000) as p:
+        sending = asyncio.create_task(send_on())
+        first = await p.send("t", b"first")
+        await p.flush()
+        assert first.done()
+        await p.stop()
+    with pytest.raises(ClientClosed):
+        await sending
+    assert len(acks) > 100
+    assert sorted(ack.result().offset for ack in [first, *acks]) == list(range(len(acks) + 1))
 
 
 async def test_an_answer_without_the_partition_is_an_unknown_outcome() -> None:
