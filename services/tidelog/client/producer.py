@@ -43,6 +43,7 @@ class RecordMetadata(NamedTuple):
 
 Ack = asyncio.Future[RecordMetadata]
 
+_TIMESTAMP_END: Final = 2**63
 IN_FLIGHT_MAX: Final = 5
 """Batches of one partition, with idempotence: as many as a leader remembers (KIP-98)."""
 
@@ -208,17 +209,9 @@ class Producer:
         Waits only for metadata and for room in the buffer, each at most `max_block_ms`. MESSAGE_TOO_LARGE names the limit.
         """
         header_list = list(headers)
-        # Also what raises TypeError for anything but bytes, before the accumulator is touched.
-        size = record_size_max(key, value, header_list)
-        if size > self._record_bytes_max:
-            raise TidelogError(
-                f"a record of {size} bytes for topic {topic!r}: record_bytes_max is {self._record_bytes_max}",
-                ErrorCode.MESSAGE_TOO_LARGE,
-            )
+        size = self.checked_size(topic, value, key, header_list, partition, timestamp_ms)
         if timestamp_ms is None:
             timestamp_ms = self._ports.clock.wall_ms()
-        elif timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms {timestamp_ms} is negative")
         info = self._metadata.snapshot.topics.get(topic)
         if info is None:
             info = await self._metadata.topic(topic)
@@ -236,6 +229,34 @@ class Producer:
         if self._accumulator.append(tp, timestamp_ms, key, value, header_list, ack, now):
             self._wake.set()
         return ack
+
+    def checked_size(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[Header],
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> int:
+        """The most bytes that the record takes in a batch. Raises what is wrong with it, before anything is done: TypeError,
+        ValueError, or a TidelogError that names the limit."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic {topic!r} is not a str")
+        if headers and not all(isinstance(name, str) for name, _ in headers):
+            raise TypeError("the name of a header is not a str")
+        size = record_size_max(key, value, headers)
+        if size > self._record_bytes_max:
+            raise TidelogError(
+                f"a record of {size} bytes for topic {topic!r}: record_bytes_max is {self._record_bytes_max}",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+        if partition is not None and partition < 0:
+            message = f"topic {topic!r}: partition {partition} does not exist"
+            raise TidelogError(message, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if timestamp_ms is not None and not 0 <= timestamp_ms < _TIMESTAMP_END:
+            raise ValueError(f"timestamp_ms {timestamp_ms} is not a Unix time in milliseconds")
+        return size
 
     async def produce_encoded(self, topic: str, partition: int, records: bytes, end_of: EndOf | None = None) -> Ack:
         """Sends one batch that the caller has encoded (`records.encode_batch`); the future ends when all of it is

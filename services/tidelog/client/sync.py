@@ -266,11 +266,14 @@ class SyncProducer(_Blocking):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Acked:
-        """The future of the acknowledgement; it also carries what `Producer.send` raises. Blocks while too many wait.
+        """The future of the acknowledgement. Raises what is wrong with the record itself; the future carries what the cluster
+        has against it, such as a topic that does not exist. Blocks while too many wait.
 
         A record whose future is cancelled before it is handed over is not sent; afterwards it cannot be cancelled.
         """
         self._thread.check_process()
+        headers = list(headers)
+        self._inner.checked_size(topic, value, key, headers, partition, timestamp_ms)
         acked: Acked = concurrent.futures.Future()
         self._room.acquire()
         self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
