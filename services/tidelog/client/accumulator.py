@@ -9,7 +9,7 @@ byte (performance 0.1).
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tidelog.client.numbering import SEQUENCE_MASK, Identity, Numbering
 from tidelog.client.records import Header, Record, decode_batch, encode_batch, new_builder
@@ -18,6 +18,11 @@ from tidelog.wire.batch import NO_PRODUCER_ID, Codec, numbered, read_header
 
 W = TypeVar("W")
 """Whoever waits for a record: the shell's future, carried and never touched."""
+
+RECORD_COST: Final = 200
+"""Bytes that a record holds beside those in its batch: the future, the timestamp and their places in lists."""
+_BATCH_COST: Final = 1600
+"""Bytes of a batch beside its records."""
 
 LeaderOf = Callable[[TopicPartition], BrokerId | None]
 
@@ -78,6 +83,11 @@ class Batch(Generic[W]):
             return read_header(self.encoded).record_count
         return len(self.waiters)
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that it takes."""
+        return self.size_bytes + _BATCH_COST + RECORD_COST * len(self.waiters)
+
     def records(self) -> bytes:
         """The batch as bytes; compressed and sealed at the first call."""
         if self.encoded is None:
@@ -130,6 +140,7 @@ class Accumulator(Generic[W]):
         self._made = 0
         self._flushing = 0
         self.buffered_bytes = 0
+        """Memory that is held, also by what is in flight."""
 
     @property
     def full(self) -> bool:
@@ -177,7 +188,7 @@ class Accumulator(Generic[W]):
                     batch.waiters.append(waiter)
                     batch.timestamps_ms.append(timestamp_ms)
                     batch.size_bytes += added.size
-                    self.buffered_bytes += added.size
+                    self.buffered_bytes += added.size + RECORD_COST
                     return False
         builder = new_builder(self._codec, self._batch_bytes)
         batch = Batch(tp, now, builder)
@@ -206,7 +217,7 @@ class Accumulator(Generic[W]):
         self._made += 1
         batch.order = (self._made,)
         batch.size_bytes = size_bytes
-        self.buffered_bytes += size_bytes
+        self.buffered_bytes += batch.held_bytes
         queue.batches.append(batch)
         self._waiting.setdefault(tp, queue)
 
@@ -311,7 +322,7 @@ class Accumulator(Generic[W]):
         """A batch in flight is acknowledged, or given up (then see `given_up` as well)."""
         queue = self._landed(batch)
         queue.not_before = 0.0
-        self.buffered_bytes -= batch.size_bytes
+        self.buffered_bytes -= batch.held_bytes
         self._rejoin(batch.partition, queue)
 
     def _landed(self, batch: Batch[W]) -> _Queue[W]:
@@ -343,7 +354,7 @@ class Accumulator(Generic[W]):
                 continue
             for batch in [each for each in queue.batches if each.sequence >= 0 and each.maybe_appended]:
                 queue.batches.remove(batch)
-                self.buffered_bytes -= batch.size_bytes
+                self.buffered_bytes -= batch.held_bytes
                 yield batch
             self._rejoin(tp, queue)
 
@@ -362,10 +373,10 @@ class Accumulator(Generic[W]):
         """A batch in flight was too large for the log: its parts take its place, in order."""
         self.given_up(batch)
         queue = self._landed(batch)
-        self.buffered_bytes -= batch.size_bytes
+        self.buffered_bytes -= batch.held_bytes
         for part in parts:
             self._put_back(queue, part)
-            self.buffered_bytes += part.size_bytes
+            self.buffered_bytes += part.held_bytes
         self._rejoin(batch.partition, queue)
 
     @staticmethod
@@ -398,7 +409,7 @@ class Accumulator(Generic[W]):
         for tp, queue in list(self._waiting.items()):
             while queue.batches and queue.batches[0].created_at + lifetime_s <= now:
                 batch = queue.batches.popleft()
-                self.buffered_bytes -= batch.size_bytes
+                self.buffered_bytes -= batch.held_bytes
                 self.given_up(batch)
                 yield batch
             self._rejoin(tp, queue)

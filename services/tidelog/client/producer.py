@@ -84,6 +84,8 @@ class Producer:
     Records of one partition are in the log in the order of their `send` calls. With idempotence, the default where acks is
     all, each is there once, whatever was lost on the way (HOLE-28); without it a record may be there twice if an answer was
     lost. A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
+
+    `buffer_bytes` bounds the memory of records that are not acknowledged, with what Python needs for each.
     """
 
     def __init__(
@@ -120,12 +122,13 @@ class Producer:
         self._max_in_flight = max_in_flight
         self._request_timeout_ms = request_timeout_ms
         self._delivery_timeout_s = delivery_timeout_ms / 1000
-        self._max_block_s = max_block_ms / 1000
+        self.buffer_bytes = buffer_bytes
+        self.max_block_s = max_block_ms / 1000
         self._client_id = client_id
         self._ports = ports or real_ports()
         self._connections = Connections(self._ports.net)
         self._metadata = ClusterMetadata(
-            self._ports, self._connections, parse_bootstrap(bootstrap), self._max_block_s, metadata_max_age_ms
+            self._ports, self._connections, parse_bootstrap(bootstrap), self.max_block_s, metadata_max_age_ms
         )
         self._accumulator: Accumulator[Ack] = Accumulator(
             batch_bytes=batch_bytes,
@@ -302,18 +305,22 @@ class Producer:
         if not self._accumulator.full:
             return
         try:
-            async with asyncio.timeout(self._max_block_s):
+            async with asyncio.timeout(self.max_block_s):
                 while self._accumulator.full and self._running:
                     self._room.clear()
                     self._wake.set()
                     await self._room.wait()
         except TimeoutError:
-            raise TidelogError(
-                f"the buffer ({self._accumulator.buffered_bytes} bytes) stayed full for max_block_ms = "
-                f"{self._max_block_s * 1000:.0f}; the brokers take records more slowly than they are sent",
-                ErrorCode.REQUEST_TIMED_OUT,
-            ) from None
+            raise self.stayed_full() from None
         self._refuse_ended()
+
+    def stayed_full(self) -> TidelogError:
+        """REQUEST_TIMED_OUT for a record that has found no room."""
+        return TidelogError(
+            f"the buffer (buffer_bytes = {self.buffer_bytes}) stayed full for max_block_ms = {self.max_block_s * 1000:.0f}; "
+            "the brokers take records more slowly than they are sent",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
 
     def _refuse_ended(self) -> None:
         """Before a record is taken, after each wait: nobody would send it, and its future would never end."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from tidelog.client.admin import DEFAULT, AdminClient
 from tidelog.client.consumer import Consumer
@@ -28,8 +28,8 @@ from tidelog.wire import messages as m
 
 T = TypeVar("T")
 
-Acked = concurrent.futures.Future[RecordMetadata]
-_UNSENT_MAX = 10_000
+_RECORD_COST: Final = 2000
+"""Bytes that a record holds beside its own until it is acknowledged; most are the future's."""
 
 
 def _say_what_matters(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -243,15 +243,34 @@ class SyncConsumer(_Blocking):
             self._thread.call(_close(chunks))
 
 
+class Acked(concurrent.futures.Future[RecordMetadata]):
+    """Ends when its record is acknowledged or has failed."""
+
+    def __init__(self, held_bytes: int) -> None:
+        super().__init__()
+        self.held_bytes = held_bytes
+
+
+class _Flush(concurrent.futures.Future[None]):
+    """Stands in the queue behind the records that a flush waits for."""
+
+
+_Sent = tuple[tuple[Any, ...], Acked]
+
+
 class SyncProducer(_Blocking):
     """`Producer`, blocking. `send` hands records over in bulk: crossing to the loop's thread costs more than a record."""
 
     _inner: Producer
 
     def __init__(self, bootstrap: str, **options: Any) -> None:
-        self._unsent: deque[tuple[tuple[Any, ...], Acked] | _Flush] = deque()
-        self._room = threading.BoundedSemaphore(_UNSENT_MAX)
+        self._unsent: deque[_Sent | _Flush] = deque()
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
+        """Threads that wait for room."""
+        self.held_bytes = 0
+        """Memory of records that are not acknowledged."""
         self._feeding = False
         self._closed = False
         super().__init__(Producer, bootstrap, options)
@@ -267,16 +286,20 @@ class SyncProducer(_Blocking):
         timestamp_ms: int | None = None,
     ) -> Acked:
         """The future of the acknowledgement. Raises what is wrong with the record itself; the future carries what the cluster
-        has against it, such as a topic that does not exist. Blocks while too many wait.
+        has against it, such as a topic that does not exist. Waits at most `max_block_ms` for room in the buffer.
 
         A record whose future is cancelled before it is handed over is not sent; afterwards it cannot be cancelled.
         """
         self._thread.check_process()
         headers = list(headers)
-        self._inner.checked_size(topic, value, key, headers, partition, timestamp_ms)
-        acked: Acked = concurrent.futures.Future()
-        self._room.acquire()
-        self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
+        size = self._inner.checked_size(topic, value, key, headers, partition, timestamp_ms)
+        acked = Acked(size + _RECORD_COST)
+        with self._lock:
+            if not self._has_room():
+                self._wait_for_room()
+            self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
+            self.held_bytes += acked.held_bytes
+        acked.add_done_callback(self._ended)
         return acked
 
     def flush(self) -> None:
@@ -290,26 +313,45 @@ class SyncProducer(_Blocking):
         finally:
             super().close()
 
+    def _wait_for_room(self) -> None:
+        self._waiting += 1
+        try:
+            if not self._changed.wait_for(self._has_room, self._inner.max_block_s):
+                raise self._inner.stayed_full()
+        finally:
+            self._waiting -= 1
+
+    def _has_room(self) -> bool:
+        return self._closed or self.held_bytes < self._inner.buffer_bytes
+
+    def _ended(self, acked: concurrent.futures.Future[RecordMetadata]) -> None:
+        assert isinstance(acked, Acked)
+        with self._lock:
+            self.held_bytes -= acked.held_bytes
+            if self._waiting:
+                self._changed.notify_all()
+
     def _flush(self, *, last: bool) -> None:
         self._thread.check_process()
         flushed = _Flush()
-        self._hand_over(flushed, last=last)
+        with self._lock:
+            self._hand_over(flushed)
+            self._closed = last
+            self._changed.notify_all()
         flushed.result()
 
-    def _hand_over(self, what: "tuple[tuple[Any, ...], Acked] | _Flush", *, last: bool = False) -> None:
-        with self._lock:
-            if self._closed:
-                raise ClientClosed("producer")
-            self._closed = last
-            self._unsent.append(what)
-            start, self._feeding = not self._feeding, True
-        if start:
+    def _hand_over(self, what: _Sent | _Flush) -> None:
+        if self._closed:
+            raise ClientClosed("producer")
+        self._unsent.append(what)
+        if not self._feeding:
+            self._feeding = True
             self._thread.loop.call_soon_threadsafe(self._start_feeding)
 
     def _start_feeding(self) -> None:
         self._supervisor.start("feed", self._feed())
 
-    async def _flush_inner(self, flushed: "_Flush") -> None:
+    async def _flush_inner(self, flushed: _Flush) -> None:
         with _Told(flushed):
             await self._inner.flush()
             flushed.set_result(None)
@@ -327,17 +369,12 @@ class SyncProducer(_Blocking):
                     "flush", self._flush_inner(head)
                 )  # what was sent before is with the producer now
                 continue
-            self._room.release()
             args, acked = head
             if not acked.set_running_or_notify_cancel():
                 continue
             with _Told(acked):
                 ack = await self._inner.send(*args)
                 ack.add_done_callback(partial(_pass_on, acked))
-
-
-class _Flush(concurrent.futures.Future[None]):
-    """Stands in the queue behind the records that a flush waits for."""
 
 
 class _Told:

@@ -1,5 +1,10 @@
 """The producer's accumulator by itself."""
 
+import asyncio
+import tracemalloc
+
+import pytest
+
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.records import codec_of
 from tidelog.ids import BrokerId, TopicPartition
@@ -20,3 +25,20 @@ def test_a_batch_expires_at_the_instant_that_next_at_names() -> None:
         due_at = accumulator.next_at(created_at, LIFETIME_S)
         assert due_at is not None
         assert len(list(accumulator.expire(due_at, LIFETIME_S))) == 1, created_at
+
+
+@pytest.mark.parametrize(("size", "partitions"), [(1, 1), (1, 1000), (100, 1), (10_000, 1)])
+async def test_the_bytes_counted_are_the_bytes_held(size: int, partitions: int) -> None:
+    accumulator: Accumulator[asyncio.Future[None]] = Accumulator(
+        batch_bytes=65536, linger_s=0.0, buffer_bytes=1 << 30, request_bytes=1 << 20
+    )
+    loop = asyncio.get_running_loop()
+    tracemalloc.start()
+    try:
+        for i in range(1000):
+            tp = TopicPartition("t", i % partitions)
+            accumulator.append(tp, 1_700_000_000_000 + i, None, bytes(size), [], loop.create_future(), 0.0)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.7 < accumulator.buffered_bytes / held < 1.3

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -99,6 +100,29 @@ def test_flush_and_close_end_while_other_threads_send(cluster: FakeCluster) -> N
     for sender in senders:
         sender.join()
     assert sorted(ack.result(0).offset for ack in [first, *acks]) == list(range(len(acks) + 1))
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_buffer_that_is_full_holds_back_and_then_refuses(cluster: FakeCluster, size: int) -> None:
+    cluster.create("t")
+    cluster.partition("t").leader = -1
+    tracemalloc.start()
+    try:
+        with SyncProducer(cluster.bootstrap, buffer_bytes=1 << 20, max_block_ms=100) as producer:
+            before, _ = tracemalloc.get_traced_memory()
+            acks = []
+            with pytest.raises(TidelogError, match="stayed full for max_block_ms = 100"):
+                while True:
+                    acks.append(producer.send("t", bytes(size)))
+            held = tracemalloc.get_traced_memory()[0] - before
+            assert 1 << 20 <= producer.held_bytes < (1 << 20) + size + 3000
+            assert 0.6 < producer.held_bytes / held < 1.3
+            cluster.partition("t").leader = 1
+            producer.flush()
+            assert [ack.result(0).offset for ack in acks] == list(range(len(acks)))
+            assert producer.held_bytes == 0
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_the_cluster_refuses_is_in_the_future(cluster: FakeCluster) -> None:
