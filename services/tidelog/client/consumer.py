@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
-from tidelog.client.fetch_state import FetchState
+from tidelog.client.fetch_state import QUEUED_MAX_BYTES, FetchState
 from tidelog.client.fetcher import Fetcher, FetchOptions
 from tidelog.client.groups import (
     CommittedOffset,
@@ -36,6 +36,8 @@ class Consumer:
     member's last record counts as processed when more is asked for or `commit` is called, also after an exception; of one
     that stops before, it is handed out again to the next owner.
 
+    At most `queued_max_bytes` are fetched ahead, an equal share for each partition, or one batch where that is larger.
+
     A damaged batch, an offset outside the log without a
     reset policy, and a truncation below the position are raised by `poll`, again and again until the caller seeks.
     """
@@ -62,6 +64,7 @@ class Consumer:
         min_bytes: int = 1,
         max_bytes: int = 16 * 1024 * 1024,
         partition_bytes: int = 1024 * 1024,
+        queued_max_bytes: int = QUEUED_MAX_BYTES,
         request_timeout_ms: int = 15_000,
         client_id: str = "tidelog-consumer",
         metadata_max_age_ms: int = MAX_AGE_MS,
@@ -76,6 +79,7 @@ class Consumer:
             min_bytes=min_bytes,
             max_bytes=max_bytes,
             partition_bytes=partition_bytes,
+            queued_max_bytes=queued_max_bytes,
             limit_s=request_timeout_ms / 1000,
             reset=auto_offset_reset,
         )
@@ -111,7 +115,9 @@ class Consumer:
         self._metadata = ClusterMetadata(
             self._ports, self._connections, bootstrap, options.limit_s, metadata_max_age_ms
         )
-        self._state = FetchState(partition_bytes=options.partition_bytes, reset=options.reset)
+        self._state = FetchState(
+            partition_bytes=options.partition_bytes, reset=options.reset, queued_max_bytes=options.queued_max_bytes
+        )
         self._supervisor = Supervisor("consumer", on_failure=lambda _: self._arrived.set())
         self._arrived = asyncio.Event()
         self._turns = Turns(self._ports.clock.now)

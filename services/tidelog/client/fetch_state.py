@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
 from tidelog.client.records import ConsumerRecord, decode_batch, split_batches
@@ -13,6 +13,8 @@ from tidelog.wire import messages as m
 from tidelog.wire.batch import BatchHeader
 
 RESETS = ("earliest", "latest", "error")
+QUEUED_MAX_BYTES: Final = 64 * 1024 * 1024
+"""The sum of what is fetched ahead of all partitions; librdkafka's queued.max.messages.kbytes."""
 _EPOCHS_MAX = 100
 """Of the reader's own history; what is forgotten makes it go back further than it must, never less far."""
 
@@ -31,6 +33,7 @@ class Ask(NamedTuple):
     seeks: int
     tenure: int
     topic_id: bytes
+    max_bytes: int
 
 
 class Wanted(NamedTuple):
@@ -83,7 +86,8 @@ class _Partition:
         self.epochs = deque(epochs, _EPOCHS_MAX)
         """Where each leader epoch began in what was read: the reader's own history (KIP-320)."""
         self.last_epoch = self.epochs[-1].leader_epoch if self.epochs else NO_EPOCH
-        self.buffer: deque[tuple[BatchHeader, memoryview] | TidelogError] = deque()
+        self.buffer: deque[tuple[BatchHeader, memoryview, int] | TidelogError] = deque()
+        """Batches, each with the bytes that its end frees: those of a whole answer, with its last batch."""
         self.buffered_bytes = 0
         self.decoded: deque[ConsumerRecord] = deque()
         self.decoded_end = offset
@@ -104,10 +108,11 @@ class _Partition:
 class FetchState:
     """`reset` says where to go without a position, or with one that left the log: earliest, latest or error."""
 
-    def __init__(self, *, partition_bytes: int, reset: str) -> None:
+    def __init__(self, *, partition_bytes: int, reset: str, queued_max_bytes: int = QUEUED_MAX_BYTES) -> None:
         if reset not in RESETS:
             raise ValueError(f"auto_offset_reset {reset!r} is not one of {', '.join(RESETS)}")
         self._partition_bytes = partition_bytes
+        self._queued_max_bytes = queued_max_bytes
         self._reset = reset
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._tenures = count()
@@ -154,6 +159,11 @@ class FetchState:
         """A leader has answered where to begin: the records from `offset` on are of this epoch or a later one."""
         self._partitions[tp].place(offset, [_EpochStart(leader_epoch, offset)] if leader_epoch >= 0 else [])
 
+    @property
+    def queued_bytes(self) -> int:
+        """Memory of answers that are not read to their end."""
+        return sum(p.buffered_bytes for p in self._partitions.values())
+
     def position(self, tp: TopicPartition) -> int:
         """Of the next record to hand out; NO_OFFSET while it is being looked up."""
         return self._partitions[tp].position
@@ -180,10 +190,13 @@ class FetchState:
         """What to ask each leader for now, in flight from here on."""
         asks: dict[BrokerId, list[Ask]] = {}
         leaderless = False
+        # Two answers a partition, one to read from and one ahead. A batch may be larger than what was asked for.
+        share = max(1, min(self._partition_bytes, self._queued_max_bytes // (2 * max(len(self._partitions), 1))))
+        queued = self.queued_bytes
         for tp, p in self._partitions.items():
             if p.in_flight or p.paused or p.position == NO_OFFSET or p.stalled or now < p.not_before:
                 continue
-            if p.buffered_bytes >= self._partition_bytes:
+            if p.buffered_bytes >= share or (p.buffer and queued >= self._queued_max_bytes):
                 continue
             leader = leader_of(tp)
             if leader is None:
@@ -191,7 +204,7 @@ class FetchState:
             elif has_room(leader):
                 p.in_flight = True
                 topic_id = topic_id_of(tp.topic)
-                ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id)
+                ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id, share)
                 asks.setdefault(leader, []).append(ask)
         return Wanted(asks, leaderless)
 
@@ -242,16 +255,23 @@ class FetchState:
         self._buffer(p, ask, result.records)
 
     def _buffer(self, p: _Partition, ask: Ask, records: bytes) -> None:
+        batches: list[tuple[BatchHeader, memoryview]] = []
+        problem: BadBatchError | None = None
         try:
             for header, batch in split_batches(ask.tp, records, ask.offset):
-                p.buffer.append((header, batch))
-                p.buffered_bytes += len(batch)
+                batches.append((header, batch))
                 p.fetch_offset = header.end_offset
                 if header.leader_epoch > p.last_epoch:
                     p.epochs.append(_EpochStart(header.leader_epoch, header.base_offset))
                 p.last_epoch = header.leader_epoch
         except BadBatchError as error:
-            p.buffer.append(error)
+            problem = error
+        p.buffer.extend((*each, 0) for each in batches[:-1])
+        if batches:
+            p.buffer.append((*batches[-1], len(records)))
+            p.buffered_bytes += len(records)
+        if problem is not None:
+            p.buffer.append(problem)
 
     def _truncated(self, p: _Partition, tp: TopicPartition, epoch: int, end_offset: int) -> None:
         """The leader's history goes along with the reader's up to `epoch`, which ends there at `end_offset`.
@@ -328,7 +348,7 @@ class FetchState:
             if raising:
                 raise head
             return False
-        header, batch = head
+        header, batch, freed = head
         try:
             records = [r for r in decode_batch(tp, batch, header) if r.offset >= p.position]
         except BadBatchError as error:
@@ -337,7 +357,7 @@ class FetchState:
             p.buffer.append(error)
             return self._decode(tp, p, raising=raising)
         p.buffer.popleft()
-        p.buffered_bytes -= len(batch)
+        p.buffered_bytes -= freed
         p.decoded.extend(records)
         p.decoded_end = header.end_offset
         if not records:

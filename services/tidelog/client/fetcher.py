@@ -31,6 +31,7 @@ class FetchOptions:
     min_bytes: int
     max_bytes: int
     partition_bytes: int
+    queued_max_bytes: int
     limit_s: float
     reset: str
 
@@ -194,7 +195,7 @@ class Fetcher:
             leader_epoch=led.leader_epoch if led else -1,
             offset=ask.offset,
             last_fetched_epoch=ask.last_fetched_epoch,
-            max_bytes=self._options.partition_bytes,
+            max_bytes=ask.max_bytes,
         )
 
     def _answered(self, ask: Ask, result: m.FetchResult | None) -> None:

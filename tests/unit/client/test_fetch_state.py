@@ -1,5 +1,7 @@
 """What a consumer has fetched: partitions that come, go and pause."""
 
+import tracemalloc
+
 from helpers.fake_broker import fetch_result
 from helpers.fake_log import FakePartition
 from tidelog.client.fetch_state import Ask, FetchState
@@ -23,14 +25,15 @@ def ask_for(ask: Ask) -> m.FetchPartition:
     )  # fmt: skip
 
 
-def answer(ask: Ask, count: int = 3) -> m.FetchResult:
-    log = FakePartition(1)
-    log.append(encode_batch(Record(None, b"%d" % i, (), 1000) for i in range(count)), 10**6)
+def answer(ask: Ask, count: int = 3, *, batches: int = 1, size: int = 1) -> m.FetchResult:
+    log = FakePartition(1, log_start=ask.offset)
+    for _ in range(batches):
+        log.append(encode_batch(Record(None, b"%d" % i * size, (), 1000) for i in range(count)), 10**6)
     return fetch_result(ask_for(ask), high_watermark=log.end, records=b"".join(log.batches))
 
 
-def placed(*tps: TopicPartition) -> FetchState:
-    state = FetchState(partition_bytes=1 << 20, reset="earliest")
+def placed(*tps: TopicPartition, **options: int) -> FetchState:
+    state = FetchState(**{"partition_bytes": 1 << 20, "reset": "earliest", **options})  # type: ignore[arg-type]
     for tp in tps:
         state.add(tp)
         state.seek(tp, 0)
@@ -97,3 +100,53 @@ def test_a_batch_is_handed_out_to_its_end_before_another() -> None:
             state.fetched(ask, answer(ask))
     taken = [r.partition for _ in range(6) for r in state.take(1)]
     assert taken == [0, 0, 0, 1, 1, 1]
+
+
+def full(ask: Ask) -> m.FetchResult:
+    """An answer as large as was asked for, in batches of 1 kB."""
+    return answer(ask, 1, batches=max(ask.max_bytes // 1100, 1), size=1000)
+
+
+def test_what_is_fetched_ahead_is_bounded_in_equal_shares() -> None:
+    limit = 1 << 20
+    tps = [TopicPartition("t", p) for p in range(120)]
+    tracemalloc.start()
+    try:
+        state = placed(*tps, queued_max_bytes=limit)
+        before, _ = tracemalloc.get_traced_memory()
+        while wanted := asks(state):
+            for ask in wanted:
+                state.fetched(ask, full(ask))
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert limit / 2 < state.queued_bytes <= limit
+    assert held < 2 * limit
+    assert {r.partition for r in state.take(10**6)} == set(range(120))
+    assert state.queued_bytes == 0
+
+
+def test_batches_above_their_share_are_fetched_one_a_partition() -> None:
+    tps = [TopicPartition("t", p) for p in range(8)]
+    state = placed(*tps, queued_max_bytes=8000)
+    for _ in range(3):
+        for ask in asks(state):
+            state.fetched(ask, answer(ask, 1, size=3000))
+    assert state.queued_bytes == 8 * answer_bytes(3000)
+    state.take(1)
+    assert len(asks(state)) == 1, "the one that was read"
+
+
+def answer_bytes(size: int) -> int:
+    return len(encode_batch([Record(None, b"0" * size, (), 1000)]))
+
+
+def test_an_answer_counts_until_its_last_batch_is_read() -> None:
+    state = placed(T0)
+    (ask,) = asks(state)
+    state.fetched(ask, answer(ask, 2, batches=3))
+    counted = state.queued_bytes
+    state.take(4)
+    assert state.queued_bytes == counted > 0
+    state.take(1)
+    assert state.queued_bytes == 0
