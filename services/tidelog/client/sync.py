@@ -1,6 +1,7 @@
 """Blocking clients for scripts and Spark workers: the asynchronous ones on an event loop in a thread of their own.
 
-Create them in the process that uses them: neither the thread nor gRPC survives a fork.
+Neither the thread nor gRPC survives a fork: in a child of a process that has had a client, each call and each new client
+raises RuntimeError. Start such processes by `multiprocessing.get_context("spawn")` or "forkserver".
 """
 
 import asyncio
@@ -68,7 +69,10 @@ class _LoopThread:
 
     def check_process(self) -> None:
         if os.getpid() != self._process:
-            raise RuntimeError("this client belongs to another process: create it after the fork")
+            raise RuntimeError(
+                "this client is of the process that this one was forked from, and gRPC does not survive a fork: "
+                'start processes by multiprocessing.get_context("spawn") or "forkserver"'
+            )
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

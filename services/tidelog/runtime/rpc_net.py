@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,26 @@ _REFUSED: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE})
 _GONE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 
 
+_used_by: int | None = None
+"""The process that was the first to use gRPC, this one or one that it was forked from."""
+
+
+def refuse_after_fork() -> None:
+    """RuntimeError in a process that was forked from one that has used gRPC: its locks and threads are of that process, and
+    the first call would kill this one or never end."""
+    if _used_by not in (None, os.getpid()):
+        raise RuntimeError(
+            f"this process was forked from process {_used_by}, which has used gRPC, and gRPC does not survive a fork: "
+            'start it by multiprocessing.get_context("spawn") or "forkserver", or fork before the first client is made'
+        )
+
+
+def _use_grpc() -> None:
+    global _used_by
+    refuse_after_fork()
+    _used_by = os.getpid()
+
+
 class GrpcNet:
     """`link_map` rewrites addresses that this process dials, so that its links can run through a proxy."""
 
@@ -31,6 +52,7 @@ class GrpcNet:
         on_bug: Callable[[str], None] = lambda path: None,
     ) -> None:
         """`on_bug` is called with the method's path when a handler raised what is no part of its protocol."""
+        refuse_after_fork()
         self._limits = limits or Limits()
         self._link_map = dict(link_map or {})
         self._on_bug = on_bug
@@ -38,9 +60,11 @@ class GrpcNet:
     async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> "GrpcServer":
         from tidelog.runtime.rpc_server import serve  # health and reflection cost a client half its start
 
+        _use_grpc()
         return await serve(listen, routes, self._limits, self._on_bug, advertised)
 
     def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> GrpcChannel:
+        _use_grpc()
         meant_for = None if to_anyone else address
         return GrpcChannel(self._link_map.get(address, address), purpose, self._limits, meant_for)
 
