@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.gate import Gate
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.log_admin import LogAdmin
 from tidelog.client.metadata import ClusterMetadata
@@ -43,7 +44,8 @@ class AdminClient:
         self._timeout_ms = request_timeout_ms
         self._limit_s = request_timeout_ms / 1000
         self._ports = ports or real_ports()
-        self._connections = Connections(self._ports.net)
+        self._gate = Gate(self._ports.net, "admin client")
+        self._connections = Connections(self._gate)
         self._metadata = ClusterMetadata(self._ports, self._connections, parse_bootstrap(bootstrap), self._limit_s)
         self._offsets = OffsetFinder(self._ports, self._connections, self._metadata, self._limit_s)
         self.groups = GroupAdmin(self._ports, self._connections, self._metadata, self._limit_s)
@@ -55,11 +57,12 @@ class AdminClient:
         await self._metadata.refresh(self._metadata.version)
 
     async def stop(self) -> None:
+        self._gate.close()
         await self._connections.close()
 
     async def __aenter__(self) -> "AdminClient":
         async with AsyncExitStack() as undo:
-            undo.push_async_callback(self.stop)
+            undo.push_async_callback(self._connections.close)
             await self.start()
             undo.pop_all()
         return self

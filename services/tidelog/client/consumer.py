@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.errors import ClientClosed
 from tidelog.client.fetch_state import QUEUED_MAX_BYTES, FetchState
 from tidelog.client.fetcher import Fetcher, FetchOptions
+from tidelog.client.gate import Gate
 from tidelog.client.groups import (
     CommittedOffset,
     ConsumerStats,
@@ -86,6 +88,8 @@ class Consumer:
         self._set_up(parse_bootstrap(bootstrap), metadata_max_age_ms)
         self._whole_topics: set[str] = set()
         self._running = False
+        self._ended = False
+        self._ending = asyncio.Lock()
         self._group: GroupMember | None = None
         if group is None:
             if topics or pattern is not None or exclude_pattern is not None:
@@ -111,7 +115,8 @@ class Consumer:
 
     def _set_up(self, bootstrap: Sequence[Address], metadata_max_age_ms: int) -> None:
         options = self._options
-        self._connections = Connections(self._ports.net)
+        self._gate = Gate(self._ports.net, "consumer")
+        self._connections = Connections(self._gate)
         self._metadata = ClusterMetadata(
             self._ports, self._connections, bootstrap, options.limit_s, metadata_max_age_ms
         )
@@ -174,27 +179,36 @@ class Consumer:
         What `poll` handed out last counts as not processed, unless a commit or another `poll` has followed. Raises what
         `on_revoked` raises, at the end.
         """
-        running, self._running = self._running, False
-        self._arrived.set()
-        try:
-            if self._group is not None and running:
-                await self._group.stop()
-        finally:
-            await self._supervisor.stop()
-            await self._connections.close()
+        running = self._end()
+        async with self._ending:  # a second one returns when the first has ended
+            try:
+                if self._group is not None and running:
+                    await self._group.stop()
+            finally:
+                await self.abandon()
 
     async def abandon(self) -> None:
         """Ends without a word, as a process that dies: its group learns of it from its silence."""
-        self._running = False
-        self._arrived.set()
+        self._end()
         await self._supervisor.stop()
+        self._gate.close()
         await self._connections.close()
+
+    def _end(self) -> bool:
+        """Nothing is handed out any more, also to calls that wait; True: it was running."""
+        running, self._running, self._ended = self._running, False, True
+        self._arrived.set()
+        return running
+
+    async def _begin(self) -> None:
+        self._gate.check()
+        await self._turns.pass_on()
 
     # -- what to read -------------------------------------------------------------------------------------------------
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads these from now on; those assigned before keep their position. Unknown ones are refused, none is taken."""
-        await self._turns.pass_on()
+        await self._begin()
         if self._group is not None:
             raise ValueError("what a member of a group reads is assigned by the group's coordinator")
         tps = [TopicPartition(*tp) for tp in partitions]
@@ -224,7 +238,7 @@ class Consumer:
                 self._state.seek(tp, 0)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        await self._turns.pass_on()
+        await self._begin()
         info = await self._metadata.topic(topic)
         return [TopicPartition(topic, p) for p in range(len(info.partitions))]
 
@@ -242,6 +256,7 @@ class Consumer:
         `last_epoch` is the leader epoch of the record before, if one was kept with the offset: a log that was cut below it
         meanwhile is then found out (KIP-320).
         """
+        self._gate.check()
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; see seek_to_beginning and seek_to_end")
         self._state.seek(TopicPartition(*tp), offset, last_epoch)
@@ -259,7 +274,7 @@ class Consumer:
 
     async def position(self, tp: TopicPartition) -> int:
         """Offset of the next record that `poll` will hand out."""
-        await self._turns.pass_on()
+        await self._begin()
         tp = TopicPartition(*tp)
         if self._state.position(tp) == NO_OFFSET:
             await self._fetcher.place([tp])
@@ -282,7 +297,7 @@ class Consumer:
         -3 instead of a time asks for the first record with the largest timestamp. A batch whose records are all older than
         its header says answers with its own first offset.
         """
-        await self._turns.pass_on()
+        await self._begin()
         return await self._fetcher.find({TopicPartition(*tp): at for tp, at in times_ms.items()})
 
     def pause(self, *tps: TopicPartition) -> None:
@@ -309,11 +324,12 @@ class Consumer:
         UNKNOWN_MEMBER_ID: the partitions may be another's by now, and what was processed will be processed again. A
         TransportError or an error that passes once `timeout_s` (default: request_timeout_ms) is over: nobody knows.
         """
-        await self._turns.pass_on()
+        await self._begin()
         await self._member.commit(offsets, timeout_s)
 
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """As the coordinator has stored them; None where nothing was committed."""
+        await self._begin()
         return await self._member.committed(tps)
 
     @property
@@ -343,6 +359,8 @@ class Consumer:
 
         Of a member of a group it also says that all that it got before is processed. Raises what ends the membership.
         """
+        if self._ended:
+            raise ClientClosed("consumer")
         if self._group is not None:
             self._group.begin_poll()
         try:
@@ -362,8 +380,10 @@ class Consumer:
                 self._group.end_poll()
 
     def _take(self, max_records: int) -> list[ConsumerRecord]:
+        if self._ended:
+            raise ClientClosed("consumer")
         if not self._running or self._supervisor.failures:
-            raise RuntimeError("the consumer is not running: call start() first, and poll no more after stop()")
+            raise RuntimeError("the consumer is not running: call start() first, or read in the log what has ended it")
         if self._group is not None and not self._group.may_hand_out():
             return []
         records = self._state.take(max_records)
@@ -391,6 +411,7 @@ class Consumer:
         assignment. OffsetOutOfRangeError if the log no longer holds all of the range: it is complete or it fails.
         With `topic_id`, INCONSISTENT_TOPIC_ID if the topic is another one by now.
         """
+        self._gate.check()
         reader = RangeReader(
             self._ports,
             self._connections,

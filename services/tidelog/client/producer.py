@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from tidelog.client.accumulator import Accumulator, Batch, EndOf, halves
 from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClientClosed, ClusterUnreachable, DeliveryError, refused_for_sure
+from tidelog.client.gate import Gate
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.numbering import Identity
 from tidelog.client.partitioner import next_sticky, partition_for_key
@@ -126,7 +127,8 @@ class Producer:
         self.max_block_s = max_block_ms / 1000
         self._client_id = client_id
         self._ports = ports or real_ports()
-        self._connections = Connections(self._ports.net)
+        self._gate = Gate(self._ports.net, "producer")
+        self._connections = Connections(self._gate)
         self._metadata = ClusterMetadata(
             self._ports, self._connections, parse_bootstrap(bootstrap), self.max_block_s, metadata_max_age_ms
         )
@@ -155,6 +157,7 @@ class Producer:
         self._refresh = asyncio.Event()
         self._running = False
         self._closed = False
+        self._ending = asyncio.Lock()
 
     async def start(self) -> None:
         """Returns when a broker has answered; ClusterUnreachable when none does within `max_block_ms`."""
@@ -180,15 +183,25 @@ class Producer:
         """Refuses new records, then sends what is buffered, unless told not to; what is left fails."""
         running, self._running, self._closed = self._running, False, True
         self._room.set()  # those that wait for room are refused
-        if flush and running:
-            await self.flush()
-        await self._supervisor.stop()
-        self._fail_rest()
-        await self._connections.close()
+        async with self._ending:  # a second one returns when the first has ended
+            if flush and running:
+                await self._flush()
+            await self._supervisor.stop()
+            self._fail_rest()
+            self._gate.close()
+            await self._connections.close()
 
     async def flush(self) -> None:
         """Returns when every record sent before is acknowledged or has failed; their futures say which."""
+        await self._begin()
+        await self._flush()
+
+    async def _begin(self) -> None:
+        if self._closed:
+            raise ClientClosed("producer")
         await self._turns.pass_on()
+
+    async def _flush(self) -> None:
         self._accumulator.begin_flush()
         self._wake.set()
         try:
@@ -284,12 +297,12 @@ class Producer:
         return ack
 
     async def partitions_of(self, topic: str) -> int:
-        await self._turns.pass_on()
+        await self._begin()
         return len((await self._metadata.topic(topic)).partitions)
 
     async def topic_info(self, topic: str, limit_s: float | None = None) -> TopicInfo:
         """What is known of the topic; UNKNOWN_TOPIC_OR_PARTITION when it stays unknown for `limit_s` (`max_block_ms`)."""
-        await self._turns.pass_on()
+        await self._begin()
         return await self._metadata.topic(topic, limit_s)
 
     async def _breathe(self, size: int) -> None:

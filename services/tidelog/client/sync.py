@@ -1,7 +1,7 @@
-"""Blocking clients for scripts and Spark workers: the asynchronous ones on an event loop in a thread of their own.
+"""Blocking clients for scripts and Spark workers: the asynchronous ones on an event loop in a thread.
 
-Neither the thread nor gRPC survives a fork: in a child of a process that has had a client, each call and each new client
-raises RuntimeError. Start such processes by `multiprocessing.get_context("spawn")` or "forkserver".
+All of them share one thread. Neither it nor gRPC survives a fork: in a child of a process that has had a client, each call
+and each new client raises RuntimeError. Start such processes by `multiprocessing.get_context("spawn")` or "forkserver".
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -58,14 +57,24 @@ class _LoopThread:
             self.loop.close()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if os.getpid() != self._process:
+        try:
+            self.check_caller()
+        except RuntimeError:
             coroutine.close()
-        self.check_process()
+            raise
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
         finally:
             future.cancel()  # of a caller that was interrupted: what came later would be taken and handed to none
+
+    def check_caller(self) -> None:
+        """RuntimeError where a call could only wait for ever."""
+        self.check_process()
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a callback of a future waits for no call of a client: the call would wait for the callback"
+            )
 
     def check_process(self) -> None:
         if os.getpid() != self._process:
@@ -79,6 +88,21 @@ class _LoopThread:
         self._thread.join()
 
 
+_shared: _LoopThread | None = None
+_sharing = threading.Lock()
+
+
+def _loop_thread() -> _LoopThread:
+    """The one of all clients: loops in several threads take each other's wake-ups from gRPC (grpc/grpc#25364)."""
+    global _shared
+    if _shared is not None:
+        _shared.check_process()
+    with _sharing:
+        if _shared is None:
+            _shared = _LoopThread()
+        return _shared
+
+
 async def _make(kind: type[T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
     return kind(*args, **options)
 
@@ -89,19 +113,13 @@ class _Blocking:
     _inner: Any
 
     def __init__(self, kind: type[Any], bootstrap: str, options: dict[str, Any]) -> None:
-        self._thread = _LoopThread()
-        with ExitStack() as undo:
-            undo.callback(self._thread.close)
-            self._inner = self._thread.call(_make(kind, (bootstrap,), options))
-            self._thread.call(self._inner.__aenter__())
-            undo.pop_all()
+        self._thread = _loop_thread()
+        self._inner = self._thread.call(_make(kind, (bootstrap,), options))
+        self._thread.call(self._inner.__aenter__())
 
     def close(self) -> None:
-        self._thread.check_process()
-        try:
-            self._thread.call(self._inner.stop())
-        finally:
-            self._thread.close()
+        """Calls that wait in other threads, and those that come later, raise ClientClosed; a second `close` does nothing."""
+        self._thread.call(self._inner.stop())
 
     def __enter__(self) -> Self:
         return self
@@ -276,7 +294,8 @@ class SyncProducer(_Blocking):
         self.held_bytes = 0
         """Memory of records that are not acknowledged."""
         self._feeding = False
-        self._closed = False
+        self._last_flush: _Flush | None = None
+        """The one of `close`, behind which nothing is handed over."""
         super().__init__(Producer, bootstrap, options)
         self._supervisor = self._thread.call(_make(Supervisor, ("sync-producer",), {}))
 
@@ -300,6 +319,7 @@ class SyncProducer(_Blocking):
         acked = Acked(size + _RECORD_COST)
         with self._lock:
             if not self._has_room():
+                self._thread.check_caller()
                 self._wait_for_room()
             self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
             self.held_bytes += acked.held_bytes
@@ -308,14 +328,26 @@ class SyncProducer(_Blocking):
 
     def flush(self) -> None:
         """Returns when every record sent before is acknowledged or has failed, also while other threads go on sending."""
-        self._flush(last=False)
+        self._thread.check_caller()
+        flushed = _Flush()
+        with self._lock:
+            self._hand_over(flushed)
+        flushed.result()
 
     def close(self) -> None:
-        """Refuses new records, and flushes."""
+        """Refuses new records, and flushes; a second one returns when the first has ended."""
+        self._thread.check_caller()
+        with self._lock:
+            if self._last_flush is None:
+                flushed = _Flush()
+                self._hand_over(flushed)
+                self._last_flush = flushed
+                self._changed.notify_all()
         try:
-            self._flush(last=True)
+            self._last_flush.result()
         finally:
             super().close()
+            self._thread.call(self._supervisor.stop())
 
     def _wait_for_room(self) -> None:
         self._waiting += 1
@@ -326,7 +358,7 @@ class SyncProducer(_Blocking):
             self._waiting -= 1
 
     def _has_room(self) -> bool:
-        return self._closed or self.held_bytes < self._inner.buffer_bytes
+        return self._last_flush is not None or self.held_bytes < self._inner.buffer_bytes
 
     def _ended(self, acked: concurrent.futures.Future[RecordMetadata]) -> None:
         assert isinstance(acked, Acked)
@@ -335,17 +367,8 @@ class SyncProducer(_Blocking):
             if self._waiting:
                 self._changed.notify_all()
 
-    def _flush(self, *, last: bool) -> None:
-        self._thread.check_process()
-        flushed = _Flush()
-        with self._lock:
-            self._hand_over(flushed)
-            self._closed = last
-            self._changed.notify_all()
-        flushed.result()
-
     def _hand_over(self, what: _Sent | _Flush) -> None:
-        if self._closed:
+        if self._last_flush is not None:
             raise ClientClosed("producer")
         self._unsent.append(what)
         if not self._feeding:

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.fake_broker import FakeCluster, forgotten_meanwhile, no_tasks_left
 from tidelog.client.consumer import Consumer
-from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, OffsetOutOfRangeError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError
@@ -298,6 +298,24 @@ async def test_iteration_goes_on_for_ever() -> None:
             if len(seen) == 50:
                 break
         assert seen == list(range(50))
+
+
+async def test_calls_during_and_after_stop_raise_one_error() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    async with no_tasks_left():
+        c = consumer(cluster)
+        await c.start()
+        await c.assign([T0])
+        waiting = [asyncio.create_task(c.poll(timeout_s=3600)) for _ in range(2)]
+        await cluster.clock.sleep(1)
+        await asyncio.gather(c.stop(), c.stop())
+        await c.stop()
+        for call in (*waiting, c.poll(), anext(c), c.assign([T0]), c.position(T0), c.end_offsets([T0])):
+            with pytest.raises(ClientClosed):
+                await call
+        with pytest.raises(ClientClosed):
+            c.seek(T0, 0)
 
 
 async def test_a_loop_that_is_left_skips_no_record() -> None:

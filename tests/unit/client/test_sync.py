@@ -1,10 +1,11 @@
 """The blocking facades, over real gRPC to brokers in memory."""
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -182,11 +183,88 @@ def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
         admin._thread._process = os.getpid()
 
 
-def test_a_cluster_that_does_not_answer_leaves_no_thread(cluster: FakeCluster) -> None:
-    before = loop_threads()
-    with pytest.raises(TidelogError, match=r"nothing answers at 127\.0\.0\.1:1"):
-        SyncAdmin("127.0.0.1:1", request_timeout_ms=300)
-    assert loop_threads() == before
+def test_all_clients_share_one_thread(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    others = loop_threads()
+    with SyncAdmin(cluster.bootstrap), SyncProducer(cluster.bootstrap), SyncConsumer(cluster.bootstrap):
+        with pytest.raises(TidelogError, match=r"nothing answers at 127\.0\.0\.1:1"):
+            SyncAdmin("127.0.0.1:1", request_timeout_ms=300)
+        assert loop_threads() <= others + 1
+
+
+CONSUMER_CALLS: dict[str, Callable[[SyncConsumer], object]] = {
+    "poll": lambda c: c.poll(),
+    "next": next,
+    "assign": lambda c: c.assign([T0]),
+    "seek": lambda c: c.seek(T0, 0),
+    "position": lambda c: c.position(T0),
+    "partitions_of": lambda c: c.partitions_of("t"),
+    "end_offsets": lambda c: c.end_offsets([T0]),
+    "fetch_batches": lambda c: next(c.fetch_batches("t", 0, 0, 1)),
+}
+
+
+def test_calls_after_close_raise_one_error(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    admin, consumer, producer = (kind(cluster.bootstrap) for kind in (SyncAdmin, SyncConsumer, SyncProducer))
+    consumer.assign([T0])
+    sent = producer.send("t", b"v")
+    for client in (admin, consumer, producer):
+        client.close()
+        client.close()
+    assert sent.result(0).offset == 0
+    for call in CONSUMER_CALLS.values():
+        with pytest.raises(ClientClosed):
+            call(consumer)
+    for _ in range(2):
+        with pytest.raises(ClientClosed):
+            producer.send("t", b"v")
+        with pytest.raises(ClientClosed):
+            producer.flush()
+    for ask in (admin.list_topics, admin.list_groups, lambda: admin.create_topic("u")):
+        with pytest.raises(ClientClosed):
+            ask()
+
+
+def test_loops_over_a_consumer_end_when_it_is_closed(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    consumer = SyncConsumer(cluster.bootstrap)
+    consumer.assign([T0])
+    ended = []
+
+    def read_on(at_once: bool) -> None:
+        under_way.wait()
+        with pytest.raises(ClientClosed):
+            while True:
+                consumer.poll(timeout_s=60) if at_once else next(consumer)
+        ended.append(at_once)
+
+    under_way = threading.Barrier(4)
+    readers = [threading.Thread(target=read_on, args=(at_once,)) for at_once in (True, False, False)]
+    closers = [threading.Thread(target=consumer.close) for _ in range(2)]
+    for thread in readers:
+        thread.start()
+    under_way.wait()
+    for thread in closers:
+        thread.start()
+    for thread in (*readers, *closers):
+        thread.join()
+    assert sorted(ended) == [False, False, True]
+
+
+def test_a_callback_of_a_future_is_told_not_to_wait(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    said: concurrent.futures.Future[Exception | None] = concurrent.futures.Future()
+
+    def callback(_: object) -> None:
+        try:
+            producer.flush()
+        except RuntimeError as error:
+            said.set_result(error)
+
+    with SyncProducer(cluster.bootstrap) as producer:
+        producer.send("t", b"v").add_done_callback(callback)
+        assert "would wait for the callback" in str(said.result(10))
 
 
 def test_groups_are_administered(cluster: FakeCluster) -> None:
