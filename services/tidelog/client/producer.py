@@ -64,6 +64,11 @@ IDENTITY_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
+def flushes_after(error: type[BaseException] | None) -> bool:
+    """Whatever ends the block of a `with`, what was sent before is sent on, unless it is to end at once."""
+    return error is None or not issubclass(error, (asyncio.CancelledError, KeyboardInterrupt))
+
+
 class _Parts:
     """What is known of an encoded batch that was split."""
 
@@ -85,6 +90,9 @@ class Producer:
     Records of one partition are in the log in the order of their `send` calls. With idempotence, the default where acks is
     all, each is there once, whatever was lost on the way (HOLE-28); without it a record may be there twice if an answer was
     lost. A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
+
+    The end of the block flushes, also after an exception, but not when it was cancelled or interrupted from the keyboard: what
+    is buffered fails then.
 
     `buffer_bytes` bounds the memory of records that are not acknowledged, with what Python needs for each.
     """
@@ -176,8 +184,8 @@ class Producer:
             undo.pop_all()
         return self
 
-    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        await self.stop(flush=kind is None)
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        await self.stop(flush=flushes_after(kind))
 
     async def stop(self, *, flush: bool = True) -> None:
         """Refuses new records, then sends what is buffered, unless told not to; what is left fails."""

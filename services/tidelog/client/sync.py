@@ -5,7 +5,9 @@ and each new client raises RuntimeError. Start such processes by `multiprocessin
 """
 
 import asyncio
+import atexit
 import concurrent.futures
+import logging
 import os
 import threading
 from collections import deque
@@ -20,7 +22,7 @@ from tidelog.client.errors import ClientClosed
 from tidelog.client.group_admin import GroupListing
 from tidelog.client.groups import CommittedOffset, ConsumerStats, GroupMetadata
 from tidelog.client.offsets import FoundOffset
-from tidelog.client.producer import Ack, Producer, RecordMetadata
+from tidelog.client.producer import Ack, Producer, RecordMetadata, flushes_after
 from tidelog.client.records import ConsumerRecord, Header
 from tidelog.ids import TopicPartition
 from tidelog.runtime.tasks import Supervisor
@@ -28,6 +30,10 @@ from tidelog.wire import messages as m
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
+_EXIT_S: Final = 5.0
+"""The end of a program waits so long for records that were not flushed."""
 _RECORD_COST: Final = 2000
 """Bytes that a record holds beside its own until it is acknowledged; most are the future's."""
 
@@ -76,16 +82,26 @@ class _LoopThread:
                 "a callback of a future waits for no call of a client: the call would wait for the callback"
             )
 
+    @property
+    def is_foreign(self) -> bool:
+        """It is of a process that this one was forked from."""
+        return os.getpid() != self._process
+
     def check_process(self) -> None:
-        if os.getpid() != self._process:
+        if self.is_foreign:
             raise RuntimeError(
                 "this client is of the process that this one was forked from, and gRPC does not survive a fork: "
                 'start processes by multiprocessing.get_context("spawn") or "forkserver"'
             )
 
     def close(self) -> None:
+        self.end_tasks()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
+
+    def end_tasks(self) -> None:
+        """Ends in order what still runs, of which asyncio would complain otherwise."""
+        self.call(_end_tasks())
 
 
 _shared: _LoopThread | None = None
@@ -100,7 +116,32 @@ def _loop_thread() -> _LoopThread:
     with _sharing:
         if _shared is None:
             _shared = _LoopThread()
+            atexit.register(_end_all, _shared)
         return _shared
+
+
+_open: "dict[SyncProducer, None]" = {}
+"""Producers that are not closed, in the order in which they were made."""
+
+
+def _end_all(thread: _LoopThread) -> None:
+    """The program ends: what producers were not told to flush is flushed, or its loss is said."""
+    if thread.is_foreign:
+        return
+    flushes = [(producer, producer._last_flush or producer._flush_later()) for producer in list(_open)]
+    concurrent.futures.wait([flush for _, flush in flushes], timeout=_EXIT_S)
+    for producer, _ in flushes:
+        if lost := producer.unacknowledged:
+            _log.error("%d records were not acknowledged when the program ended without close()", lost)
+    thread.end_tasks()  # the loop stays open: gRPC still wakes it, through the loops of other threads, too
+
+
+async def _end_tasks() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=_EXIT_S)
 
 
 async def _make(kind: type[T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
@@ -293,11 +334,13 @@ class SyncProducer(_Blocking):
         """Threads that wait for room."""
         self.held_bytes = 0
         """Memory of records that are not acknowledged."""
+        self.unacknowledged = 0
         self._feeding = False
         self._last_flush: _Flush | None = None
         """The one of `close`, behind which nothing is handed over."""
         super().__init__(Producer, bootstrap, options)
         self._supervisor = self._thread.call(_make(Supervisor, ("sync-producer",), {}))
+        _open[self] = None
 
     def send(
         self,
@@ -323,16 +366,20 @@ class SyncProducer(_Blocking):
                 self._wait_for_room()
             self._hand_over(((topic, value, key, headers, partition, timestamp_ms), acked))
             self.held_bytes += acked.held_bytes
+            self.unacknowledged += 1
         acked.add_done_callback(self._ended)
         return acked
 
     def flush(self) -> None:
         """Returns when every record sent before is acknowledged or has failed, also while other threads go on sending."""
         self._thread.check_caller()
+        self._flush_later().result()
+
+    def _flush_later(self) -> "_Flush":
         flushed = _Flush()
         with self._lock:
             self._hand_over(flushed)
-        flushed.result()
+        return flushed
 
     def close(self) -> None:
         """Refuses new records, and flushes; a second one returns when the first has ended."""
@@ -346,8 +393,26 @@ class SyncProducer(_Blocking):
         try:
             self._last_flush.result()
         finally:
-            super().close()
-            self._thread.call(self._supervisor.stop())
+            self._end()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Flushes as the block of a `Producer` does."""
+        if flushes_after(kind):
+            self.close()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        _open.pop(self, None)
+        with self._lock:
+            if self._last_flush is None:
+                self._last_flush = _Flush()
+                self._last_flush.set_result(None)
+                self._changed.notify_all()
+        self._thread.call(self._inner.stop(flush=False))
+        self._thread.call(self._supervisor.wait())  # what had not been handed over is refused now
 
     def _wait_for_room(self) -> None:
         self._waiting += 1
@@ -364,6 +429,7 @@ class SyncProducer(_Blocking):
         assert isinstance(acked, Acked)
         with self._lock:
             self.held_bytes -= acked.held_bytes
+            self.unacknowledged -= 1
             if self._waiting:
                 self._changed.notify_all()
 

@@ -183,6 +183,20 @@ def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
         admin._thread._process = os.getpid()
 
 
+@pytest.mark.parametrize(("error", "sent"), [(ZeroDivisionError, True), (KeyboardInterrupt, False)])
+def test_a_block_that_raises_flushes_unless_interrupted(
+    cluster: FakeCluster, error: type[BaseException], sent: bool
+) -> None:
+    cluster.create("t")
+    with pytest.raises(error), SyncProducer(cluster.bootstrap, linger_ms=100_000) as producer:
+        acks = [producer.send("t", b"v") for _ in range(100)]
+        raise error
+    assert all(ack.done() for ack in acks)
+    assert len(cluster.partition("t").values()) == (100 if sent else 0)
+    with pytest.raises(ClientClosed):
+        producer.send("t", b"v")
+
+
 def test_all_clients_share_one_thread(cluster: FakeCluster) -> None:
     cluster.create("t")
     others = loop_threads()
