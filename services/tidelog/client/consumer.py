@@ -1,6 +1,7 @@
 """Consumer: reads assigned partitions from their leaders, up to the high watermark, with long polls."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
@@ -24,10 +25,13 @@ from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset
 from tidelog.client.range_reader import RangeReader
 from tidelog.client.records import ConsumerRecord
+from tidelog.errors import ErrorCode
 from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, TopicPartition
 from tidelog.names import validate_group_id, validate_topic_name
 from tidelog.runtime.bell import Turns
 from tidelog.runtime.tasks import Supervisor
+
+_log = logging.getLogger(__name__)
 
 
 class Consumer:
@@ -74,6 +78,8 @@ class Consumer:
     ) -> None:
         """With `group` it is a member, and what it reads is assigned to it: of `topics`, or of those that match `pattern`, or
         do not match `exclude_pattern`, now or later. `static`: it keeps its `consumer_id` and its partitions over a restart."""
+        if isinstance(topics, str):
+            raise TypeError(f"topics {topics!r} is a str: name topics in a list")
         self._ports = ports or real_ports()
         self._options = FetchOptions(
             client_id=client_id,
@@ -86,11 +92,6 @@ class Consumer:
             reset=auto_offset_reset,
         )
         self._set_up(parse_bootstrap(bootstrap), metadata_max_age_ms)
-        self._whole_topics: set[str] = set()
-        self._running = False
-        self._ended = False
-        self._ending = asyncio.Lock()
-        self._group: GroupMember | None = None
         if group is None:
             if topics or pattern is not None or exclude_pattern is not None:
                 raise ValueError("topics, pattern and exclude_pattern need a group; see assign_topics")
@@ -112,8 +113,16 @@ class Consumer:
             client_id=client_id,
         )
         self._join_as(member, Listeners(on_assigned, on_revoked, on_lost))
+        self._subscribe(topics)
 
     def _set_up(self, bootstrap: Sequence[Address], metadata_max_age_ms: int) -> None:
+        self._whole_topics: set[str] = set()
+        self._subscribed: frozenset[str] = frozenset()
+        self._missing: set[str] = set()
+        self._running = False
+        self._ended = False
+        self._ending = asyncio.Lock()
+        self._group: GroupMember | None = None
         options = self._options
         self._gate = Gate(self._ports.net, "consumer")
         self._connections = Connections(self._gate)
@@ -146,6 +155,19 @@ class Consumer:
         self._fetcher.on_left_log = self._left_log
         self._fetcher.on_placed = self._group.sought
 
+    def _subscribe(self, topics: Sequence[str]) -> None:
+        self._subscribed = frozenset(topics)
+        self._metadata.want(topics)
+        self._fetcher.on_refreshed = self._report_missing
+
+    def _report_missing(self) -> None:
+        """Once, until they are there: a topic that is created later is assigned then, one whose name is misspelt never."""
+        errors = self._metadata.snapshot.errors
+        missing = {t for t in self._subscribed if errors.get(t) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        if new := missing - self._missing:
+            _log.warning("subscribed topics do not exist: %s", ", ".join(sorted(new)))
+        self._missing = missing
+
     def _assignment_changed(self, metadata_is_missing: bool) -> None:
         if metadata_is_missing:
             self._fetcher.refresh()
@@ -158,6 +180,7 @@ class Consumer:
     async def start(self) -> None:
         """Returns when a broker has answered; ClusterUnreachable when none does."""
         await self._metadata.refresh(self._metadata.version)
+        self._report_missing()
         self._running = True
         self._fetcher.start()
         if self._group is not None:

@@ -25,6 +25,7 @@ from tidelog.client.offsets import FoundOffset
 from tidelog.client.producer import Ack, Producer, RecordMetadata, flushes_after
 from tidelog.client.records import ConsumerRecord, Header
 from tidelog.ids import TopicPartition
+from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _EXIT_S: Final = 5.0
 """The end of a program waits so long for records that were not flushed."""
+_UNSEEN_EVERY_S: Final = 10.0
 _RECORD_COST: Final = 2000
 """Bytes that a record holds beside its own until it is acknowledged; most are the future's."""
 
@@ -133,6 +135,7 @@ def _end_all(thread: _LoopThread) -> None:
     for producer, _ in flushes:
         if lost := producer.unacknowledged:
             _log.error("%d records were not acknowledged when the program ended without close()", lost)
+            producer._unseen.mute()
     thread.end_tasks()  # the loop stays open: gRPC still wakes it, through the loops of other threads, too
 
 
@@ -307,11 +310,53 @@ class SyncConsumer(_Blocking):
 
 
 class Acked(concurrent.futures.Future[RecordMetadata]):
-    """Ends when its record is acknowledged or has failed."""
+    """Ends when its record is acknowledged or has failed. A failure that is not looked at is logged."""
 
-    def __init__(self, held_bytes: int) -> None:
+    def __init__(self, held_bytes: int, on_unseen: Callable[[BaseException], None]) -> None:
         super().__init__()
         self.held_bytes = held_bytes
+        self._on_unseen = on_unseen
+        self._seen = False
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        self._seen = True
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._seen = True
+        return super().exception(timeout)
+
+    def __del__(self) -> None:
+        if not self._seen and self.done() and not self.cancelled() and (error := super().exception()) is not None:
+            self._on_unseen(error)
+
+
+class _Unseen:
+    """Failures of records that are looked at nowhere: one line an interval says how many there were."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._next_at = float("-inf")
+        self._count = 0
+        self._last: BaseException | None = None
+
+    def add(self, error: BaseException) -> None:
+        self._count += 1
+        self._last = error
+        now = self._now()
+        if now >= self._next_at:
+            self._next_at = now + _UNSEEN_EVERY_S
+            self.tell()
+
+    def tell(self) -> None:
+        """The producer ends: what the interval would have hidden."""
+        if self._count:
+            _log.warning("%d records failed whose futures were not looked at; the last: %s", self._count, self._last)
+            self._count = 0
+
+    def mute(self) -> None:
+        """The loss of the rest is said already."""
+        self._next_at = float("inf")
 
 
 class _Flush(concurrent.futures.Future[None]):
@@ -336,6 +381,7 @@ class SyncProducer(_Blocking):
         """Memory of records that are not acknowledged."""
         self.unacknowledged = 0
         self._feeding = False
+        self._unseen = _Unseen(SystemClock().now)
         self._last_flush: _Flush | None = None
         """The one of `close`, behind which nothing is handed over."""
         super().__init__(Producer, bootstrap, options)
@@ -359,7 +405,7 @@ class SyncProducer(_Blocking):
         self._thread.check_process()
         headers = list(headers)
         size = self._inner.checked_size(topic, value, key, headers, partition, timestamp_ms)
-        acked = Acked(size + _RECORD_COST)
+        acked = Acked(size + _RECORD_COST, self._unseen.add)
         with self._lock:
             if not self._has_room():
                 self._thread.check_caller()
@@ -412,6 +458,7 @@ class SyncProducer(_Blocking):
                 self._last_flush.set_result(None)
                 self._changed.notify_all()
         self._thread.call(self._inner.stop(flush=False))
+        self._unseen.tell()
         self._thread.call(self._supervisor.wait())  # what had not been handed over is refused now
 
     def _wait_for_room(self) -> None:

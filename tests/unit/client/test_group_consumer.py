@@ -282,6 +282,21 @@ async def test_iteration_hands_out_one_record_at_a_time() -> None:
     assert bed.coordinator.offsets()[T[2]] == 3
 
 
+async def test_subscribed_topics_that_are_missing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bed = Bed()
+    with pytest.raises(TypeError, match="name topics in a list"):
+        bed.consumer("a", topics="t")
+    async with bed.consumer("a", topics=["t", "misspelt"], metadata_max_age_ms=1000) as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        await bed.clock.sleep(10)
+        assert caplog.text.count("subscribed topics do not exist: misspelt") == 1
+        bed.cluster.create("misspelt")
+        await bed.clock.sleep(10)
+        del bed.cluster.topics["misspelt"]
+        await bed.clock.sleep(10)
+        assert caplog.text.count("subscribed topics do not exist: misspelt") == 2
+
+
 async def test_a_record_of_a_loop_left_comes_again_to_the_next() -> None:
     bed = Bed()
     bed.fill(2)

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import os
 import threading
 import tracemalloc
@@ -13,9 +14,10 @@ import pytest
 
 from helpers.fake_broker import FakeCluster, serve_over_grpc
 from tidelog.client.errors import ClientClosed, DeliveryError
-from tidelog.client.sync import Acked, SyncAdmin, SyncConsumer, SyncProducer, _LoopThread
+from tidelog.client.sync import Acked, SyncAdmin, SyncConsumer, SyncProducer, _LoopThread, _Unseen
 from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.testing.clock import ManualClock
 from tidelog.wire.batch import iter_batches
 
 T0 = TopicPartition("t", 0)
@@ -309,3 +311,29 @@ def test_a_wake_up_that_another_loop_took_is_no_error_and_others_are(caplog: pyt
     thread.call(asyncio.sleep(0))
     thread.close()
     assert "a real one" in caplog.text and "temporarily" not in caplog.text
+
+
+def test_a_failure_that_is_not_looked_at_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.create("t")
+    cluster.partition("t").leader = -1
+    with SyncProducer(cluster.bootstrap, delivery_timeout_ms=100) as producer:
+        seen = producer.send("t", b"v")
+        assert isinstance(seen.exception(10), DeliveryError)
+        del seen
+        assert "not looked at" not in caplog.text
+        for _ in range(20):
+            producer.send("t", b"v")
+        producer.flush()
+    gc.collect()
+    assert caplog.text.count("1 records failed whose futures were not looked at; the last: t-0") == 1
+    assert "19 records failed" in caplog.text
+
+
+def test_failures_not_looked_at_are_counted_by_interval(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    unseen = _Unseen(clock.now)
+    for wait_s in (0.0, 1.0, 1.0, 10.0, 1.0):
+        clock.advance(wait_s)
+        unseen.add(ValueError("why"))
+    unseen.tell()
+    assert [r.getMessage().partition(" ")[0] for r in caplog.records] == ["1", "3", "1"]
