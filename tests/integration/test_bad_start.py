@@ -19,7 +19,7 @@ from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.local import LocalCluster
-from tidelog.cluster.ready import check_runs
+from tidelog.cluster.ready import check_run
 from tidelog.cluster.wait import until
 from tidelog.ids import Address, BrokerId
 from tidelog.ports.meta import Create
@@ -296,7 +296,7 @@ async def test_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cl
     for partition in (0, 1):
         await send(servers, topic, partition, 3)
     await every_isr_is_full(servers, topic)
-    check_runs(cluster, victim)
+    check_run(cluster, [victim])
     assert "partition is offline on this broker" in cluster.logs(victim)
     assert "Traceback" not in cluster.logs(victim)
     until(lambda: len(batch_positions(file)) == 23, "all batches on the healed replica", timeout_s=WITHIN_S)

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cluster.api import ClusterError, State
+from tidelog.cluster.free_ports import CLIENT_PORTS
 from tidelog.cluster.local import LocalCluster, local_name
 from tidelog.ids import Address
 from tidelog.runtime.rpc_name import cluster_name
 
-CONTAINERS: Final = "localhost:19092,localhost:29092,localhost:39092"
+CONTAINERS: Final = ",".join(f"localhost:{port}" for port in CLIENT_PORTS)
 """The addresses at which docker-compose.yml publishes the brokers."""
 COMPOSE: Final = "compose/"
 ANSWERS_WITHIN_S: Final = 2.0

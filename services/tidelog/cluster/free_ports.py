@@ -16,6 +16,8 @@ import psutil
 from tidelog.cluster.api import ClusterError
 
 LOWEST: Final = 10_000
+CLIENT_PORTS: Final = (19_092, 29_092, 39_092)
+"""Where a client looks for brokers when it is told nothing; docker-compose.yml publishes them there."""
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 DEFAULT_EPHEMERAL_LOW: Final = 32_768
 
@@ -29,18 +31,30 @@ def free_ports(count: int) -> list[int]:
     """
     below = _ephemeral_low()
     found: set[int] = set()
+    kept = set(CLIENT_PORTS)
     with _claims() as claims:
         taken = {port for ports in claims.values() for port in ports}
         for _ in range(200 * count):
             if len(found) == count:
                 break
             port = LOWEST + secrets.randbelow(below - LOWEST)
-            if port not in found and port not in taken and _is_free(port):
+            if port not in found and port not in taken and port not in kept and _is_free(port):
                 found.add(port)
         if len(found) < count:
             raise ClusterError(f"found only {len(found)} of {count} free ports between {LOWEST} and {below}")
         claims.setdefault(_life(os.getpid()), []).extend(found)
     return sorted(found)
+
+
+def client_ports(brokers: int) -> list[int]:
+    """The first of CLIENT_PORTS, one for each of at most three brokers; none where one of them is taken."""
+    wanted = CLIENT_PORTS[:brokers]
+    with _claims() as claims:
+        taken = {port for ports in claims.values() for port in ports}
+        if not all(port not in taken and _is_free(port) for port in wanted):
+            return []
+        claims.setdefault(_life(os.getpid()), []).extend(wanted)
+    return list(wanted)
 
 
 @contextmanager

@@ -96,6 +96,7 @@ class LocalCluster:
         settings: Mapping[str, Mapping[str, str]] | None = None,
         *,
         agents: int | None = None,
+        client_ports: Sequence[int] = (),
         outlive: bool = False,
         timeout_s: float = 60.0,
     ) -> None:
@@ -107,7 +108,7 @@ class LocalCluster:
         """
         if self._plan is None:
             shape = (brokers or DEFAULT_BROKERS, controllers or DEFAULT_CONTROLLERS, zookeepers or 1, agents or 0)
-            self._create(*shape, links_through_proxy, settings)
+            self._create(*shape, links_through_proxy, settings, client_ports)
         self._check_same(brokers, {CONTROLLER: controllers, ZOOKEEPER: zookeepers, AGENT: agents})
         self._grow(brokers or (), settings)
         if self.plan.links and outlive:
@@ -319,6 +320,7 @@ class LocalCluster:
         agents: int,
         links_through_proxy: bool,
         settings: Mapping[str, Mapping[str, str]] | None,
+        client_ports: Sequence[int],
     ) -> None:
         count = planning.ports_needed(
             len(brokers), controllers, zookeepers, agents=agents, links_through_proxy=links_through_proxy
@@ -331,7 +333,7 @@ class LocalCluster:
             agents=agents,
             links_through_proxy=links_through_proxy,
             settings=settings,
-        )
+        ).with_client_ports(client_ports)
         self.base.mkdir(parents=True, exist_ok=True)
         self._keep(plan)
 

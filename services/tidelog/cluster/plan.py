@@ -3,7 +3,7 @@ again by whoever looks after the cluster later."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ DIALS: Final[Mapping[str, Collection[str]]] = {
 """Which kinds a process opens connections to."""
 AMONG_SERVERS: Final = ("QUORUM", "ELECTION")
 """Further ports of a ZooKeeper server that is one of several, where none but these dial."""
+DEFAULT_REPLICATION_FACTOR: Final = 3
+"""Of `ControllerSettings`."""
 AGENT_DEFAULTS: Final[Mapping[str, str]] = {"group_id": "agents", "topics": "events"}
 
 
@@ -85,6 +87,18 @@ class Plan:
     def of_kind(self, kind: str) -> list[PlannedProcess]:
         return [process for process in self.processes if process.kind == kind]
 
+    def with_client_ports(self, ports: Sequence[int]) -> "Plan":
+        """The first brokers listen for clients at these ports."""
+        brokers = [process.name for process in self.of_kind(BROKER)]
+        at = {name: Address(HOST, port) for name, port in zip(brokers, ports, strict=False)}
+        moved = [
+            replace(process, addresses={**process.addresses, FOR_CLIENTS[BROKER]: at[process.name]})
+            if process.name in at
+            else process
+            for process in self.processes
+        ]
+        return Plan(moved, self.links)
+
     def reached_by(self, source: str, target: PlannedProcess) -> Address:
         """Where `source` dials `target`."""
         return next((k.listen for k in self.links if (k.source, k.target) == (source, target.name)), target.dialled)
@@ -107,7 +121,9 @@ def make_plan(
     """`settings` are extra ones by kind or by name of a process; the latter win. `ports` yields free ones."""
     if not brokers or controllers < 1 or zookeepers < 1:
         raise ClusterError("a cluster needs at least one broker, one controller and one ZooKeeper server")
-    extra = settings or {}
+    extra = dict(settings or {})
+    if len(brokers) < DEFAULT_REPLICATION_FACTOR:  # a topic without a factor of its own could not be created
+        extra[CONTROLLER] = {"default_replication_factor": str(len(brokers)), **extra.get(CONTROLLER, {})}
     names = [
         *(process_name(ZOOKEEPER, n + 1) for n in range(zookeepers)),
         *(process_name(CONTROLLER, n + 1) for n in range(controllers)),

@@ -1,5 +1,7 @@
 """Ports are given to one program at a time, whether anything listens on them or not."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +54,20 @@ def test_a_file_of_claims_that_was_cut_off_claims_nothing(tmp_path: Path) -> Non
     (claims,) = tmp_path.glob("tidelog-ports-*")
     claims.write_text(claims.read_text()[:-5])
     assert len(free_ports(3)) == 3
+
+
+def test_ports_of_clients_are_given_when_all_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = free_ports(3)
+    monkeypatch.setattr(module, "CLIENT_PORTS", (first, second, third))
+    assert module.client_ports(3) == [], "a program that lives has been given them"
+    (Path(module.tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json").unlink()
+    assert module.client_ports(2) == [first, second]
+    (Path(module.tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json").unlink()
+    with socket.create_server(("127.0.0.1", second)):
+        assert module.client_ports(2) == module.client_ports(3) == []
+        assert module.client_ports(1) == [first]
+
+
+def test_ports_of_clients_are_given_to_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLIENT_PORTS", tuple(range(module.LOWEST, module.LOWEST + RANGE, 2)))
+    assert all(port % 2 for port in free_ports(RANGE // 3))

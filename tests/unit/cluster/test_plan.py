@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helpers.requirements import requirement
-from tidelog.cluster.api import ClusterError, broker_id_of
+from tidelog.cluster.api import BROKER, CONTROLLER, ClusterError, broker_id_of
 from tidelog.cluster.plan import ensemble, environment, from_json, make_plan, ports_needed, to_json, with_brokers
 from tidelog.cluster.zookeeper import ServerFiles
 
@@ -169,3 +169,17 @@ def test_processes_accept_their_variables(monkeypatch, proxied):
             settings = load(kind)
         assert bool(settings.link_map) is proxied
         assert settings.metrics_address == plan[name].addresses["METRICS"]
+
+
+def test_brokers_listen_for_clients_where_they_are_told():
+    plan = make_plan([0, 1], 1, 1, count(20_000))
+    moved = plan.with_client_ports([19_092, 29_092, 39_092])
+    assert [broker.for_clients.port for broker in moved.of_kind(BROKER)] == [19_092, 29_092]
+    assert [each.dialled for each in moved.processes] == [each.dialled for each in plan.processes]
+    assert plan.with_client_ports([]).processes == plan.processes
+
+
+@pytest.mark.parametrize(("brokers", "factor"), [([7], "1"), ([0, 1], "2"), ([0, 1, 2], None)])
+def test_a_small_cluster_creates_topics_that_it_can_hold(brokers, factor):
+    (controller,) = make_plan(brokers, 1, 1, count(20_000)).of_kind(CONTROLLER)
+    assert controller.settings.get("default_replication_factor") == factor

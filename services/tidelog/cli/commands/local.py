@@ -58,13 +58,23 @@ def up(
     Example: tidelog local up --brokers 0,1,2
     """
     from tidelog.cluster.api import ClusterError
+    from tidelog.cluster.free_ports import client_ports
+    from tidelog.cluster.local import DEFAULT_BROKERS
 
     ids = None if brokers is None else _parse_ids(brokers)
     cluster = _cluster(base)
+    new = not cluster.names()
     if output is Format.TEXT:
-        note(f"starting {'the' if cluster.names() else 'a new'} cluster in {base} ...")
+        note(f"starting {'a new' if new else 'the'} cluster in {base} ...")
     try:
-        cluster.up(brokers=ids, controllers=controllers, agents=agents, outlive=True, timeout_s=timeout_ms / 1000)
+        cluster.up(
+            brokers=ids,
+            controllers=controllers,
+            agents=agents,
+            client_ports=client_ports(len(ids or DEFAULT_BROKERS)) if new else (),
+            outlive=True,
+            timeout_s=timeout_ms / 1000,
+        )
     except ClusterError as error:
         raise CommandError(str(error)) from None
     _print_status(cluster, output)
