@@ -163,12 +163,12 @@ def test_the_description_of_a_local_cluster_that_is_none(tidelog: Tidelog, tmp_p
     (tmp_path / "data/local").mkdir(parents=True)
     (tmp_path / "data/local/cluster.json").write_text('{"processes": 7}')
     for args in (("local", "status"), ("local", "down"), ("local", "up")):
-        assert "data/local: cluster.json does not describe a cluster" in complaint(tidelog(*args), 1)
+        assert "data/local: cluster.json does not describe a cluster" in complaint(tidelog(*args), 2)
     # Without another address a client would ask that cluster.
     command = [sys.executable, "-m", "tidelog.cli.main", "topics", "list"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("TIDELOG_")}
     found = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False)
-    assert "data/local: cluster.json does not describe a cluster" in complaint(found, 1)
+    assert "data/local: cluster.json does not describe a cluster" in complaint(found, 2)
 
 
 @pytest.mark.smoke

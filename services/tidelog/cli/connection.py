@@ -242,7 +242,7 @@ def local_cluster(base: Path) -> "LocalCluster":
     try:
         return LocalCluster(base)
     except ClusterError as error:
-        raise CommandError(f"{base}: {error}") from None
+        raise bad_input(str(error)) from None
 
 
 def ports() -> "ClientPorts":

@@ -71,7 +71,10 @@ class LocalCluster:
         self._limits: dict[str, tuple[int, tuple[int, int]]] = {}
         """Of whom `fill_disk` has limited: the process, and what was in force before."""
         if (self.base / planning.FILE_NAME).exists():
-            self._adopt(planning.from_json((self.base / planning.FILE_NAME).read_text()))
+            try:
+                self._adopt(planning.from_json((self.base / planning.FILE_NAME).read_text()))
+            except ClusterError as error:
+                raise ClusterError(f"{base}: {error}") from error
 
     def __enter__(self) -> Self:
         return self

@@ -31,7 +31,7 @@ DIALS: Final[Mapping[str, Collection[str]]] = {
 AMONG_SERVERS: Final = ("QUORUM", "ELECTION")
 """Further ports of a ZooKeeper server that is one of several, where none but these dial."""
 DEFAULT_REPLICATION_FACTOR: Final = 3
-"""Of `ControllerSettings`."""
+"""The default of `ControllerSettings`."""
 AGENT_DEFAULTS: Final[Mapping[str, str]] = {"group_id": "agents", "topics": "events"}
 
 
@@ -225,7 +225,8 @@ def from_json(text: str) -> Plan:
             [Link(k["source"], k["target"], _address(k["upstream"]), _address(k["listen"])) for k in found["links"]],
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError(f"{FILE_NAME} does not describe a cluster: {error!r}") from error
+        what = {KeyError: f"{error} is missing", TypeError: "a value is of the wrong kind"}.get(type(error), str(error))
+        raise ClusterError(f"{FILE_NAME} does not describe a cluster: {what}") from error
 
 
 def _addresses(found: Mapping[str, Any]) -> dict[str, Address]:

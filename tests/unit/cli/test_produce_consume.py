@@ -144,17 +144,19 @@ def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[s
         (("consume", "a/b"), 2, "topic name 'a/b'"),
         (("consume", "t", "--partition", "9"), 1, "partition 9 does not exist"),
         (("consume", "t", "--offset", "5"), 2, "--offset with a number needs --partition"),
-        (("consume", "t", "--partition", "0", "--offset", "-5"), 2, "is not earliest, latest, a number"),
+        (("consume", "t", "--partition", "0", "--offset", "-"), 2, "is not earliest, latest, a number"),
+        (("consume", "t", "--offset", "--5"), 2, "is not earliest, latest, a number"),
+        (("consume", "t", "--group", "g", "--exit-at-end"), 2, "--exit-at-end excludes --group"),
         (("consume", "t", "--partition", "0", "--offset", "٣"), 2, "is not earliest, latest, a number"),
         (("consume", "t", "--partition", "0", "--offset", str(2**63)), 2, "over 2^63"),
         (("consume", "t", "--partition", "0", "--offset", "77"), 1, "offset 77 is not in the log"),
-        (("consume", "t", "--offset", "@"), 2, "is not earliest, latest, a number from 0 on or @"),
-        (("consume", "t", "--offset", "@-1"), 2, "is not earliest, latest, a number from 0 on or @"),
+        (("consume", "t", "--offset", "@"), 2, "is not earliest, latest, a number or @"),
+        (("consume", "t", "--offset", "@-1"), 2, "is not earliest, latest, a number or @"),
         (("consume", "t", "--offset", "@" + str(2**63)), 2, "over 2^63"),
         (("consume", "t", "--offset", "latest", "--from-beginning"), 2, "exclude each other"),
         (("consume", "t", "--max-messages", "0"), 2, "--max-messages"),
         (("consume", "t", "--formatter-property", "print.all=true"), 2, "'print.all' is not known"),
-        (("consume", "t", "--formatter-property", "print.key=yes"), 2, "neither true nor false"),
+        (("consume", "t", "--property", "print.key=yes"), 2, "neither true nor false"),
     ],
 )
 def test_consume_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
@@ -186,3 +188,55 @@ def test_lines_are_the_same_however_the_bytes_arrive(size: int) -> None:
     assert isinstance(found[7], TooLong)
     assert found[7].size_bytes == 500
     assert found[8:] == [b"last"]
+
+
+def test_a_line_is_read_by_the_properties_of_kafkas_tool(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    how = ("parse.key=true", "key.separator=:", "parse.headers=true", "null.marker=NULL")
+    lines = b"a:1,b:NULL\tk:v\n\tk:NULL\n\tNULL:v\n"
+    sent = tidelog("produce", "t", *(word for each in how for word in ("--property", each)), stdin=lines)
+    assert sent.exit_code == 0, sent.err
+    got = tidelog("consume", "t", "--from-beginning", "--exit-at-end", "--format", "json")
+    records = [json.loads(line) for line in got.text.splitlines()]
+    assert [(r["key"], r["value"]) for r in records] == [("k", "v"), ("k", None), (None, "v")]
+    assert records[0]["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
+
+
+def test_a_line_without_a_key_is_refused_or_sent_without_one(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    keyed = ("--property", "parse.key=true")
+    refused = tidelog("produce", "t", *keyed, stdin=b"plain\n")
+    assert (refused.exit_code, refused.err.splitlines()[0]) == (1, "tidelog: line 1: no key separator '\\t'")
+    assert tidelog("produce", "t", *keyed, "--property", "ignore.error=true", stdin=b"plain\n").exit_code == 0
+    assert cluster.partition("t").values() == [b"plain"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("parse.keys=true", "--property 'parse.keys' is not known; did you mean 'parse.key'?"),
+        ("parse.key=yes", "--property parse.key=yes is neither true nor false"),
+        ("null.marker=", "--property null.marker cannot be empty"),
+        ("parse.key", "--property 'parse.key' is not KEY=VALUE"),
+    ],
+)
+def test_a_property_that_is_no_property_is_refused(tidelog: Tidelog, given: str, said: str) -> None:
+    result = tidelog("produce", "t", "--property", given)
+    assert (result.exit_code, result.error) == (2, f"tidelog: {said}")
+
+
+def test_consume_ends_where_the_log_ended(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=3)
+    assert tidelog("consume", "t", "--from-beginning", "--exit-at-end").err == "Processed a total of 0 messages\n"
+    for partition in range(3):
+        tidelog("produce", "t", "--partition", str(partition), stdin=b"1\n2\n3\n")
+    assert sorted(tidelog("consume", "t", "--offset", "-2", "--exit-at-end").text.split()) == [
+        "2",
+        "2",
+        "2",
+        "3",
+        "3",
+        "3",
+    ]
+    assert len(tidelog("consume", "t", "--offset", "-9", "--exit-at-end").text.split()) == 9
+    assert tidelog("consume", "t", "--exit-at-end").text == ""

@@ -3,7 +3,7 @@
 import base64
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tidelog.client.records import ConsumerRecord
 
 _FOREVER_S = 3600.0
+_LOOK_S = 0.1
+"""With --exit-at-end the end is looked for so often."""
 
 
 PartitionOption = Annotated[
@@ -31,14 +33,16 @@ OffsetOption = Annotated[
     str | None,
     typer.Option(
         "--offset",
-        metavar="earliest|latest|N|@MS",
-        help="Where to begin; N needs --partition, @MS is a time in Unix milliseconds.",
+        metavar="earliest|latest|N|-N|@MS",
+        help="Where to begin. N needs --partition; -N is so many before the end of each partition; @MS is a time in Unix "
+        "milliseconds.",
     ),
 ]
 FormatterOption = Annotated[
     list[str] | None,
     typer.Option(
         "--formatter-property",
+        "--property",
         metavar="KEY=VALUE",
         help="print.key, print.timestamp, print.partition, print.offset, print.headers, print.value (true or false), "
         "key.separator, line.separator, null.literal.",
@@ -119,6 +123,9 @@ async def consume(
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=1, help="End when nothing came for so long.")
     ] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit-at-end", help="End where the log ended when this began.")
+    ] = False,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Report a damaged batch and go on behind it; exits 1 in the end.")
     ] = False,
@@ -133,6 +140,8 @@ async def consume(
     several = include is not None and name is None and topic is None
     topic_name = None if several else parse.one_topic(name, topic)
     member = membership(group, topic_name, include, consumer_property, from_beginning=from_beginning, placed=placed)
+    if exit_at_end and member is not None:
+        raise CommandError("--exit-at-end excludes --group: the members of a group reach its end together", 2)
     start = _start(offset, from_beginning, partition)
     formatter = Formatter.of(formatter_property or ())
     run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
@@ -142,19 +151,17 @@ async def consume(
             await _as_member(member, on, run)
         else:
             assert topic_name is not None, "--include needs --group"
-            await _alone([TopicPartition(topic_name, p) for p in partition or ()], topic_name, start, on, run)
+            tps = [TopicPartition(topic_name, p) for p in partition or ()]
+            async with on.consumer(auto_offset_reset="error") as consumer:
+                await (consumer.assign(tps) if tps else consumer.assign_topics(topic_name))
+                ends = await consumer.end_offsets(consumer.assignment) if exit_at_end else None
+                await _place(consumer, start)
+                await run.until_done(consumer, ends)
     finally:
         sys.stdout.flush()
         note(f"Processed a total of {run.count} messages")
     if run.damaged:
         raise typer.Exit(1)
-
-
-async def _alone(tps: list[TopicPartition], topic: str, start: "str | int | _At", on: Connection, run: "_Run") -> None:
-    async with on.consumer(auto_offset_reset="error") as consumer:
-        await (consumer.assign(tps) if tps else consumer.assign_topics(topic))
-        await _place(consumer, start)
-        await run.until_done(consumer)
 
 
 async def _as_member(member: Membership, on: Connection, run: "_Run") -> None:
@@ -182,13 +189,18 @@ class _Run:
         self.count = 0
         self.damaged = 0
 
-    async def until_done(self, consumer: "Consumer") -> None:
+    async def until_done(self, consumer: "Consumer", ends: "Mapping[TopicPartition, int] | None" = None) -> None:
+        """Ends also where each partition has reached its place in `ends`."""
         from tidelog.client.errors import BadBatchError
 
+        wait_s = self._timeout_s if ends is None else min(self._timeout_s, _LOOK_S)
+        silent_s = 0.0
         while self._max is None or self.count < self._max:
+            if ends is not None and await _reached(consumer, ends):
+                return
             limit = 500 if self._max is None else min(500, self._max - self.count)
             try:
-                records = await consumer.poll(limit, self._timeout_s)
+                records = await consumer.poll(limit, wait_s)
             except BadBatchError as error:
                 if not self._skip_damaged:
                     raise
@@ -196,15 +208,34 @@ class _Run:
                 note(f"tidelog: {error.message}")
                 consumer.seek(error.partition, error.next_offset)
                 continue
-            if not records and not self._for_ever:
+            silent_s = 0.0 if records else silent_s + wait_s
+            if silent_s >= self._timeout_s and not self._for_ever:
                 return
-            self._write(records)
+            self._write(
+                records
+                if ends is None
+                else [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
+            )
 
     def _write(self, records: "Sequence[ConsumerRecord]") -> None:
         line = self._formatter.line if self._output is Format.TEXT else _json_line
         sys.stdout.buffer.write(b"".join(map(line, records)))
         sys.stdout.buffer.flush()
         self.count += len(records)
+
+
+async def _reached(consumer: "Consumer", ends: "Mapping[TopicPartition, int]") -> bool:
+    for tp, end in ends.items():
+        if await consumer.position(tp) < end:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeEnd:
+    """So many records before the end of each partition."""
+
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +245,17 @@ class _At:
     timestamp_ms: int
 
 
-async def _place(consumer: "Consumer", start: "str | int | _At") -> None:
+async def _place(consumer: "Consumer", start: "str | int | _At | _BeforeEnd") -> None:
     if isinstance(start, _At):
         found = await consumer.offsets_for_times(dict.fromkeys(consumer.assignment, start.timestamp_ms))
         await consumer.seek_to_end()
         for tp, each in found.items():
             if each.offset >= 0:
                 consumer.seek(tp, each.offset)
+    elif isinstance(start, _BeforeEnd):
+        begins = await consumer.beginning_offsets(consumer.assignment)
+        for tp, end in (await consumer.end_offsets(consumer.assignment)).items():
+            consumer.seek(tp, max(begins[tp], end - start.records))
     elif isinstance(start, int):
         for tp in consumer.assignment:
             consumer.seek(tp, start)
@@ -230,20 +265,22 @@ async def _place(consumer: "Consumer", start: "str | int | _At") -> None:
         await consumer.seek_to_end()
 
 
-def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int | _At:
+def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int | _At | _BeforeEnd:
     if offset is None:
         return "earliest" if from_beginning else "latest"
     if from_beginning and offset != "earliest":
         raise CommandError("--from-beginning and --offset exclude each other", 2)
     if offset in ("earliest", "latest"):
         return offset
-    number = offset.removeprefix("@")
+    number = offset[1:] if offset.startswith(("@", "-")) else offset
     if not (number.isascii() and number.isdigit()):
-        raise CommandError(f"--offset {offset!r} is not earliest, latest, a number from 0 on or @ and milliseconds", 2)
+        raise CommandError(f"--offset {offset!r} is not earliest, latest, a number or @ and milliseconds", 2)
     if int(number) >= 2**63:
         raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
     if offset.startswith("@"):
         return _At(int(number))
+    if offset.startswith("-"):
+        return _BeforeEnd(int(number))
     if not partition:
         raise CommandError("--offset with a number needs --partition: offsets count within one partition", 2)
     return int(offset)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -14,6 +13,7 @@ from tidelog.cli import parse
 from tidelog.cli.completion import TopicArgument, TopicOption
 from tidelog.cli.connection import Connection, connected
 from tidelog.cli.errors import bad_input
+from tidelog.cli.line_parser import KNOWN, LineParser
 from tidelog.cli.show import Format, FormatOption, note, print_json
 from tidelog.errors import TidelogError
 
@@ -22,36 +22,6 @@ if TYPE_CHECKING:
 
 _REPORTED_MAX = 10
 """Refusals that are told one by one; more are only counted."""
-
-
-@dataclass(slots=True)
-class Parser:
-    """A line into key, value and headers."""
-
-    key_separator: bytes | None
-    headers_separator: bytes | None
-    headers: list[tuple[str, bytes | None]]
-
-    def parse(self, line: bytes) -> tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]:
-        """ValueError says what the line lacks."""
-        headers, key = self.headers, None
-        if self.headers_separator is not None:
-            text, found, line = line.partition(self.headers_separator)
-            if not found:
-                raise ValueError(f"no headers separator {self.headers_separator!r}")
-            headers = [*headers, *map(_header, text.split(b",") if text else [])]
-        if self.key_separator is not None:
-            key, found, line = line.partition(self.key_separator)
-            if not found:
-                raise ValueError(f"no key separator {self.key_separator!r}")
-        return key, line, headers
-
-
-def _header(text: bytes) -> tuple[str, bytes | None]:
-    name, found, value = text.partition(b":")
-    if not found:
-        raise ValueError(f"header {text!r} is not name:value")
-    return name.decode(), value
 
 
 class Tally:
@@ -115,6 +85,12 @@ async def produce(
         str | None,
         typer.Option("--headers-separator", help="What is before it in a line are headers: name:value,name:value."),
     ] = None,
+    line_properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", "--reader-property", metavar="KEY=VALUE", help=f"How a line is read: {', '.join(KNOWN)}."
+        ),
+    ] = None,
     partition: Annotated[int | None, typer.Option("--partition", help="Instead of choosing one by key.")] = None,
     acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
     compression: Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")] = "none",
@@ -133,12 +109,14 @@ async def produce(
     Example: tidelog produce events --file orders.txt --key-separator : --acks all
     """
     topic_name = parse.one_topic(name, topic)
-    headers: list[tuple[str, bytes | None]] = [
-        (k, v.encode()) for k, v in parse.pairs("--header", header or ()).items()
-    ]
-    parser = Parser(
-        _separator("--key-separator", key_separator), _separator("--headers-separator", headers_separator), headers
+    parser = LineParser.of(
+        [
+            *_short("--key-separator", key_separator, "parse.key", "key.separator"),
+            *_short("--headers-separator", headers_separator, "parse.headers", "headers.delimiter"),
+            *(line_properties or ()),
+        ]
     )
+    parser.headers = [(k, v.encode()) for k, v in parse.pairs("--header", header or ()).items()]
 
     with ExitStack() as open_until_the_end:
         stream = _input(open_until_the_end, file)
@@ -160,6 +138,16 @@ async def produce(
         raise typer.Exit(1)
 
 
+def _short(option: str, text: str | None, *properties: str) -> list[str]:
+    """The properties that an option of ours stands for."""
+    if text is None:
+        return []
+    if not text:
+        raise bad_input(f"{option} cannot be empty")
+    parses, separator = properties
+    return [f"{parses}=true", f"{separator}={text}"]
+
+
 def _input(stack: ExitStack, file: Path | None) -> BinaryIO:
     if file is not None:
         try:
@@ -176,7 +164,7 @@ async def _send_lines(
     topic: str,
     partition: int | None,
     stream: BinaryIO,
-    parser: Parser,
+    parser: LineParser,
     line_bytes_max: int,
     advance: Callable[[int], object],
 ) -> Tally:
@@ -193,7 +181,7 @@ async def _send_lines(
             tally.refuse(f"{line.size_bytes} bytes; record_bytes_max is {line_bytes_max}")
             return
         try:
-            key, value, headers = parser.parse(line)
+            key, value, headers = parser.record(line)
             ack = await producer.send(topic, value, key, headers, partition)
         except (TidelogError, ValueError) as error:
             tally.refuse(error)
@@ -208,12 +196,6 @@ async def _send_lines(
         await send(line)
     await producer.flush()
     return tally
-
-
-def _separator(option: str, text: str | None) -> bytes | None:
-    if text == "":
-        raise bad_input(f"{option} cannot be empty")
-    return None if text is None else parse.escaped(text)
 
 
 def _progress(stack: ExitStack, file: Path | None) -> Callable[[int], object]:
