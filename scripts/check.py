@@ -66,7 +66,10 @@ SHELLS = (
     *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session", "log_admin")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "gate", "metadata")),
-    *(f"client.{name}" for name in ("observer", "offsets", "produce_link", "producer", "range_reader", "reassignments", "sync")),
+    *(
+        f"client.{name}"
+        for name in ("observer", "offsets", "produce_link", "producer", "range_reader", "reassignments", "sync")
+    ),
     *(f"model.{name}" for name in ("runner", "__main__")),
 )
 

@@ -1,5 +1,6 @@
 """Results on the standard output, as text or JSON; everything else on the standard error."""
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,3 +44,13 @@ def note(text: str) -> None:
 
 def options_of(config: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(config.items()))
+
+
+def text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
+    """JSON has no bytes: text where they are UTF-8, otherwise base64 under a name that says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}

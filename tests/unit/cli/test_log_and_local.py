@@ -32,6 +32,26 @@ def test_log_dump_prints_every_header(tidelog: Tidelog, tmp_path: Path) -> None:
     assert all(r["valid"] for r in rows)
 
 
+def test_log_dump_prints_records(tidelog: Tidelog, tmp_path: Path) -> None:
+    first, second = segment(tmp_path / "00000000000000000000.log", 1), tmp_path / "00000000000000000003.log"
+    batch = encode_batch([Record(None, b"a\nb\xff", (("h", b"1"),), 5), Record(b"gone", None, (), 6)])
+    second.write_bytes(b"".join(bytes(p) for p in stamp(validate_produce(batch, batch_bytes_max=10**6), 3, 7)))
+    shown = tidelog("log", "dump", "--files", f"{first},{second}", "--print-data-log").text.splitlines()
+    assert shown[2:5] == [
+        f"| offset: {n} CreateTime: {1000 + n} keySize: 1 valueSize: 2 sequence: -1 headerKeys: [] key: k payload: v{n}"
+        for n in range(3)
+    ]
+    assert shown[7:] == [
+        "| offset: 3 CreateTime: 5 keySize: -1 valueSize: 4 sequence: -1 headerKeys: [h] payload: a\\nb\\xff",
+        "| offset: 4 CreateTime: 6 keySize: 4 valueSize: -1 sequence: -1 headerKeys: [] key: gone",
+    ]
+    (row,) = map(
+        json.loads, tidelog("log", "dump", str(second), "--print-data-log", "--format", "json").text.splitlines()
+    )
+    assert [(r["offset"], r.get("valueBase64", r.get("value"))) for r in row["records"]] == [(3, "YQpi/w=="), (4, None)]
+    assert "records" not in json.loads(tidelog("log", "dump", str(second), "--format", "json").text)
+
+
 def test_log_dump_names_where_the_file_stops_making_sense(tidelog: Tidelog, tmp_path: Path) -> None:
     file = segment(tmp_path / "00000000000000000000.log", 3)
     file.write_bytes(file.read_bytes()[:-5])

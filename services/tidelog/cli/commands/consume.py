@@ -1,6 +1,5 @@
 """`tidelog consume`: records of a topic, or those that a group leaves to it, as they are or as JSON lines."""
 
-import base64
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from tidelog.cli.completion import TopicArgument, TopicOption
 from tidelog.cli.connection import Connection, connected
 from tidelog.cli.errors import CommandError
 from tidelog.cli.membership import ConsumerPropertyOption, GroupOption, IncludeOption, Membership, membership
-from tidelog.cli.show import Format, FormatOption, note
+from tidelog.cli.show import Format, FormatOption, note, text_or_base64
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -293,18 +292,8 @@ def _json_line(r: "ConsumerRecord") -> bytes:
         "offset": r.offset,
         "timestamp": r.timestamp_ms,
         "timestampType": "LogAppendTime" if r.timestamp_type else "CreateTime",
-        **_text_or_base64("key", r.key),
-        **_text_or_base64("value", r.value),
-        "headers": [{"name": k, **_text_or_base64("value", v)} for k, v in r.headers],
+        **text_or_base64("key", r.key),
+        **text_or_base64("value", r.value),
+        "headers": [{"name": k, **text_or_base64("value", v)} for k, v in r.headers],
     }
     return json.dumps(found).encode() + b"\n"
-
-
-def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
-    """JSON has no bytes: text where they are UTF-8, otherwise base64 under a name that says so."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(data).decode()}

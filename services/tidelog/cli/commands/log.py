@@ -1,14 +1,17 @@
 """`tidelog log`: what is on a broker's disk."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli.errors import BAD_INPUT, CommandError
-from tidelog.cli.show import Format, FormatOption
+from tidelog.cli.errors import CommandError, bad_input
+from tidelog.cli.show import Format, FormatOption, print_lines, text_or_base64
 
 if TYPE_CHECKING:
+    from tidelog.client.records import ConsumerRecord
     from tidelog.storage.dump import BatchLine
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -21,30 +24,88 @@ def log() -> None:
 
 @app.command()
 def dump(
-    file: Annotated[Path, typer.Argument(help="A segment file (*.log).")],
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A segment file (*.log).")] = None,
+    files: Annotated[
+        str | None, typer.Option("--files", metavar="FILE,...", help="Several of them, as Kafka's own tool takes them.")
+    ] = None,
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", "--deep-iteration", help="Also every record of each batch.")
+    ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Print the header of every batch in a segment file, and where the file stops making sense. Exits 1 if it does.
 
     Example: tidelog log dump data/local/broker-1/data/events-0/00000000000000000000.log
     """
-    import json
-
     from tidelog.runtime.os_disk import OsDisk
     from tidelog.storage.dump import dump_segment
 
-    if not file.is_file():
-        raise CommandError(
-            f"{file}: {'a directory, name a *.log file in it' if file.is_dir() else 'no such file'}", BAD_INPUT
-        )
-    problem = None
-    if output is Format.TEXT:
-        print(f"Dumping {file}")
-    for line in dump_segment(OsDisk(), str(file.resolve())):
-        problem = line.problem
-        print(json.dumps(_line_json(line)) if output is Format.JSON else _line_text(line))
-    if problem is not None:
-        raise CommandError(f"{file}: damaged: {problem}")
+    named = [*([] if file is None else [file]), *map(Path, files.split(",") if files else ())]
+    if not named:
+        raise bad_input("name a segment file, as an argument or with --files")
+    for each in named:
+        if not each.is_file():
+            raise bad_input(f"{each}: {'a directory, name a *.log file in it' if each.is_dir() else 'no such file'}")
+    for each in named:
+        problem = None
+        if output is Format.TEXT:
+            print(f"Dumping {each}")
+        for line in dump_segment(OsDisk(), str(each.resolve())):
+            problem = line.problem
+            records = list(_records(each, line)) if print_data_log and problem is None else []
+            if output is Format.JSON:
+                found = _line_json(line)
+                print(json.dumps({**found, "records": [_record_json(r) for r in records]} if print_data_log else found))
+            else:
+                print(_line_text(line))
+                print_lines(_record_text(line, r) for r in records)
+        if problem is not None:
+            raise CommandError(f"{each}: damaged: {problem}")
+
+
+def _records(file: Path, line: "BatchLine") -> "Iterator[ConsumerRecord]":
+    """The records of a batch whose header and CRC are right; CommandError where its inside contradicts them."""
+    from tidelog.client.errors import BadBatchError
+    from tidelog.client.records import decode_batch
+    from tidelog.ids import TopicPartition
+
+    assert line.header is not None
+    with file.open("rb") as segment:
+        segment.seek(line.position)
+        batch = segment.read(line.header.size_bytes)
+    try:
+        yield from decode_batch(TopicPartition(file.parent.name, 0), batch, line.header)
+    except BadBatchError as error:
+        raise CommandError(f"{file}, position {line.position}: {error.message}") from None
+
+
+def _record_json(r: "ConsumerRecord") -> dict[str, Any]:
+    return {
+        "offset": r.offset,
+        "timestamp": r.timestamp_ms,
+        **text_or_base64("key", r.key),
+        **text_or_base64("value", r.value),
+        "headers": [{"name": k, **text_or_base64("value", v)} for k, v in r.headers],
+    }
+
+
+def _record_text(line: "BatchLine", r: "ConsumerRecord") -> str:
+    """The words of kafka-dump-log."""
+    assert line.header is not None
+    first = line.header.base_sequence
+    sequence = -1 if first < 0 else first + r.offset - line.header.base_offset
+    sizes = [-1 if data is None else len(data) for data in (r.key, r.value)]
+    key = "" if r.key is None else f" key: {_shown(r.key)}"
+    return (
+        f"| offset: {r.offset} {'LogAppendTime' if r.timestamp_type else 'CreateTime'}: {r.timestamp_ms} keySize: {sizes[0]} "
+        f"valueSize: {sizes[1]} sequence: {sequence} headerKeys: [{','.join(name for name, _ in r.headers)}]{key}"
+        f"{'' if r.value is None else f' payload: {_shown(r.value)}'}"
+    )
+
+
+def _shown(data: bytes) -> str:
+    """Text on one line, whatever the bytes are."""
+    return data.decode(errors="backslashreplace").translate({10: "\\n", 13: "\\r"})
 
 
 def _line_json(line: "BatchLine") -> dict[str, Any]:
