@@ -1,7 +1,7 @@
 """The cluster a command works on: the options that name it, the rule that finds it, and the clients that reach it."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, wraps
@@ -151,10 +151,11 @@ class Connection:
         with as_bad_input():
             return Consumer(settings.bootstrap_servers, ports=self.ports, **given)
 
-    async def reach(self) -> None:
-        """Returns when a broker answers. For what would wait for ever otherwise."""
-        async with self.admin():
-            pass
+    async def reach(self, topics: Iterable[str] = ()) -> None:
+        """Returns when a broker answers and knows these topics. A member of a group would wait for both for ever."""
+        async with self.admin() as admin:
+            for topic in topics:
+                await admin.partitions_of(topic)
 
 
 def connected(command: Callable[..., Any]) -> Callable[..., None]:

@@ -77,12 +77,12 @@ async def consume(
     detailed = show_detailed_stats and output is Format.TEXT
     if output is Format.TEXT and not hide_header:
         print(", ".join((*(_MOMENTS if detailed else _SPANS), *READ_COLUMNS)), flush=True)
+    await on.reach([topic])
     async with on.consumer(
         max_bytes=max(on.settings().fetch_max_bytes, fetch_size),
         partition_bytes=fetch_size,
         **({} if group is None else reading.as_member(group, topic, from_latest)),
     ) as consumer:
-        await consumer.partitions_of(topic)  # a topic that does not exist is told before anything is measured
         if group is None:
             await consumer.assign_topics(topic)
             await (consumer.seek_to_end() if from_latest else consumer.seek_to_beginning())

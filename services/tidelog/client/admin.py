@@ -146,6 +146,13 @@ class AdminClient:
         _raise_for(f"topic {name!r}", topic.error_code, "")
         return list(topic.configs)
 
+    async def partitions_of(self, name: str) -> int:
+        """The number of a topic's partitions, as brokers know it; no controller is asked.
+
+        UNKNOWN_TOPIC_OR_PARTITION when the topic stays unknown.
+        """
+        return len((await self._metadata.topic(name)).partitions)
+
     async def list_topics(self) -> list[str]:
         return sorted(topic.name for topic in await self.describe_topics())
 

@@ -27,11 +27,6 @@ class StubMember:
     async def __aexit__(self, *_: object) -> None:
         self.said.append("leave")
 
-    async def partitions_of(self, topic: str) -> list[Any]:
-        if topic == "nowhere":
-            raise TidelogError("topic 'nowhere' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return []
-
     async def poll(self, max_records: int, timeout_s: float) -> list[ConsumerRecord]:
         count = min(max_records, self.left, 2)
         self.left -= count
@@ -43,7 +38,9 @@ class StubMember:
 
 
 @pytest.fixture(autouse=True)
-def member(monkeypatch: pytest.MonkeyPatch) -> type[StubMember]:
+def member(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> type[StubMember]:
+    cluster.create("t")
+
     class Member(StubMember):
         pass
 
@@ -133,5 +130,5 @@ def test_what_the_coordinator_refuses_is_one_line(
 def test_a_topic_that_does_not_exist_is_not_waited_for(tidelog: Tidelog, member: type[StubMember]) -> None:
     found = tidelog("consume", "nowhere", "--group", "g")
     assert found.exit_code == 1
-    assert "tidelog: topic 'nowhere' does not exist\n" in found.err
-    assert member.said == ["leave"]
+    assert "tidelog: topic 'nowhere' does not exist; create it" in found.err
+    assert not hasattr(member, "made"), "no member joined"

@@ -164,10 +164,8 @@ async def consume(
 
 
 async def _as_member(member: Membership, on: Connection, run: "_Run") -> None:
-    await on.reach()  # a group would wait for brokers for ever
+    await on.reach(member.options.get("topics", ()))
     async with on.consumer(group=member.group, **member.options) as consumer:
-        for topic in member.options.get("topics", ()):
-            await consumer.partitions_of(topic)  # a group would wait for it for ever
         await run.until_done(consumer)
         if member.commits and run.count:
             await consumer.commit()  # the last ones are printed too; no further poll says so

@@ -126,6 +126,7 @@ async def verifiable_consumer(
 
     ports = on.ports
     events = _ConsumerEvents(ports.clock, verbose)
+    await on.reach([topic])
     consumer = on.consumer(
         group=group_id,
         topics=[topic],
@@ -140,7 +141,6 @@ async def verifiable_consumer(
         on_lost=events.revoked,
     )
     async with consumer:
-        await consumer.partitions_of(topic)  # a group would wait for it for ever
         reader = VerifiableConsumer(consumer, ports.clock, events, commits=not enable_autocommit)
         events.say("startup_complete")
         with stopped_by_signals(reader.stop):
