@@ -1,9 +1,8 @@
 """Clients in a process that was forked from one that has used gRPC; the forks are in a Python of their own."""
 
-import subprocess
-import sys
-
 import pytest
+
+from helpers.programs import run_program
 
 MADE_BEFORE = """
 from helpers.fake_broker import FakeCluster, serve_over_grpc
@@ -38,7 +37,7 @@ with SyncProducer(cluster.bootstrap) as again:
 )
 def test_a_forked_child_is_refused_and_its_parent_goes_on(call: str, closed: bool) -> None:
     script = MADE_BEFORE + ("first.close()" if closed else "") + FORKED.format(call=call)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = run_program(script)
     assert "child ended with 7\noffset 1" in done.stdout, done.stdout + done.stderr
     assert "spawn" in done.stdout and "forkserver" in done.stdout
     assert "Traceback" not in done.stderr

@@ -1,12 +1,11 @@
 """Programs that end without closing their clients, and blocks that end by an exception."""
 
 import asyncio
-import subprocess
-import sys
 
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from helpers.programs import run_program
 from tidelog.client.errors import DeliveryError
 from unit.client.clients import producer
 
@@ -34,7 +33,7 @@ for _ in range(100):
 )
 def test_a_program_that_ends_flushes_or_says_what_is_lost(leader: int, limit_s: float, stored: int, said: str) -> None:
     script = PROGRAM.format(leader=leader, limit_s=limit_s)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = run_program(script)
     assert done.stdout == f"stored {stored}\n"
     assert done.stderr == said
     assert done.returncode == 0
