@@ -107,7 +107,7 @@ def test_the_codec_of_a_topic_changes_under_a_running_producer(shared_cluster: L
     servers, topic = bootstrap_servers(shared_cluster), unique_topic("codec")
     tp, sent = TopicPartition(topic, 0), dict[int, bytes]()
     tidelog(servers, "topics", "create", topic, "--partitions", "1", "--replication-factor", "3")
-    said = tidelog(servers, "configs", "alter", "--topic", topic, "--add", "compression.type=brotli", exit_code=1)
+    said = tidelog(servers, "configs", "alter", "--topic", topic, "--add", "compression.type=brotli", exit_code=2)
     assert "compression.type='brotli' is none of: producer, uncompressed, gzip, snappy, lz4, zstd" in said
     run(alter_under_load(shared_cluster, tp, sent), timeout_s=LIMIT_S)
     end = max(sent) + 1

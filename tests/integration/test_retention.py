@@ -207,7 +207,7 @@ async def test_settings_are_described_with_their_sources_and_survive_a_controlle
     assert of_broker["log_retention_check_interval_ms"]["value"] == "200"
     (variable, _) = of_broker["log_retention_check_interval_ms"]["synonyms"]
     assert variable["origin"] == "TIDELOG_LOG_RETENTION_CHECK_INTERVAL_MS"
-    refused = tidelog(servers, "configs", "alter", "--topic", topic, "--add", "retention.ms=week", exit_code=1)
+    refused = tidelog(servers, "configs", "alter", "--topic", topic, "--add", "retention.ms=week", exit_code=2)
     assert "retention.ms='week' is not a whole number" in refused
     assert await accepted(servers, topic, 1_000) and not await accepted(servers, topic, 4_000)
     active = next(row.name for row in cluster.status() if row.name.startswith("controller"))
