@@ -19,7 +19,7 @@ FUNCTION_LINES_MAX = 70
 CHECKED_FOLDERS = ("services", "tests", "scripts")
 GENERATED = ("services/tidelog/wire/pb/", "services/tidelog/wire/messages.py", "services/tidelog/wire/services.py")
 
-_PLAIN = "ids errors names release topic_config values"
+_PLAIN = "ids errors names release setting_types topic_config values"
 _EDGES = f"{_PLAIN} config ports wire runtime"
 
 MAY_IMPORT: Mapping[str, str] = {
@@ -31,6 +31,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "release": "",
     "values": "",
     "topic_config": "errors names",
+    "setting_types": "",
     "config": _PLAIN,
     "ports": "ids errors",
     "wire": f"{_PLAIN} ports",

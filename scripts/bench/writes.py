@@ -86,7 +86,6 @@ async def compare(bench: Bench, meta: ZkMeta, group: asyncio.TaskGroup) -> dict[
     for path in (*znodes.PERSISTENT_PARENTS, zk_patterns.parent(znodes.CONTROLLER_EPOCH)):
         await zk_patterns.ensure_path(meta, path)
     await meta.multi([Create(znodes.CONTROLLER_EPOCH, b"1")])
-    defaults = ControllerSettings.model_fields
     writers: list[Writer] = []
     store = FencedStore(
         meta,
@@ -94,8 +93,8 @@ async def compare(bench: Bench, meta: ZkMeta, group: asyncio.TaskGroup) -> dict[
         0,
         lambda name, coro: group.create_task(coro, name=name),
         lambda results: writers[0].written(results),
-        multi_max_operations=defaults["multi_max_operations"].default,
-        multi_max_bytes=defaults["multi_max_bytes"].default,
+        multi_max_operations=ControllerSettings.multi_max_operations,
+        multi_max_bytes=ControllerSettings.multi_max_bytes,
     )
     writers.append(Writer(meta, store, bench.scale.many_partitions))
     running = group.create_task(store.run())

@@ -4,19 +4,19 @@ An unknown key is refused with the nearest known one, and every problem is told 
 object directly (tests, the simulator) reads neither.
 """
 
+import dataclasses
 import os
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
-
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import Address
 from tidelog.names import suggestion
+from tidelog.setting_types import Above, Range, Text, convert
 
 PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
@@ -35,27 +35,19 @@ class ConfigError(TidelogError):
     default_code: ClassVar[ErrorCode] = ErrorCode.INVALID_CONFIG
 
 
-def _items(value: Any) -> list[str]:
-    if not isinstance(value, str):
-        raise ValueError("must be text")
-    return [item.strip() for item in value.split(",") if item.strip()]
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _parse_address(value: Any) -> Any:
-    if value == "" or value is None:
-        return None
-    return Address.parse(value) if isinstance(value, str) else value
+def _addresses(text: str) -> tuple[Address, ...]:
+    if not (found := tuple(map(Address.parse, _items(text)))):
+        raise ValueError("must not be empty")
+    return found
 
 
-def _parse_addresses(value: Any) -> Any:
-    return tuple(Address.parse(item) for item in _items(value)) if isinstance(value, str) else value
-
-
-def _parse_listeners(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return value
+def _listeners(text: str) -> dict[str, Address]:
     found: dict[str, Address] = {}
-    for item in _items(value):
+    for item in _items(text):
         name, separator, address = item.partition("://")
         if not separator or name not in (INTERNAL, EXTERNAL):
             raise ValueError(f"{item!r} is not {INTERNAL}://host:port or {EXTERNAL}://host:port")
@@ -65,181 +57,211 @@ def _parse_listeners(value: Any) -> Any:
     return found
 
 
-def _parse_names(value: Any) -> Any:
-    return tuple(_items(value)) if isinstance(value, str) else value
-
-
-def _parse_directory(value: Any) -> Any:
-    if value == "":
+def _directory(text: str) -> Path:
+    if not text:
         raise ValueError("must not be empty")  # it would be the directory in which the process happens to start
-    return value
+    return Path(text)
 
 
-def _parse_link_map(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return value
-    pairs = [item.partition("=") for item in _items(value)]
+def _link_map(text: str) -> dict[Address, Address]:
+    pairs = [item.partition("=") for item in _items(text)]
     return {Address.parse(dialled): Address.parse(link) for dialled, _, link in pairs}
 
 
-OptionalAddress = Annotated[Address | None, NoDecode, BeforeValidator(_parse_address)]
-OneAddress = Annotated[Address, NoDecode, BeforeValidator(_parse_address)]
-Addresses = Annotated[tuple[Address, ...], NoDecode, BeforeValidator(_parse_addresses), Field(min_length=1)]
-Listeners = Annotated[Mapping[str, Address], NoDecode, BeforeValidator(_parse_listeners)]
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_parse_names)]
-Directory = Annotated[Path, BeforeValidator(_parse_directory)]
-LinkMap = Annotated[Mapping[Address, Address], NoDecode, BeforeValidator(_parse_link_map)]
-Milliseconds = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Bytes = Annotated[int, Field(ge=1, le=2**31 - 1)]
-NodeId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_LISTENERS = f"{INTERNAL}://host:port,{EXTERNAL}://host:port"
+OptionalAddress = Annotated[Address | None, Text(lambda text: Address.parse(text) if text else None, "host:port")]
+OneAddress = Annotated[Address, Text(Address.parse, "host:port")]
+Addresses = Annotated[tuple[Address, ...], Text(_addresses, "host:port,host:port,...")]
+Listeners = Annotated[Mapping[str, Address], Text(_listeners, _LISTENERS)]
+Names = Annotated[tuple[str, ...], Text(lambda text: tuple(_items(text)), "names, separated by commas")]
+Directory = Annotated[Path, Text(_directory, "a directory")]
+LinkMap = Annotated[Mapping[Address, Address], Text(_link_map, "host:port=host:port,...")]
+Milliseconds = Annotated[int, Range(1, 2**31 - 1)]
+Bytes = Annotated[int, Range(1, 2**31 - 1)]
+NodeId = Annotated[int, Range(0, 2**31 - 1)]
 
 
-class Settings(BaseSettings):
-    """What all processes have."""
-
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings that all processes have."""
 
     log_format: Literal["auto", "json", "console"] = "auto"
+    """Format of log lines. auto: JSON, or text for people when standard error is a terminal."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe log lines that are written."""
     request_timeout_ms: Milliseconds = 15_000
-    link_map: LinkMap = Field(default_factory=dict)
-    """Addresses to dial instead of others, `host:port=host:port,...`, so that links can run through a proxy (testing)."""
+    """Time limit of a request to another process, retries included."""
+    link_map: LinkMap = field(default_factory=dict)
+    """Addresses to dial instead of others, so that links can run through a proxy. For tests."""
 
-    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
-
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)  # `load` reads the others, and remembers which value came from where
+    _sources: ClassVar[Mapping[str, str]] = {}
+    """The source of each value that was set. A key that is missing has its default."""
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between fields that are right by themselves."""
+        """Problems between fields that are right by themselves, one line each."""
         return ()
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def __post_init__(self) -> None:
         if found := list(self.problems()):
-            raise ValueError("\n".join(found))
-        return self
+            raise ConfigError("\n".join(found))
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServerSettings(Settings):
-    """What brokers and controllers have."""
+    """Settings that brokers and controllers share."""
 
     zookeeper: Addresses
-    zookeeper_session_timeout_ms: Annotated[int, Field(ge=500, le=600_000)] = 6_000
+    """Addresses of the ZooKeeper servers."""
+    zookeeper_session_timeout_ms: Annotated[int, Range(500, 600_000)] = 6_000
+    """ZooKeeper declares a process dead after this time without a heartbeat."""
     cluster_id: str = ""
-    """Empty: whatever /cluster/id says, or a new one. Otherwise another cluster is refused."""
+    """Identity of the cluster. Empty: the one stored in ZooKeeper, or a new one. A process refuses any other
+    cluster."""
     metrics_address: OptionalAddress = None
+    """Address of the HTTP server for /metrics and /health. Empty: none."""
     request_max_bytes: Bytes = 4 << 20
-    """The largest request that is received."""
-    min_insync_replicas: Annotated[int, Field(ge=1, le=32_767)] = 2
+    """Largest request that is accepted."""
+    min_insync_replicas: Annotated[int, Range(1, 32_767)] = 2
+    """Default of min.insync.replicas for topics that do not set it."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class BrokerSettings(ServerSettings):
+    """Settings of a broker."""
+
     broker_id: NodeId
+    """Number of the broker, unique in the cluster."""
     listeners: Listeners
-    advertised_listeners: Listeners = Field(default_factory=dict)
-    """Where others reach the listeners; those that are left out are reached where they listen."""
+    """Addresses to listen on: INTERNAL for brokers and controllers, EXTERNAL for clients outside."""
+    advertised_listeners: Listeners = field(default_factory=dict)
+    """Addresses at which others reach the listeners. A listener that is left out is reached where it listens."""
     data_dir: Directory
-    cluster_name: Annotated[str, Field(max_length=249)] = ""
-    """The name by which a script knows the cluster: kind and place, like compose/tidelog. DescribeCluster tells it."""
-    rack: Annotated[str, Field(max_length=249)] = ""
-    """Replicas of a partition are in different racks as far as there are enough. On all brokers, or on none."""
+    """Directory of the logs. It belongs to one broker of one cluster."""
+    cluster_name: Annotated[str, Range(0, 249)] = ""
+    """Name by which scripts recognize the cluster: kind and place, such as compose/tidelog. DescribeCluster returns
+    it."""
+    rack: Annotated[str, Range(0, 249)] = ""
+    """Rack of the broker. Replicas of a partition are spread over racks where possible. Set it on all brokers or on
+    none."""
     replica_lag_time_max_ms: Milliseconds = 10_000
-    isr_expand_linger_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
-    """The longest that an ISR expansion waits for others to share its request to the controller; 0: none does. It adapts: one
-    alone waits a quarter. What shrinks an ISR, or brings one back to min.insync.replicas, never waits."""
+    """A follower that has not caught up with its leader for this time leaves the ISR."""
+    isr_expand_linger_ms: Annotated[int, Range(0, 10_000)] = 100
+    """Longest time that an ISR expansion waits for others to share its request to the controller. The wait adapts: a
+    single expansion waits a quarter of it. Requests that shrink an ISR, or bring it back to min.insync.replicas, never
+    wait."""
     message_max_bytes: Bytes = 1_048_588
+    """Largest batch that a topic accepts, unless it sets max.message.bytes."""
     validate_inflated_bytes_max: Bytes = 64 << 20
-    """The most that one batch may hold when it is decompressed: for topics with validate=full, those that are compacted, and
-    those with a compression.type."""
+    """Largest batch after decompression, where the broker decompresses: topics with validate=full, with a
+    compression.type, or compacted."""
     fetch_max_bytes: Bytes = 50 << 20
+    """Most bytes in one answer to a consumer."""
     replica_fetch_chunk_bytes: Bytes = 1 << 20
-    segment_bytes: Annotated[int, Field(ge=1024, le=2**31 - 1)] = 128 << 20
-    """Of topics without segment.bytes; so with the next three settings and segment.ms, retention.ms, retention.bytes."""
-    log_roll_ms: Annotated[int, Field(ge=1, le=2**63 - 1)] = 604_800_000
-    log_retention_ms: Annotated[int, Field(ge=-1, le=2**63 - 1)] = -1
-    """-1: records are kept for ever, unless their topic says otherwise."""
-    log_retention_bytes: Annotated[int, Field(ge=-1, le=2**63 - 1)] = -1
+    """Most bytes in one message of a replica fetch stream."""
+    segment_bytes: Annotated[int, Range(1024, 2**31 - 1)] = 128 << 20
+    """Segment size of topics that do not set segment.bytes."""
+    log_roll_ms: Annotated[int, Range(1, 2**63 - 1)] = 604_800_000
+    """Age at which a segment is closed, for topics that do not set segment.ms."""
+    log_retention_ms: Annotated[int, Range(-1, 2**63 - 1)] = -1
+    """Age at which records are deleted, for topics that do not set retention.ms. -1: never."""
+    log_retention_bytes: Annotated[int, Range(-1, 2**63 - 1)] = -1
+    """Size of a partition above which its oldest segments are deleted, for topics that do not set retention.bytes. -1:
+    no limit."""
     log_retention_check_interval_ms: Milliseconds = 300_000
-    """How often the starts of logs and the age of active segments are looked at."""
+    """Interval at which retention is applied and old active segments are closed."""
     index_interval_bytes: Bytes = 4096
+    """One entry of the offset index is written for this many bytes of log."""
     log_cleaner_enable: bool = True
-    """Whether topics with cleanup.policy=compact are compacted on this broker."""
+    """The broker compacts topics with cleanup.policy=compact."""
     log_cleaner_backoff_ms: Milliseconds = 15_000
-    """How often a log is looked for that is worth a compaction."""
-    log_cleaner_keys_max: Annotated[int, Field(ge=1)] = 500_000
-    """How many keys one compaction looks at: a bound on its memory, about 200 bytes each. A log with more takes several."""
-    log_cleaner_io_max_bytes_per_second: Annotated[float, Field(gt=0)] = float("inf")
-    """How fast compaction reads, over all logs."""
+    """Interval at which the cleaner looks for a log that is worth a compaction."""
+    log_cleaner_keys_max: Annotated[int, Range(1)] = 500_000
+    """Most keys in one compaction, about 200 bytes of memory each. A log with more keys takes several compactions."""
+    log_cleaner_io_max_bytes_per_second: Annotated[float, Above(0)] = float("inf")
+    """Most bytes a second that compaction reads, over all logs."""
     log_scrub_interval_ms: Milliseconds = 86_400_000
-    """How often every closed segment is read again, to find what has rotted while nobody looked."""
-    log_scrub_io_max_bytes_per_second: Annotated[float, Field(gt=0)] = 16 << 20
-    """How fast that reads, over all logs; a round that takes longer than the interval goes on as long as it takes."""
+    """Interval at which each closed segment is read again to find damage."""
+    log_scrub_io_max_bytes_per_second: Annotated[float, Above(0)] = 16 << 20
+    """Most bytes a second that scrubbing reads, over all logs. A round that takes longer than the interval runs to its
+    end."""
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
+    """Interval at which high watermarks are written to disk."""
     log_flush_interval_ms: Milliseconds = 60_000
-    """How often every log is synced in the background, so that a recovery reads only what came since."""
-    metadata_reserve_bytes: Annotated[int, Field(ge=0, le=2**31 - 1)] = 4 << 20
-    """Set aside in the data directory, so that a full disk does not keep checkpoints from being written."""
+    """Interval at which each log is synced in the background, so that recovery reads only what came since."""
+    metadata_reserve_bytes: Annotated[int, Range(0, 2**31 - 1)] = 4 << 20
+    """Disk space set aside in the data directory, so that checkpoints can be written on a full disk."""
     log_flush_stall_limit_ms: Milliseconds = 10_000
-    """A topic with flush=sync goes to another leader when one sync takes longer."""
-    max_open_segments: Annotated[int, Field(ge=1)] = 2_000
-    metrics_partitions_max: Annotated[int, Field(ge=0)] = 2_000
+    """A topic with flush=sync moves to another leader when one sync takes longer."""
+    max_open_segments: Annotated[int, Range(1)] = 2_000
+    """Most segment files open at a time."""
+    metrics_partitions_max: Annotated[int, Range(0)] = 2_000
+    """Most partitions with metrics of their own. The others are counted together."""
     producer_id_expiration_ms: Milliseconds = 86_400_000
-    """How long a silent idempotent producer is remembered; one that repeats a batch later than that may store it twice."""
-    producer_ids_max: Annotated[int, Field(ge=1)] = 50_000
-    """How many idempotent producers are remembered, over all partitions; about 1 KB each."""
+    """An idempotent producer is forgotten after this time without a batch. A batch that it repeats later may be stored
+    twice."""
+    producer_ids_max: Annotated[int, Range(1)] = 50_000
+    """Most idempotent producers that are remembered, over all partitions, about 1 KB each."""
     protocol_generation: Literal["alter-isr"] = "alter-isr"
+    """Form of the replication protocol."""
     acks_without_lease: Literal["serve", "refuse"] = "serve"
-    """What a leader whose session is in doubt does with acks=0 and acks=1; acks=all is safe either way."""
+    """Answer to acks=0 and acks=1 of a leader that cannot confirm its ZooKeeper session. acks=all is safe either
+    way."""
 
     controlled_shutdown_enable: bool = True
-    """SIGTERM moves leaders to other replicas first. Without it they are missed as after a crash, but for the session."""
-    controlled_shutdown_max_retries: Annotated[int, Field(ge=1, le=1_000)] = 10
+    """On SIGTERM the broker first moves its leaderships to other replicas. Without it they are elected as after a
+    crash, but without waiting for the session to expire."""
+    controlled_shutdown_max_retries: Annotated[int, Range(1, 1_000)] = 10
+    """Most requests of a controlled shutdown."""
     controlled_shutdown_retry_backoff_ms: Milliseconds = 1_000
-    """Between two requests while partitions remain. Their product bounds how long it asks, answered or not."""
+    """Pause between two requests of a controlled shutdown while partitions remain."""
 
     coordinator_mode: Literal["sharded", "single"] = "sharded"
-    """Whether the brokers share the groups, or one of them coordinates all, as D0 has it (A8.03)."""
-    coordinator_shards: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Of `sharded`. The first broker of a cluster stores the number at /consumers/shards, which counts from then on."""
-    coordinator_election_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
-    """So much later does each next broker in a shard's order stand for it, so that shards spread over the brokers."""
-    coordinator_rebalance_handlers: Annotated[int, Field(ge=1, le=1_000)] = 4
-    """Rebalances of different groups that run at a time in one shard (A5.01, D0: the rebalance thread pool)."""
+    """sharded: the brokers share the groups. single: one broker coordinates all of them, as in the consumer
+    coordinator's design document."""
+    coordinator_shards: Annotated[int, Range(1, 1024)] = 8
+    """Number of shards in the mode sharded. The first broker of a cluster stores it in ZooKeeper, and the stored number
+    counts from then on."""
+    coordinator_election_delay_ms: Annotated[int, Range(0, 10_000)] = 100
+    """Each further broker in a shard's order waits this much longer before it stands for election, so that shards
+    spread over the brokers."""
+    coordinator_rebalance_handlers: Annotated[int, Range(1, 1_000)] = 4
+    """Groups of one shard that rebalance at the same time."""
     group_min_session_timeout_ms: Milliseconds = 1_000
-    """Session timeouts of consumers must be larger (A5.02, A14.01)."""
+    """Lower limit of a consumer's session timeout."""
     group_max_session_timeout_ms: Milliseconds = 1_800_000
-    group_failed_pings_max: Annotated[int, Field(ge=0, le=100)] = 0
-    """A consumer with more unanswered pings in a row is failed (A5.03)."""
+    """Upper limit of a consumer's session timeout."""
+    group_failed_pings_max: Annotated[int, Range(0, 100)] = 0
+    """A consumer that misses more pings in a row than this is removed when its session expires."""
     offset_commit_interval_ms: Milliseconds = 1_000
-    """Between two writes of the offsets that consumers report (A5.04)."""
-    rebalance_retries_max: Annotated[int, Field(ge=0, le=1_000)] = 4
-    """Failed attempts in a row, after which each one is an alarm; it goes on trying (A5.05)."""
+    """Interval at which the offsets reported by consumers are written to ZooKeeper."""
+    rebalance_retries_max: Annotated[int, Range(0, 1_000)] = 4
+    """Failed attempts of a rebalance in a row, after which each further one raises an alarm. The coordinator keeps
+    trying."""
     rebalance_backoff_ms: Milliseconds = 200
-    """After a failed attempt; doubled with each one (A5.06)."""
+    """Pause after a failed attempt of a rebalance. It doubles with each one."""
     rebalance_backoff_max_ms: Milliseconds = 10_000
-    group_join_delay_ms: Annotated[int, Field(ge=0, le=600_000)] = 100
-    """A rebalance because of a new member waits so long for the next one, and anew with each."""
-    group_join_delay_max_ms: Annotated[int, Field(ge=0, le=600_000)] = 2_000
-    """In all."""
-    group_initial_rebalance_delay_ms: Annotated[int, Field(ge=0, le=600_000)] = 500
-    """The first rebalance of a group without members waits so long for others (KIP-134)."""
+    """Upper limit of that pause."""
+    group_join_delay_ms: Annotated[int, Range(0, 600_000)] = 100
+    """A rebalance for a new member waits this long for the next one, and again after each."""
+    group_join_delay_max_ms: Annotated[int, Range(0, 600_000)] = 2_000
+    """Upper limit of that wait in all."""
+    group_initial_rebalance_delay_ms: Annotated[int, Range(0, 600_000)] = 500
+    """The first rebalance of an empty group waits this long for other members (KIP-134)."""
     group_rebalance: Literal["incremental", "eager"] = "incremental"
-    """Whether only what moves is stopped, or everybody stops everything, as D0 has it."""
-    group_max_size: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Members (KIP-389)."""
-    group_max_partitions: Annotated[int, Field(ge=1)] = 200_000
-    """That the topics of one subscription may have, and that one message of a consumer may name."""
+    """incremental: only partitions that move are stopped. eager: every member stops all of its partitions, as in the
+    design document."""
+    group_max_size: Annotated[int, Range(1, 1_000_000)] = 10_000
+    """Most members of a group (KIP-389)."""
+    group_max_partitions: Annotated[int, Range(1)] = 200_000
+    """Most partitions in the topics of one subscription, and in one message of a consumer."""
     group_assignor: Literal["range", "roundrobin", "sticky"] = "sticky"
-    """Of groups whose members name none."""
-    offsets_retention_minutes: Annotated[int, Field(ge=1, le=2**31 - 1)] = 10_080
-    """A group that has been without members for so long is deleted with its offsets (KIP-211)."""
-    metrics_groups_max: Annotated[int, Field(ge=0)] = 1_000
+    """Assignment strategy of groups whose members name none."""
+    offsets_retention_minutes: Annotated[int, Range(1, 2**31 - 1)] = 10_080
+    """A group without members is deleted with its offsets after this time (KIP-211)."""
+    metrics_groups_max: Annotated[int, Range(0)] = 1_000
+    """Most groups with metrics of their own."""
     group_lag_interval_ms: Milliseconds = 5_000
-    """Interval at which leaders are asked where logs end, for the lag of groups; of `metrics_partitions_max` partitions."""
+    """Interval at which the coordinator asks leaders for the ends of logs, to compute lag."""
 
     def problems(self) -> Iterable[str]:
         if self.group_min_session_timeout_ms >= self.group_max_session_timeout_ms:
@@ -269,27 +291,38 @@ class BrokerSettings(ServerSettings):
         return {**self.listeners, **self.advertised_listeners}
 
 
+@dataclass(frozen=True, kw_only=True)
 class ControllerSettings(ServerSettings):
+    """Settings of a controller."""
+
     controller_id: NodeId
+    """Number of the controller, unique among controllers."""
     listen: OneAddress
+    """Address to listen on."""
     advertised: OptionalAddress = None
-    """Where brokers reach it; empty: where it listens."""
-    default_replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 3
-    default_partitions: Annotated[int, Field(ge=1, le=100_000)] = 1
-    multi_max_operations: Annotated[int, Field(ge=1)] = 500
-    multi_max_bytes: Annotated[int, Field(ge=1, le=1_000_000)] = 512 << 10
+    """Address at which brokers reach it. Empty: where it listens."""
+    default_replication_factor: Annotated[int, Range(1, 32_767)] = 3
+    """Replication factor of topics that are created without one."""
+    default_partitions: Annotated[int, Range(1, 100_000)] = 1
+    """Number of partitions of topics that are created without one."""
+    multi_max_operations: Annotated[int, Range(1)] = 500
+    """Most operations in one transaction of ZooKeeper."""
+    multi_max_bytes: Annotated[int, Range(1, 1_000_000)] = 512 << 10
+    """Most bytes in one transaction of ZooKeeper."""
     suspect_probe_interval_ms: Milliseconds = 50
+    """Interval at which a broker is probed whose connection was lost."""
     suspect_hold_ms: Milliseconds = 10_000
+    """A broker that does not answer is not elected leader for this time, although its session is alive."""
     control_requests_merged: bool = True
-    """For measurements only (BENCH-9): false sends every change to a broker by itself. With `multi_max_operations` 1 nothing
-    of a controlled shutdown is batched."""
+    """Several changes for one broker are sent in one request. false is for measurements only."""
     shutdown_reads_states: bool = False
-    """For measurements only (BENCH-9a): true reads every state of a broker that leaves from the store before the decision,
-    as a controller must that is not their only writer (HOLE-15, KAFKA-8585)."""
+    """A controlled shutdown reads each partition's state from ZooKeeper first. For measurements only."""
     auto_leader_rebalance_enable: bool = True
+    """Leaderships return to preferred leaders by themselves."""
     leader_imbalance_check_interval_ms: Milliseconds = 300_000
-    leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = 10
-    """Of the partitions that a broker ought to lead; when more are led elsewhere, they return to it."""
+    """Interval at which that is checked."""
+    leader_imbalance_per_broker_percentage: Annotated[int, Range(0, 100)] = 10
+    """Leaderships return to a broker when more than this share of those it should lead is elsewhere."""
 
     def problems(self) -> Iterable[str]:
         if self.advertised_address.host in _WILDCARDS:
@@ -300,48 +333,67 @@ class ControllerSettings(ServerSettings):
         return self.advertised or self.listen
 
 
+@dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
+    """Settings of the command line and of pipeline jobs."""
+
     bootstrap_servers: Addresses = (Address("localhost", 19092),)
-    client_id: Annotated[str, Field(max_length=249)] = "tidelog"
+    """Brokers to ask first. One that answers is enough."""
+    client_id: Annotated[str, Range(0, 249)] = "tidelog"
+    """Name of the client in logs and metrics of the servers."""
     fetch_max_bytes: Bytes = 50 << 20
+    """Most bytes in one answer to a fetch."""
     enable_idempotence: bool | None = None
-    """Of producers; unset: with acks=all, where a record is then stored once whatever is retried."""
+    """Retries of a producer store each record once. Empty: true with acks=all."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class AgentSettings(Settings):
-    """A process that joins a group and gives what it owns to a handler."""
+    """Settings of an agent: a process that joins a group and passes the records of its partitions to a handler."""
 
     bootstrap_servers: Addresses = (Address("localhost", 19092),)
-    agent_id: Annotated[str, Field(max_length=249)] = ""
-    """Its name; empty: the host's. Its consumer id adds a random number to it, unless it is a static member."""
-    group_id: Annotated[str, Field(min_length=1, max_length=249)]
+    """Brokers to ask first. One that answers is enough."""
+    agent_id: Annotated[str, Range(0, 249)] = ""
+    """Name of the agent. Empty: the host's. Its consumer id adds a random number, unless it is a static member."""
+    group_id: Annotated[str, Range(1, 249)]
+    """Group that it joins."""
     topics: Names = ()
-    pattern: Annotated[str, Field(max_length=1024)] = ""
-    """Instead of topics: a regular expression (RE2) that whole names must fit."""
+    """Topics to subscribe to."""
+    pattern: Annotated[str, Range(0, 1024)] = ""
+    """Regular expression (RE2) that whole topic names must match, instead of topics."""
     static_member: bool = False
-    """Its id outlives it: when it comes back within its session, nothing is rebalanced."""
+    """The member keeps its identity across restarts: when it returns within its session, nothing is rebalanced."""
     assignor: Literal["", "range", "roundrobin", "sticky"] = ""
+    """Assignment strategy. Empty: the broker's default."""
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    """Where to begin in a partition without a committed offset."""
     session_timeout_ms: Milliseconds = 10_000
+    """The coordinator removes the agent after this time without an answered ping."""
     max_processing_ms: Milliseconds = 300_000
-    """The longest that records may be in the handler; an agent that takes longer loses what it owns."""
-    chunk_records: Annotated[int, Field(ge=1, le=100_000)] = 100
-    """Polled and handled at once; before each chunk the agent makes sure that the partition is still its own."""
+    """Longest time for one chunk in the handler. An agent that takes longer loses its partitions."""
+    chunk_records: Annotated[int, Range(1, 100_000)] = 100
+    """Most records in one call of the handler. Before each call the agent checks that it still owns the partition."""
     commit_interval_ms: Milliseconds = 5_000
-    """Between two commits. Records after the last one are handled again when an agent dies."""
+    """Interval between commits. Records after the last commit are handled again when the agent dies."""
     on_error: Literal["stop", "skip", "retry"] = "stop"
-    """What happens when the handler fails: the agent ends, or leaves out the records, or tries them again."""
-    handler: Annotated[str, Field(min_length=1)] = "count"
+    """When the handler fails: stop ends the agent, skip drops the chunk, retry tries it again."""
+    handler: Annotated[str, Range(1)] = "count"
     """count, log, forward, file, or package.module:function."""
     forward_topic: str = ""
+    """Topic to which the handler forward writes."""
     file_directory: str = ""
+    """Directory of the handler file."""
     file_format: Literal["jsonl", "parquet"] = "jsonl"
+    """Format of the handler file."""
     file_bytes_max: Bytes = 16 << 20
-    """Of records held in memory; then files are written before the next commit is due."""
+    """Most bytes of records that the handler file keeps in memory. Above it files are written before the next commit is
+    due."""
     stop_timeout_ms: Milliseconds = 20_000
-    """How long a stop waits for the handler; what it has not handled by then goes to the next owner."""
+    """Longest time that a stop waits for the handler. What it has not finished goes to the next owner."""
     fetch_max_bytes: Bytes = 50 << 20
+    """Most bytes in one answer to a fetch."""
     metrics_address: OptionalAddress = None
+    """Address of the HTTP server for /metrics and /health. Empty: none."""
 
     def problems(self) -> Iterable[str]:
         if bool(self.topics) == bool(self.pattern):
@@ -356,18 +408,26 @@ class AgentSettings(Settings):
             yield "file_directory: required by the handler file"
 
 
+@dataclass(frozen=True, kw_only=True)
 class TrafficSettings(Settings):
-    """A process that produces at a steady pace."""
+    """Settings of a process that produces at a steady rate."""
 
     bootstrap_servers: Addresses = (Address("localhost", 19092),)
-    client_id: Annotated[str, Field(max_length=249)] = "traffic"
-    traffic_topic: Annotated[str, Field(min_length=1)] = "events"
-    """It is made if it is not there."""
-    traffic_partitions: Annotated[int, Field(ge=1, le=100_000)] = 6
-    traffic_replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 3
-    traffic_records_per_s: Annotated[float, Field(gt=0, le=1_000_000)] = 100.0
-    traffic_record_bytes: Annotated[int, Field(ge=16, le=1_000_000)] = 200
+    """Brokers to ask first. One that answers is enough."""
+    client_id: Annotated[str, Range(0, 249)] = "traffic"
+    """Name of the client in logs and metrics of the servers."""
+    traffic_topic: Annotated[str, Range(1)] = "events"
+    """Topic to write to. It is created if it does not exist."""
+    traffic_partitions: Annotated[int, Range(1, 100_000)] = 6
+    """Partitions of the topic when it is created."""
+    traffic_replication_factor: Annotated[int, Range(1, 32_767)] = 3
+    """Replicas of the topic when it is created."""
+    traffic_records_per_s: Annotated[float, Above(0, 1_000_000)] = 100.0
+    """Records a second."""
+    traffic_record_bytes: Annotated[int, Range(16, 1_000_000)] = 200
+    """Size of a record."""
     metrics_address: OptionalAddress = None
+    """Address of the HTTP server for /metrics and /health. Empty: none."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -396,35 +456,47 @@ def load(kind: type[S], *, config_file: Path | None = None, overrides: Mapping[s
     sources: dict[str, str] = {}
     layers = (
         (str(path), _read(path, problems) if path else {}),
-        ("environment", EnvSettingsSource(kind)()),
+        ("environment", _variables(kind)),
         ("command line", dict(overrides or {})),
     )
     for source, layer in layers:
         values |= layer
         sources |= {key: f"{PREFIX}{key.upper()}" if source == "environment" else source for key in layer}
     problems += _unknown_variables(kind)
-    try:
-        settings = kind(**values)
-    except ValidationError as error:
-        problems += [line for each in error.errors() for line in _lines(kind, each, sources)]
+    converted = _converted(kind, values, sources, problems)
     if problems:
         raise ConfigError("\n".join(problems))
-    settings._sources.update(sources)
+    settings = kind(**converted)
+    object.__setattr__(settings, "_sources", sources)
     return settings
+
+
+def keys(kind: type[Settings]) -> list[str]:
+    """The names of all settings, in the order of their declaration."""
+    return [each.name for each in dataclasses.fields(kind)]
 
 
 def explain(settings: Settings) -> list[Row]:
     """Every setting in force, in the order of its declaration, and where it was set."""
     return [
-        Row(key, _text(getattr(settings, key)), settings._sources.get(key, DEFAULT))
-        for key in type(settings).model_fields
+        Row(key, _text(getattr(settings, key)), settings._sources.get(key, DEFAULT)) for key in keys(type(settings))
     ]
 
 
 def default_text(kind: type[Settings], key: str) -> str | None:
-    """What counts where nobody sets `key`; None when somebody must."""
-    field = kind.model_fields[key]
-    return None if field.is_required() else _text(field.get_default(call_default_factory=True))
+    """The default of `key` as text, or None if it has none."""
+    (found,) = (each for each in dataclasses.fields(kind) if each.name == key)
+    return None if _required(found) else _text(_default(found))
+
+
+def _default(setting: "dataclasses.Field[Any]") -> Any:
+    if setting.default_factory is not dataclasses.MISSING:
+        return setting.default_factory()
+    return setting.default
+
+
+def _required(setting: "dataclasses.Field[Any]") -> bool:
+    return setting.default is dataclasses.MISSING and setting.default_factory is dataclasses.MISSING
 
 
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -437,32 +509,43 @@ def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     return {}
 
 
+def _variables(kind: type[Settings]) -> dict[str, str]:
+    names = {key: f"{PREFIX}{key.upper()}" for key in keys(kind)}
+    return {key: os.environ[name] for key, name in names.items() if name in os.environ}
+
+
 def _unknown_variables(kind: type[Settings]) -> list[str]:
     """One environment may serve several processes, so the settings of other processes are no mistake."""
     kinds = (BrokerSettings, ControllerSettings, ClientSettings, AgentSettings, TrafficSettings)
-    known = {key for each in kinds for key in each.model_fields}
+    known = {key for each in kinds for key in keys(each)}
     given = {name.removeprefix(PREFIX) for name in os.environ if name.startswith(PREFIX)} - _OF_SCRIPTS
     return [
-        f"{PREFIX}{key}: unknown setting{suggestion(f'{PREFIX}{key}', [f'{PREFIX}{k.upper()}' for k in kind.model_fields])}"
+        f"{PREFIX}{key}: unknown setting{suggestion(f'{PREFIX}{key}', [f'{PREFIX}{k.upper()}' for k in keys(kind)])}"
         for key in sorted(given)
         if key.lower() not in known
     ]
 
 
-def _lines(kind: type[Settings], error: Any, sources: Mapping[str, str]) -> list[str]:
-    key = str(error["loc"][0]) if error["loc"] else ""
-    if not key:
-        return str(error["ctx"]["error"]).split("\n")
-    if error["type"] == "missing":
-        return [f"{key}: required; set {PREFIX}{key.upper()}, or {key} in the file"]
-    where = sources.get(key, "")
-    if error["type"] == "extra_forbidden":
-        return [f"{key}: unknown setting in {where}{suggestion(key, kind.model_fields)}"]
-    if error["type"] == "too_short":
-        return [f"{key}: must not be empty ({where})"]
-    if error["type"] == "value_error":
-        return [f"{key}: {error['ctx']['error']} ({where})"]
-    return [f"{key}: {error['msg'].removeprefix('Input ')}, not {error['input']!r} ({where})"]
+def _converted(
+    kind: type[Settings], values: Mapping[str, Any], sources: Mapping[str, str], problems: list[str]
+) -> dict[str, Any]:
+    """`values` in their types. What is missing, unknown or wrong is added to `problems`."""
+    hints = get_type_hints(kind, include_extras=True)
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(kind):
+        key = each.name
+        if key in values:
+            try:
+                found[key] = convert(hints[key], values[key])
+            except ValueError as error:
+                problems.append(f"{key}: {error} ({sources[key]})")
+        elif _required(each):
+            problems.append(f"{key}: required; set {PREFIX}{key.upper()}, or {key} in the file")
+    problems += [
+        f"{key}: unknown setting in {sources[key]}{suggestion(key, keys(kind))}"
+        for key in values.keys() - set(keys(kind))
+    ]
+    return found
 
 
 def _text(value: Any) -> str:
@@ -470,6 +553,8 @@ def _text(value: Any) -> str:
     match value:
         case None:
             return ""
+        case float() if value.is_integer():
+            return str(int(value))
         case Address() | str() | int() | float() | Path():
             return str(value)
         case Mapping():

@@ -138,7 +138,7 @@ async def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
         (
             "broker",
             {"broker_id": "-1"},
-            ["broker_id: should be greater than or equal to 0, not '-1' (TIDELOG_BROKER_ID)"],
+            ["broker_id: must be a whole number from 0 to 2147483647, not '-1' (TIDELOG_BROKER_ID)"],
         ),
         (
             "broker",
@@ -157,7 +157,7 @@ async def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
                 "TIDELOG_ZOOKEPER: unknown setting; did you mean 'TIDELOG_ZOOKEEPER'?",
                 "listeners: 'h:1' is not INTERNAL://host:port or EXTERNAL://host:port (TIDELOG_LISTENERS)",
                 "log_level: should be 'debug', 'info', 'warning' or 'error', not 'loud' (TIDELOG_LOG_LEVEL)",
-                "segment_bytes: should be greater than or equal to 1024, not '7' (TIDELOG_SEGMENT_BYTES)",
+                "segment_bytes: must be a whole number from 1024 to 2147483647, not '7' (TIDELOG_SEGMENT_BYTES)",
                 "zookeeper: required; set TIDELOG_ZOOKEEPER, or zookeeper in the file",
             ],
         ),

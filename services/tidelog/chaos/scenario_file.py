@@ -32,7 +32,7 @@ from tidelog.chaos.targets import check_hits
 from tidelog.chaos.targets import parse as parse_target
 from tidelog.chaos.yaml_nodes import Node, ScenarioError, parse
 from tidelog.cluster.api import BROKER, CONTROLLER, kind_of
-from tidelog.config import BrokerSettings, ControllerSettings, Settings
+from tidelog.config import BrokerSettings, ControllerSettings, Settings, keys
 from tidelog.errors import TidelogError
 from tidelog.names import suggestion
 
@@ -168,7 +168,7 @@ def _settings(process: str, node: Node) -> Mapping[str, str]:
     kind = kind_of(process) or process
     if kind not in SETTINGS:
         raise node.error(f"{node.what}: settings are of a {' or a '.join(SETTINGS)}, like broker or broker-1")
-    return {key: each.written for key, each in node.fields(SETTINGS[kind].model_fields).items()}
+    return {key: each.written for key, each in node.fields(keys(SETTINGS[kind])).items()}
 
 
 def _topic(node: Node, cluster: ClusterShape) -> TopicShape:

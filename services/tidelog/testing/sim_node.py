@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -29,12 +29,6 @@ from tidelog.testing.worker import SimWorker
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
-MAINTAINED: Final = {
-    "log_cleaner_backoff_ms": 200,
-    "log_scrub_interval_ms": 2_000,
-    "log_flush_interval_ms": 500,
-}
-"""Of brokers that compact and scrub: what is durable, often."""
 
 
 class Application(Protocol):
@@ -214,7 +208,9 @@ class SimNode:
             coordinator_shards=2,
         )
         if self.world.compacted:
-            settings = settings.model_copy(update=MAINTAINED)
+            settings = replace(
+                settings, log_cleaner_backoff_ms=200, log_scrub_interval_ms=2_000, log_flush_interval_ms=500
+            )
         return Broker(settings, ports, process.supervisor, BrokerMetrics(self.registry))
 
     def _controller(self, number: int, ports: Ports, process: SimProcess) -> Controller:

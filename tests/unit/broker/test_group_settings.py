@@ -17,7 +17,7 @@ def settings(**changes: Any) -> BrokerSettings:
     known: dict[str, Any] = {
         "broker_id": 1,
         "zookeeper": (Address("zk", 2181),),
-        "listeners": "INTERNAL://127.0.0.1:9092",
+        "listeners": {"INTERNAL": Address("127.0.0.1", 9092)},
         "data_dir": Path("/data"),
     }
     return BrokerSettings(**(known | changes))

@@ -58,7 +58,7 @@ def test_options_win_over_settings_and_variables(
         (
             ("--group", "g", "--topic", "t", "--set", "session_timeout_ms=soon"),
             2,
-            "tidelog: session_timeout_ms: should be a valid integer, unable to parse string as an integer, not 'soon' "
+            "tidelog: session_timeout_ms: must be a whole number from 1 to 2147483647, not 'soon' "
             "(command line)",
         ),
         (
