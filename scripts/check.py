@@ -17,7 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "tidelog"
 FUNCTION_LINES_MAX = 70
 CHECKED_FOLDERS = ("services", "tests", "scripts")
-GENERATED = ("services/tidelog/wire/pb/", "services/tidelog/wire/messages.py", "services/tidelog/wire/services.py")
+GENERATED = (
+    "services/tidelog/wire/pb/",
+    "services/tidelog/wire/messages.py",
+    "services/tidelog/wire/messages.pyi",
+    "services/tidelog/wire/services.py",
+)
 
 _PLAIN = "ids errors names release setting_types topic_config values"
 _EDGES = f"{_PLAIN} config ports wire runtime"
@@ -134,7 +139,6 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "pyspark": ("pipeline",),
     "re2": ("coordinator.subscription",),
     "rich": ("cli",),
-    "tenacity": ("runtime.retry", "cluster.wait"),
     "tidelog.wire.pb": ("wire.codec", "wire.pb"),
     "typer": ("cli",),
     "uvloop": ("runtime.loop",),

@@ -61,7 +61,7 @@ class LogAdmin:
         try:
             async for attempt in FETCH.retrying(self._ports.clock, self._ports.rand, self._limit_s):
                 with attempt:
-                    if attempt.retry_state.attempt_number > 1:
+                    if attempt.number > 1:
                         await self._metadata.refresh(self._metadata.version, self._limit_s)
                     await self._delete_missing(before, found)
         except (TidelogError, TransportError) as error:

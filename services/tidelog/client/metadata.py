@@ -213,7 +213,7 @@ class ClusterMetadata:
             if not self._heard and is_transient(error):
                 causes = {address: _CAUSES[probe] for address, probe in (await self._probed()).items()}
             raise ClusterUnreachable(causes) from error
-        raise AssertionError("tenacity ends a loop with an answer or an error")
+        raise AssertionError("a loop of attempts ends with an answer or an error")
 
     async def _look_why(self, tried_s: float) -> None:
         """Says in the log why no broker answers; ClusterUnreachable where further tries are not worth it."""

@@ -70,7 +70,7 @@ class OffsetFinder:
             await self._metadata.topic(topic, limit_s)
         async for attempt in FETCH.retrying(self._ports.clock, self._ports.rand, limit_s):
             with attempt:
-                if attempt.retry_state.attempt_number > 1:
+                if attempt.number > 1:
                     await self._metadata.refresh(self._metadata.version, limit_s)
                 try:
                     await self._find_missing(wanted, found)

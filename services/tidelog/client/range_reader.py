@@ -77,7 +77,7 @@ class RangeReader:
         """At least one batch from `position` on, whoever leads."""
         async for attempt in FETCH.retrying(self._ports.clock, self._ports.rand, self._stall_s):
             with attempt:
-                if attempt.retry_state.attempt_number > 1:
+                if attempt.number > 1:
                     await self._metadata.refresh(self._metadata.version)
                 result = await self._fetch_once(tp, position, epoch)
                 if result.records:
@@ -86,7 +86,7 @@ class RangeReader:
                     f"{tp}: nothing to read at offset {position}, the high watermark is {result.high_watermark}",
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                 )
-        raise AssertionError("tenacity ends a loop with an answer or an error")
+        raise AssertionError("a loop of attempts ends with an answer or an error")
 
     async def _fetch_once(self, tp: TopicPartition, position: int, epoch: int) -> m.FetchResult:
         topic_id = self._known_topic_id(tp)

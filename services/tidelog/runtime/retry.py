@@ -1,50 +1,18 @@
 """Every retry policy of the package, as data. Pure code knows no retries; a shell asks a policy.
 
-A policy is a set of tenacity strategies. Two ways to use one: `retrying` gives tenacity's loop for a whole call;
-`applies` and `pause_s` answer for one failure where the caller keeps its own queue (the producer retries batches).
-Pauses are slept on the Clock port and jittered from the Rand port, so that a seed repeats a run.
+Two ways to use a policy: `retrying` is a loop around a whole call; `applies` and `pause_s` answer for one failure where the
+caller keeps a queue of its own (the producer retries batches). Pauses are slept on the Clock port and drawn from the Rand
+port, so that a seed repeats a run.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final
-
-from tenacity import AsyncRetrying, RetryCallState, retry_base, retry_if_exception
-from tenacity.stop import stop_base
-from tenacity.wait import wait_base
 
 from tidelog.errors import ErrorCode, TidelogError, is_transient
 from tidelog.ports.clock import Clock
 from tidelog.ports.rand import Rand
-
-
-class _JitteredPause(wait_base):
-    """first, first * growth, ... up to ceiling; each drawn from the upper half, so that a crowd spreads."""
-
-    def __init__(self, policy: "Policy", rand: Rand) -> None:
-        self._policy = policy
-        self._rand = rand
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        policy = self._policy
-        pause = policy.first_pause_s
-        for _ in range(retry_state.attempt_number - 1):
-            pause *= policy.growth
-            if pause >= policy.ceiling_s:
-                pause = policy.ceiling_s
-                break
-        return pause * (0.5 + self._rand.random() / 2)
-
-
-class _ClockStop(stop_base):
-    """tenacity's own stop_after_delay asks the system's clock; this one asks the port."""
-
-    def __init__(self, clock: Clock, limit_s: float) -> None:
-        self._clock = clock
-        self._deadline_at = clock.now() + limit_s
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return self._clock.now() + retry_state.upcoming_sleep >= self._deadline_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +22,67 @@ class Policy:
     first_pause_s: float
     ceiling_s: float
     growth: float
-    retry: retry_base
+    applies: Callable[[BaseException], bool]
+    """True if a request that ended with this error is worth another try."""
 
-    def retrying(self, clock: Clock, rand: Rand, limit_s: float) -> AsyncRetrying:
-        """tenacity's loop: gives up, raising the last error, when the next try would begin after `limit_s`."""
-        return AsyncRetrying(
-            sleep=clock.sleep,
-            wait=_JitteredPause(self, rand),
-            stop=_ClockStop(clock, limit_s),
-            retry=self.retry,
-            reraise=True,
-        )
+    def retrying(self, clock: Clock, rand: Rand, limit_s: float) -> "Attempts":
+        """A loop of attempts that raises the last error when the next attempt would begin after `limit_s`.
 
-    def applies(self, error: BaseException) -> bool:
-        """True if a request that ended with `error` is worth another try."""
-        state = RetryCallState(AsyncRetrying(), None, (), {})
-        state.set_exception((type(error), error, None))
-        return bool(self.retry(state))
+        async for attempt in policy.retrying(clock, rand, limit_s):
+            with attempt:
+                answer = await ask()
+        """
+        return Attempts(self, clock, rand, clock.now() + limit_s)
 
     def pause_s(self, rand: Rand, failures: int) -> float:
-        """Pause before the next try after so many failures (from 1) in a row."""
-        state = RetryCallState(AsyncRetrying(), None, (), {})
-        state.attempt_number = failures
-        return _JitteredPause(self, rand)(state)
+        """Pause before the next try after so many failures (from 1) in a row.
+
+        Pauses grow from the first by `growth` up to the ceiling. Each is drawn from the upper half, so that a crowd spreads.
+        """
+        pause = self.first_pause_s
+        for _ in range(failures - 1):
+            pause *= self.growth
+            if pause >= self.ceiling_s:
+                pause = self.ceiling_s
+                break
+        return pause * (0.5 + rand.random() / 2)
 
 
-def _on(predicate: Callable[[BaseException], bool]) -> retry_base:
-    return retry_if_exception(predicate)
+class Attempts:
+    """The attempts of one call, one after the other, each also the context of its body."""
+
+    def __init__(self, policy: Policy, clock: Clock, rand: Rand, deadline_at: float) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._rand = rand
+        self._deadline_at = deadline_at
+        self._error: BaseException | None = None
+        self.number = 0
+        """The number of the attempt that runs, from 1."""
+
+    def __aiter__(self) -> "Attempts":
+        return self
+
+    async def __anext__(self) -> "Attempts":
+        error, self._error = self._error, None
+        if error is not None:
+            pause_s = self._policy.pause_s(self._rand, self.number)
+            if self._clock.now() + pause_s >= self._deadline_at:
+                raise error
+            await self._clock.sleep(pause_s)
+        elif self.number:
+            raise StopAsyncIteration
+        self.number += 1
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: TracebackType | None) -> bool:
+        if error is None or not self._policy.applies(error):
+            return False
+        self._error = error
+        return True
 
 
 def _topic_may_appear(error: BaseException) -> bool:
@@ -88,23 +90,23 @@ def _topic_may_appear(error: BaseException) -> bool:
     return is_transient(error) or (isinstance(error, TidelogError) and error.code is ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-PRODUCER: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.3, retry=_on(is_transient))
+PRODUCER: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.3, applies=is_transient)
 """A failed leader must cost well under a second in all (KILL): start at 50 ms and grow slowly."""
 
-FETCH: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.5, retry=_on(is_transient))
+FETCH: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.5, applies=is_transient)
 
-BOOTSTRAP: Final = Policy(first_pause_s=0.02, ceiling_s=1.0, growth=1.6, retry=_on(is_transient))
+BOOTSTRAP: Final = Policy(first_pause_s=0.02, ceiling_s=1.0, growth=1.6, applies=is_transient)
 """One round over all known brokers is one try; the pause is between rounds (D0's round robin)."""
 
-METADATA: Final = Policy(first_pause_s=0.05, ceiling_s=0.5, growth=1.3, retry=_on(_topic_may_appear))
+METADATA: Final = Policy(first_pause_s=0.05, ceiling_s=0.5, growth=1.3, applies=_topic_may_appear)
 
-ADMIN: Final = Policy(first_pause_s=0.1, ceiling_s=1.0, growth=1.6, retry=_on(is_transient))
+ADMIN: Final = Policy(first_pause_s=0.1, ceiling_s=1.0, growth=1.6, applies=is_transient)
 
-COORDINATOR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.5, retry=_on(is_transient))
+COORDINATOR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=1.5, applies=is_transient)
 """A group's coordinator is being elected, or reads its groups: both take a fraction of a second."""
 
-ALTER_ISR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=2.0, retry=_on(is_transient))
+ALTER_ISR: Final = Policy(first_pause_s=0.05, ceiling_s=1.0, growth=2.0, applies=is_transient)
 """Resend after no answer or NOT_CONTROLLER; every other answer is the partition machine's business (HOLE-52)."""
 
-ALTER_ISR_UNAUTHORIZED: Final = Policy(first_pause_s=5.0, ceiling_s=60.0, growth=2.0, retry=_on(is_transient))
+ALTER_ISR_UNAUTHORIZED: Final = Policy(first_pause_s=5.0, ceiling_s=60.0, growth=2.0, applies=is_transient)
 """After CLUSTER_AUTHORIZATION_FAILED: only an operator can help (section R), and must not have to restart the broker then."""

@@ -88,7 +88,7 @@ def test_two_at_a_time_are_refused_and_one_after_the_other_works(process: OsProc
 
 
 def test_waiting_in_vain_says_for_what() -> None:
-    with pytest.raises(ClusterError, match=r"waited 0.1 s in vain: godot"):
+    with pytest.raises(ClusterError, match=r"gave up after 0.1 s of waiting for godot"):
         until(lambda: False, "godot", timeout_s=0.1)
 
 
