@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Generates `tidelog.wire.pb` and `tidelog.wire.messages` from `proto/`, or checks that they are up to date.
+"""Generates `tidelog.wire.pb`, `messages` and `services` from `proto/`, or checks that they are up to date.
 
-The .proto files are the only hand-written schema. For each of their messages a frozen dataclass is generated, because pure
-code takes and gives plain values and may not import protobuf; `tidelog.wire.codec` translates between the two.
+The .proto files are the only hand-written schema. For each of their messages a class of plain values is generated, because
+pure code may not import protobuf; `tidelog.wire.codec` translates between the two. `messages.pyi` is for people and the type
+checker. `messages.py` has each method written out: `dataclasses` would compile 500 of them when a process starts, which takes
+as long as importing gRPC.
 """
 
 import argparse
@@ -54,23 +56,41 @@ def field_type(field: FieldDescriptor) -> str:
     return SCALARS[field.cpp_type]
 
 
-def dataclass_source(message: Descriptor, comment: str) -> str:
-    """An integer has no default: 0 is a real epoch and a real offset, so every sender must say which it means."""
-    lines = ["@value(kw_only=True)", f"class {message.name}:"]
+def parameter(field: FieldDescriptor) -> tuple[str, str]:
+    """Type and default of a field. An integer has no default: 0 is a real epoch and a real offset, so a sender must say it."""
+    kind = field_type(field)
+    if field.is_repeated:
+        return f"tuple[{kind}, ...]", "()"
+    if field.containing_oneof is not None:
+        return f"{kind} | None", "None"
+    return kind, DEFAULTS.get(kind, "")
+
+
+def stub_source(message: Descriptor, comment: str) -> str:
+    lines = ["@value(kw_only=True)", f"class {message.name}(Message):"]
     if comment:
         lines += [f'    """{comment}"""', ""]
     for field in message.fields:
-        kind = field_type(field)
-        if field.is_repeated:
-            lines.append(f"    {field.name}: tuple[{kind}, ...] = ()")
-        elif field.containing_oneof is not None:
-            lines.append(f"    {field.name}: {kind} | None = None")
-        elif kind in DEFAULTS:
-            lines.append(f"    {field.name}: {kind} = {DEFAULTS[kind]}")
-        else:
-            lines.append(f"    {field.name}: {kind}")
+        kind, default = parameter(field)
+        lines.append(f"    {field.name}: {kind}" + (f" = {default}" if default else ""))
     if not message.fields and not comment:
         lines.append("    pass")
+    return "\n".join(lines)
+
+
+def class_source(message: Descriptor) -> str:
+    names = [field.name for field in message.fields]
+    lines = [f"class {message.name}(Message):", f"    __slots__ = {tuple(names)!r}"]
+    if not names:
+        return "\n".join(lines)
+    found = [(name, *parameter(field)) for name, field in zip(names, message.fields, strict=True)]
+    lines += [
+        *(f"    {name}: {kind}" for name, kind, _ in found),
+        f"    def __init__(self, *, {', '.join(f'{name}={default}' if default else name for name, _, default in found)}):",
+        *(f"        self.{name} = {name}" for name in names),
+        "    def _values(self):",
+        f"        return ({', '.join(f'self.{name}' for name in names)},)",
+    ]
     return "\n".join(lines)
 
 
@@ -94,7 +114,7 @@ def first_sentences(text: str) -> str:
 
 
 def generate(files: descriptor_pb2.FileDescriptorSet) -> dict[str, str]:
-    """File name below wire/ -> source: `messages.py` and `services.py`."""
+    """File name below wire/ -> source: `messages.py`, `messages.pyi` and `services.py`."""
     pool = descriptor_pool.DescriptorPool()
     comments: dict[str, str] = {}
     messages: list[Descriptor] = []
@@ -116,24 +136,38 @@ def generate(files: descriptor_pb2.FileDescriptorSet) -> dict[str, str]:
                 constant = "".join(f"_{c}" if c.isupper() else c for c in name).replace("__", "_").strip("_").upper()
                 types = f"m.{method.input_type.name}, m.{method.output_type.name}"
                 methods.append(f'{constant} = {kind}("/{service.full_name}/{method.name}", {types})')
-    body = "\n\n\n".join(dataclass_source(m, comments.get(m.full_name, "")) for m in ordered(messages))
-    title = HEADER.format(doc="Every message of proto/ as a frozen value; field comments are in proto/.")
-    imports = "from tidelog.errors import ErrorCode\nfrom tidelog.values import value"
-    message_source = f"{title}\n{imports}\n\n\n{body}\n"
+    values = HEADER.format(doc="Every message of proto/ as a frozen value; field comments are in proto/.")
+    used = "from tidelog.errors import ErrorCode\nfrom tidelog.values import Message"
+    classes = "\n\n\n".join(map(class_source, ordered(messages)))
+    stubs = "\n\n\n".join(stub_source(m, comments.get(m.full_name, "")) for m in ordered(messages))
     title = HEADER.format(doc="Every method of proto/, as the Net port wants it.")
     imports = "from tidelog.ports.net import Bidi, Unary\nfrom tidelog.wire import messages as m\n"
-    return {"messages.py": message_source, "services.py": f"{title}\n{imports}\n" + "\n".join(methods) + "\n"}
+    return {
+        "messages.py": f"{HEADER.format(doc='The code of messages.pyi.')}\n{used}\n\n\n{classes}\n",
+        "messages.pyi": f"{values}\n{used}, value\n\n\n{stubs}\n",
+        "services.py": f"{title}\n{imports}\n" + "\n".join(methods) + "\n",
+    }
 
 
-def formatted(source: str) -> str:
-    ruff = [sys.executable, "-m", "ruff", "format", "-", "--config", str(ROOT / "pyproject.toml")]
+def formatted(name: str, source: str) -> str:
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "-",
+        "--config",
+        str(ROOT / "pyproject.toml"),
+        "--stdin-filename",
+        name,
+    ]
     return subprocess.run(ruff, input=source, capture_output=True, text=True, check=True).stdout
 
 
 def build(out: Path) -> dict[Path, str]:
     """Path below wire/ -> content, of everything generated."""
     files = compile_protos(out)
-    sources = {Path(name): formatted(source) for name, source in generate(files).items()}
+    sources = {Path(name): formatted(name, source) for name, source in generate(files).items()}
     for path in sorted(out.rglob("*_pb2.py")):
         # protoc writes absolute imports from its include root; here that root is tidelog.wire.pb.
         text = path.read_text().replace("from tidelog.v1 import", "from tidelog.wire.pb import")

@@ -1,8 +1,8 @@
-"""Dataclasses that nobody changes, made as fast as plain ones."""
+"""Values that nobody changes, made as fast as plain objects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar, dataclass_transform
+from dataclasses import Field, dataclass, field
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -19,3 +19,36 @@ def value(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
         return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only)(cls)
 
     return made
+
+
+class _Fields:
+    """`__dataclass_fields__` of a message, which `dataclasses.fields` and `replace` read. Made when first asked for."""
+
+    def __get__(self, message: object, kind: Any) -> "dict[str, Field[Any]]":
+        defaults: dict[str, Any] = getattr(kind.__init__, "__kwdefaults__", None) or {}
+        plain: Any = dataclass(kw_only=True)(
+            type(kind.__name__, (), {"__annotations__": kind.__annotations__, **defaults})
+        )
+        found: dict[str, Field[Any]] = plain.__dataclass_fields__
+        type.__setattr__(kind, "__dataclass_fields__", found)
+        return found
+
+
+class Message:
+    """Base of the messages that scripts/gen_proto.py generates. `_values` returns the fields in their order."""
+
+    __slots__ = ()
+    __dataclass_fields__ = _Fields()
+
+    def _values(self) -> tuple[Any, ...]:
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        pairs = zip(self.__dataclass_fields__, self._values(), strict=True)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={each!r}' for name, each in pairs)})"

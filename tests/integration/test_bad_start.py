@@ -156,7 +156,7 @@ async def test_a_release_that_is_too_old_for_the_cluster_does_not_join(
             [
                 "TIDELOG_ZOOKEPER: unknown setting; did you mean 'TIDELOG_ZOOKEEPER'?",
                 "listeners: 'h:1' is not INTERNAL://host:port or EXTERNAL://host:port (TIDELOG_LISTENERS)",
-                "log_level: should be 'debug', 'info', 'warning' or 'error', not 'loud' (TIDELOG_LOG_LEVEL)",
+                "log_level: must be debug, info, warning or error, not 'loud' (TIDELOG_LOG_LEVEL)",
                 "segment_bytes: must be a whole number from 1024 to 2147483647, not '7' (TIDELOG_SEGMENT_BYTES)",
                 "zookeeper: required; set TIDELOG_ZOOKEEPER, or zookeeper in the file",
             ],

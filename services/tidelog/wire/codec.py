@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from tidelog import values
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.wire import messages, pb
 
@@ -25,7 +26,11 @@ _FILES: Final = [importlib.import_module(f"{pb.__name__}.{m.name}") for m in pkg
 SERVICE_NAMES: Final = tuple(sorted(s.full_name for file in _FILES for s in file.DESCRIPTOR.services_by_name.values()))
 """Every service of proto/. Importing this module has put their descriptors into protobuf's default pool."""
 
-MESSAGE_TYPES: Final = tuple(m for m in vars(messages).values() if dataclasses.is_dataclass(m) and isinstance(m, type))
+MESSAGE_TYPES: Final = tuple(
+    each
+    for each in vars(messages).values()
+    if isinstance(each, type) and issubclass(each, values.Message) and each is not values.Message
+)
 
 JOIN_BYTES: Final = 16 << 10
 """From this many bytes of records a partition, they are joined to the message instead of built into it."""
@@ -306,4 +311,4 @@ def _optional(hint: Any) -> type[Any] | None:
 
 
 def _is_message(hint: Any) -> bool:
-    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    return isinstance(hint, type) and issubclass(hint, values.Message)

@@ -1,1203 +1,3472 @@
-"""Every message of proto/ as a frozen value; field comments are in proto/.
+"""The code of messages.pyi.
 
 Generated from proto/ by `make proto`; do not edit.
 """
 
 from tidelog.errors import ErrorCode
-from tidelog.values import value
+from tidelog.values import Message
 
 
-@value(kw_only=True)
-class BrokerInfo:
-    """A broker as a client of one listener reaches it (broker_struct of D0)."""
-
+class BrokerInfo(Message):
+    __slots__ = ("id", "host", "port", "rack")
     id: int
-    host: str = ""
+    host: str
     port: int
-    rack: str = ""
+    rack: str
+
+    def __init__(self, *, id, host="", port, rack=""):
+        self.id = id
+        self.host = host
+        self.port = port
+        self.rack = rack
+
+    def _values(self):
+        return (
+            self.id,
+            self.host,
+            self.port,
+            self.rack,
+        )
 
 
-@value(kw_only=True)
-class Listener:
-    """One door of a broker."""
-
-    name: str = ""
-    host: str = ""
+class Listener(Message):
+    __slots__ = ("name", "host", "port")
+    name: str
+    host: str
     port: int
 
+    def __init__(self, *, name="", host="", port):
+        self.name = name
+        self.host = host
+        self.port = port
 
-@value(kw_only=True)
-class LiveBroker:
-    """A live broker with all its doors, as the controller tells other brokers."""
+    def _values(self):
+        return (
+            self.name,
+            self.host,
+            self.port,
+        )
 
+
+class LiveBroker(Message):
+    __slots__ = ("broker_id", "broker_epoch", "rack", "listeners", "shutting_down")
     broker_id: int
     broker_epoch: int
-    rack: str = ""
-    listeners: tuple[Listener, ...] = ()
-    shutting_down: bool = False
+    rack: str
+    listeners: tuple[Listener, ...]
+    shutting_down: bool
+
+    def __init__(self, *, broker_id, broker_epoch, rack="", listeners=(), shutting_down=False):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.rack = rack
+        self.listeners = listeners
+        self.shutting_down = shutting_down
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+            self.rack,
+            self.listeners,
+            self.shutting_down,
+        )
 
 
-@value(kw_only=True)
-class IsrMember:
-    """A member of an ISR and the life of the broker in which it was admitted (KIP-903)."""
-
+class IsrMember(Message):
+    __slots__ = ("broker_id", "broker_epoch")
     broker_id: int
     broker_epoch: int
 
+    def __init__(self, *, broker_id, broker_epoch):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
 
-@value(kw_only=True)
-class ConfigEntry:
-    key: str = ""
-    value: str = ""
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+        )
 
 
-@value(kw_only=True)
-class PartitionAssignment:
+class ConfigEntry(Message):
+    __slots__ = ("key", "value")
+    key: str
+    value: str
+
+    def __init__(self, *, key="", value=""):
+        self.key = key
+        self.value = value
+
+    def _values(self):
+        return (
+            self.key,
+            self.value,
+        )
+
+
+class PartitionAssignment(Message):
+    __slots__ = ("partition", "replicas")
     partition: int
-    replicas: tuple[int, ...] = ()
+    replicas: tuple[int, ...]
+
+    def __init__(self, *, partition, replicas=()):
+        self.partition = partition
+        self.replicas = replicas
+
+    def _values(self):
+        return (
+            self.partition,
+            self.replicas,
+        )
 
 
-@value(kw_only=True)
-class NewTopic:
-    name: str = ""
+class NewTopic(Message):
+    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
+    name: str
     num_partitions: int
     replication_factor: int
-    assignments: tuple[PartitionAssignment, ...] = ()
-    configs: tuple[ConfigEntry, ...] = ()
+    assignments: tuple[PartitionAssignment, ...]
+    configs: tuple[ConfigEntry, ...]
+
+    def __init__(self, *, name="", num_partitions, replication_factor, assignments=(), configs=()):
+        self.name = name
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.assignments = assignments
+        self.configs = configs
+
+    def _values(self):
+        return (
+            self.name,
+            self.num_partitions,
+            self.replication_factor,
+            self.assignments,
+            self.configs,
+        )
 
 
-@value(kw_only=True)
-class CreateTopicsRequest:
-    topics: tuple[NewTopic, ...] = ()
+class CreateTopicsRequest(Message):
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    topics: tuple[NewTopic, ...]
     timeout_ms: int
-    validate_only: bool = False
+    validate_only: bool
+
+    def __init__(self, *, topics=(), timeout_ms, validate_only=False):
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
+
+    def _values(self):
+        return (
+            self.topics,
+            self.timeout_ms,
+            self.validate_only,
+        )
 
 
-@value(kw_only=True)
-class CreatedTopic:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    topic_id: bytes = b""
+class CreatedTopic(Message):
+    __slots__ = ("name", "error_code", "error_message", "topic_id", "num_partitions", "replication_factor")
+    name: str
+    error_code: ErrorCode
+    error_message: str
+    topic_id: bytes
     num_partitions: int
     replication_factor: int
 
+    def __init__(
+        self, *, name="", error_code=ErrorCode.NONE, error_message="", topic_id=b"", num_partitions, replication_factor
+    ):
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topic_id = topic_id
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
 
-@value(kw_only=True)
-class CreateTopicsResponse:
-    topics: tuple[CreatedTopic, ...] = ()
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.error_message,
+            self.topic_id,
+            self.num_partitions,
+            self.replication_factor,
+        )
 
 
-@value(kw_only=True)
-class DeleteTopicsRequest:
-    names: tuple[str, ...] = ()
+class CreateTopicsResponse(Message):
+    __slots__ = ("topics",)
+    topics: tuple[CreatedTopic, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
+
+
+class DeleteTopicsRequest(Message):
+    __slots__ = ("names", "timeout_ms")
+    names: tuple[str, ...]
     timeout_ms: int
 
+    def __init__(self, *, names=(), timeout_ms):
+        self.names = names
+        self.timeout_ms = timeout_ms
 
-@value(kw_only=True)
-class DeletedTopic:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-
-
-@value(kw_only=True)
-class DeleteTopicsResponse:
-    topics: tuple[DeletedTopic, ...] = ()
+    def _values(self):
+        return (
+            self.names,
+            self.timeout_ms,
+        )
 
 
-@value(kw_only=True)
-class DescribeTopicsRequest:
-    names: tuple[str, ...] = ()
+class DeletedTopic(Message):
+    __slots__ = ("name", "error_code", "error_message")
+    name: str
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, name="", error_code=ErrorCode.NONE, error_message=""):
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class PartitionDescription:
+class DeleteTopicsResponse(Message):
+    __slots__ = ("topics",)
+    topics: tuple[DeletedTopic, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
+
+
+class DescribeTopicsRequest(Message):
+    __slots__ = ("names",)
+    names: tuple[str, ...]
+
+    def __init__(self, *, names=()):
+        self.names = names
+
+    def _values(self):
+        return (self.names,)
+
+
+class PartitionDescription(Message):
+    __slots__ = (
+        "partition",
+        "leader",
+        "leader_epoch",
+        "replicas",
+        "isr",
+        "partition_epoch",
+        "vetoed",
+        "recovering",
+        "min_isr",
+        "adding_replicas",
+        "removing_replicas",
+    )
     partition: int
     leader: int
     leader_epoch: int
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
     partition_epoch: int
-    vetoed: bool = False
-    recovering: bool = False
+    vetoed: bool
+    recovering: bool
     min_isr: int
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+    def __init__(
+        self,
+        *,
+        partition,
+        leader,
+        leader_epoch,
+        replicas=(),
+        isr=(),
+        partition_epoch,
+        vetoed=False,
+        recovering=False,
+        min_isr,
+        adding_replicas=(),
+        removing_replicas=(),
+    ):
+        self.partition = partition
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.vetoed = vetoed
+        self.recovering = recovering
+        self.min_isr = min_isr
+        self.adding_replicas = adding_replicas
+        self.removing_replicas = removing_replicas
+
+    def _values(self):
+        return (
+            self.partition,
+            self.leader,
+            self.leader_epoch,
+            self.replicas,
+            self.isr,
+            self.partition_epoch,
+            self.vetoed,
+            self.recovering,
+            self.min_isr,
+            self.adding_replicas,
+            self.removing_replicas,
+        )
 
 
-@value(kw_only=True)
-class TopicDescription:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    topic_id: bytes = b""
-    configs: tuple[ConfigEntry, ...] = ()
-    partitions: tuple[PartitionDescription, ...] = ()
+class TopicDescription(Message):
+    __slots__ = ("name", "error_code", "topic_id", "configs", "partitions")
+    name: str
+    error_code: ErrorCode
+    topic_id: bytes
+    configs: tuple[ConfigEntry, ...]
+    partitions: tuple[PartitionDescription, ...]
+
+    def __init__(self, *, name="", error_code=ErrorCode.NONE, topic_id=b"", configs=(), partitions=()):
+        self.name = name
+        self.error_code = error_code
+        self.topic_id = topic_id
+        self.configs = configs
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.topic_id,
+            self.configs,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class DescribeTopicsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    topics: tuple[TopicDescription, ...] = ()
+class DescribeTopicsResponse(Message):
+    __slots__ = ("error_code", "topics")
+    error_code: ErrorCode
+    topics: tuple[TopicDescription, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, topics=()):
+        self.error_code = error_code
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.topics,
+        )
 
 
-@value(kw_only=True)
-class DescribeClusterRequest:
-    pass
+class DescribeClusterRequest(Message):
+    __slots__ = ()
 
 
-@value(kw_only=True)
-class ClusterBroker:
+class ClusterBroker(Message):
+    __slots__ = ("broker", "state", "leaders", "replicas", "software", "feature_level")
     broker: LiveBroker
-    state: str = ""
+    state: str
     leaders: int
     replicas: int
-    software: str = ""
+    software: str
     feature_level: int
 
+    def __init__(self, *, broker, state="", leaders, replicas, software="", feature_level):
+        self.broker = broker
+        self.state = state
+        self.leaders = leaders
+        self.replicas = replicas
+        self.software = software
+        self.feature_level = feature_level
 
-@value(kw_only=True)
-class DrainingBroker:
+    def _values(self):
+        return (
+            self.broker,
+            self.state,
+            self.leaders,
+            self.replicas,
+            self.software,
+            self.feature_level,
+        )
+
+
+class DrainingBroker(Message):
+    __slots__ = ("broker_id", "replicas")
     broker_id: int
     replicas: int
 
+    def __init__(self, *, broker_id, replicas):
+        self.broker_id = broker_id
+        self.replicas = replicas
 
-@value(kw_only=True)
-class DescribeClusterResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    cluster_id: str = ""
+    def _values(self):
+        return (
+            self.broker_id,
+            self.replicas,
+        )
+
+
+class DescribeClusterResponse(Message):
+    __slots__ = (
+        "error_code",
+        "cluster_id",
+        "controller_id",
+        "controller_epoch",
+        "brokers",
+        "topics",
+        "partitions",
+        "leaderless_partitions",
+        "under_replicated_partitions",
+        "under_min_isr_partitions",
+        "draining",
+        "feature_level",
+        "controller_software",
+        "cluster_name",
+    )
+    error_code: ErrorCode
+    cluster_id: str
     controller_id: int
     controller_epoch: int
-    brokers: tuple[ClusterBroker, ...] = ()
+    brokers: tuple[ClusterBroker, ...]
     topics: int
     partitions: int
     leaderless_partitions: int
     under_replicated_partitions: int
     under_min_isr_partitions: int
-    draining: tuple[DrainingBroker, ...] = ()
+    draining: tuple[DrainingBroker, ...]
     feature_level: int
-    controller_software: str = ""
-    cluster_name: str = ""
+    controller_software: str
+    cluster_name: str
+
+    def __init__(
+        self,
+        *,
+        error_code=ErrorCode.NONE,
+        cluster_id="",
+        controller_id,
+        controller_epoch,
+        brokers=(),
+        topics,
+        partitions,
+        leaderless_partitions,
+        under_replicated_partitions,
+        under_min_isr_partitions,
+        draining=(),
+        feature_level,
+        controller_software="",
+        cluster_name="",
+    ):
+        self.error_code = error_code
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.brokers = brokers
+        self.topics = topics
+        self.partitions = partitions
+        self.leaderless_partitions = leaderless_partitions
+        self.under_replicated_partitions = under_replicated_partitions
+        self.under_min_isr_partitions = under_min_isr_partitions
+        self.draining = draining
+        self.feature_level = feature_level
+        self.controller_software = controller_software
+        self.cluster_name = cluster_name
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.cluster_id,
+            self.controller_id,
+            self.controller_epoch,
+            self.brokers,
+            self.topics,
+            self.partitions,
+            self.leaderless_partitions,
+            self.under_replicated_partitions,
+            self.under_min_isr_partitions,
+            self.draining,
+            self.feature_level,
+            self.controller_software,
+            self.cluster_name,
+        )
 
 
-@value(kw_only=True)
-class NewPartitions:
-    name: str = ""
+class NewPartitions(Message):
+    __slots__ = ("name", "total_count", "assignments")
+    name: str
     total_count: int
-    assignments: tuple[PartitionAssignment, ...] = ()
+    assignments: tuple[PartitionAssignment, ...]
+
+    def __init__(self, *, name="", total_count, assignments=()):
+        self.name = name
+        self.total_count = total_count
+        self.assignments = assignments
+
+    def _values(self):
+        return (
+            self.name,
+            self.total_count,
+            self.assignments,
+        )
 
 
-@value(kw_only=True)
-class CreatePartitionsRequest:
-    topics: tuple[NewPartitions, ...] = ()
+class CreatePartitionsRequest(Message):
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    topics: tuple[NewPartitions, ...]
     timeout_ms: int
-    validate_only: bool = False
+    validate_only: bool
+
+    def __init__(self, *, topics=(), timeout_ms, validate_only=False):
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
+
+    def _values(self):
+        return (
+            self.topics,
+            self.timeout_ms,
+            self.validate_only,
+        )
 
 
-@value(kw_only=True)
-class PartitionsCreated:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+class PartitionsCreated(Message):
+    __slots__ = ("name", "error_code", "error_message")
+    name: str
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, name="", error_code=ErrorCode.NONE, error_message=""):
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class CreatePartitionsResponse:
-    topics: tuple[PartitionsCreated, ...] = ()
+class CreatePartitionsResponse(Message):
+    __slots__ = ("topics",)
+    topics: tuple[PartitionsCreated, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
 
 
-@value(kw_only=True)
-class TopicPartitions:
-    """Partitions of one topic."""
+class TopicPartitions(Message):
+    __slots__ = ("topic", "partitions")
+    topic: str
+    partitions: tuple[int, ...]
 
-    topic: str = ""
-    partitions: tuple[int, ...] = ()
+    def __init__(self, *, topic="", partitions=()):
+        self.topic = topic
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class ElectLeadersRequest:
-    unclean: bool = False
-    topics: tuple[TopicPartitions, ...] = ()
+class ElectLeadersRequest(Message):
+    __slots__ = ("unclean", "topics", "timeout_ms")
+    unclean: bool
+    topics: tuple[TopicPartitions, ...]
     timeout_ms: int
 
+    def __init__(self, *, unclean=False, topics=(), timeout_ms):
+        self.unclean = unclean
+        self.topics = topics
+        self.timeout_ms = timeout_ms
 
-@value(kw_only=True)
-class ElectionResult:
-    """What became of one partition."""
+    def _values(self):
+        return (
+            self.unclean,
+            self.topics,
+            self.timeout_ms,
+        )
 
-    topic: str = ""
+
+class ElectionResult(Message):
+    __slots__ = ("topic", "partition", "error_code", "error_message")
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, error_message=""):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class ElectLeadersResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    results: tuple[ElectionResult, ...] = ()
+class ElectLeadersResponse(Message):
+    __slots__ = ("error_code", "results")
+    error_code: ErrorCode
+    results: tuple[ElectionResult, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, results=()):
+        self.error_code = error_code
+        self.results = results
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.results,
+        )
 
 
-@value(kw_only=True)
-class ReleaseVetoRequest:
-    topics: tuple[TopicPartitions, ...] = ()
+class ReleaseVetoRequest(Message):
+    __slots__ = ("topics", "timeout_ms")
+    topics: tuple[TopicPartitions, ...]
     timeout_ms: int
 
+    def __init__(self, *, topics=(), timeout_ms):
+        self.topics = topics
+        self.timeout_ms = timeout_ms
 
-@value(kw_only=True)
-class ReleaseVetoResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    results: tuple[ElectionResult, ...] = ()
-
-
-@value(kw_only=True)
-class TopicReassignment:
-    topic: str = ""
-    partitions: tuple[PartitionAssignment, ...] = ()
-    cancelled: tuple[int, ...] = ()
+    def _values(self):
+        return (
+            self.topics,
+            self.timeout_ms,
+        )
 
 
-@value(kw_only=True)
-class AlterPartitionReassignmentsRequest:
-    topics: tuple[TopicReassignment, ...] = ()
-    replace: bool = False
-    validate_only: bool = False
+class ReleaseVetoResponse(Message):
+    __slots__ = ("error_code", "results")
+    error_code: ErrorCode
+    results: tuple[ElectionResult, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, results=()):
+        self.error_code = error_code
+        self.results = results
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.results,
+        )
+
+
+class TopicReassignment(Message):
+    __slots__ = ("topic", "partitions", "cancelled")
+    topic: str
+    partitions: tuple[PartitionAssignment, ...]
+    cancelled: tuple[int, ...]
+
+    def __init__(self, *, topic="", partitions=(), cancelled=()):
+        self.topic = topic
+        self.partitions = partitions
+        self.cancelled = cancelled
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partitions,
+            self.cancelled,
+        )
+
+
+class AlterPartitionReassignmentsRequest(Message):
+    __slots__ = ("topics", "replace", "validate_only", "timeout_ms", "leader_throttle", "follower_throttle")
+    topics: tuple[TopicReassignment, ...]
+    replace: bool
+    validate_only: bool
     timeout_ms: int
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(
+        self, *, topics=(), replace=False, validate_only=False, timeout_ms, leader_throttle, follower_throttle
+    ):
+        self.topics = topics
+        self.replace = replace
+        self.validate_only = validate_only
+        self.timeout_ms = timeout_ms
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class AlterPartitionReassignmentsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    def _values(self):
+        return (
+            self.topics,
+            self.replace,
+            self.validate_only,
+            self.timeout_ms,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
 
 
-@value(kw_only=True)
-class ListPartitionReassignmentsRequest:
-    topics: tuple[TopicPartitions, ...] = ()
+class AlterPartitionReassignmentsResponse(Message):
+    __slots__ = ("error_code", "error_message")
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message=""):
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class OngoingReassignment:
-    topic: str = ""
+class ListPartitionReassignmentsRequest(Message):
+    __slots__ = ("topics",)
+    topics: tuple[TopicPartitions, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
+
+
+class OngoingReassignment(Message):
+    __slots__ = (
+        "topic",
+        "partition",
+        "replicas",
+        "adding_replicas",
+        "removing_replicas",
+        "target",
+        "original",
+        "isr",
+        "leader",
+        "cancelled",
+    )
+    topic: str
     partition: int
-    replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    target: tuple[int, ...] = ()
-    original: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    original: tuple[int, ...]
+    isr: tuple[int, ...]
     leader: int
-    cancelled: bool = False
+    cancelled: bool
+
+    def __init__(
+        self,
+        *,
+        topic="",
+        partition,
+        replicas=(),
+        adding_replicas=(),
+        removing_replicas=(),
+        target=(),
+        original=(),
+        isr=(),
+        leader,
+        cancelled=False,
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.replicas = replicas
+        self.adding_replicas = adding_replicas
+        self.removing_replicas = removing_replicas
+        self.target = target
+        self.original = original
+        self.isr = isr
+        self.leader = leader
+        self.cancelled = cancelled
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.replicas,
+            self.adding_replicas,
+            self.removing_replicas,
+            self.target,
+            self.original,
+            self.isr,
+            self.leader,
+            self.cancelled,
+        )
 
 
-@value(kw_only=True)
-class ListPartitionReassignmentsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    reassignments: tuple[OngoingReassignment, ...] = ()
+class ListPartitionReassignmentsResponse(Message):
+    __slots__ = ("error_code", "reassignments", "leader_throttle", "follower_throttle")
+    error_code: ErrorCode
+    reassignments: tuple[OngoingReassignment, ...]
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, reassignments=(), leader_throttle, follower_throttle):
+        self.error_code = error_code
+        self.reassignments = reassignments
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class ConfigChange:
-    key: str = ""
-    remove: bool = False
-    value: str = ""
+    def _values(self):
+        return (
+            self.error_code,
+            self.reassignments,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
 
 
-@value(kw_only=True)
-class TopicConfigChanges:
-    """Of one topic: all of them are stored, or none."""
+class ConfigChange(Message):
+    __slots__ = ("key", "remove", "value")
+    key: str
+    remove: bool
+    value: str
 
-    name: str = ""
-    changes: tuple[ConfigChange, ...] = ()
+    def __init__(self, *, key="", remove=False, value=""):
+        self.key = key
+        self.remove = remove
+        self.value = value
+
+    def _values(self):
+        return (
+            self.key,
+            self.remove,
+            self.value,
+        )
 
 
-@value(kw_only=True)
-class IncrementalAlterConfigsRequest:
-    topics: tuple[TopicConfigChanges, ...] = ()
+class TopicConfigChanges(Message):
+    __slots__ = ("name", "changes")
+    name: str
+    changes: tuple[ConfigChange, ...]
+
+    def __init__(self, *, name="", changes=()):
+        self.name = name
+        self.changes = changes
+
+    def _values(self):
+        return (
+            self.name,
+            self.changes,
+        )
+
+
+class IncrementalAlterConfigsRequest(Message):
+    __slots__ = ("topics", "timeout_ms", "validate_only")
+    topics: tuple[TopicConfigChanges, ...]
     timeout_ms: int
-    validate_only: bool = False
+    validate_only: bool
+
+    def __init__(self, *, topics=(), timeout_ms, validate_only=False):
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
+
+    def _values(self):
+        return (
+            self.topics,
+            self.timeout_ms,
+            self.validate_only,
+        )
 
 
-@value(kw_only=True)
-class ConfigsAltered:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+class ConfigsAltered(Message):
+    __slots__ = ("name", "error_code", "error_message")
+    name: str
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, name="", error_code=ErrorCode.NONE, error_message=""):
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class IncrementalAlterConfigsResponse:
-    topics: tuple[ConfigsAltered, ...] = ()
+class IncrementalAlterConfigsResponse(Message):
+    __slots__ = ("topics",)
+    topics: tuple[ConfigsAltered, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
 
 
-@value(kw_only=True)
-class DescribeConfigsRequest:
-    topics: tuple[str, ...] = ()
+class DescribeConfigsRequest(Message):
+    __slots__ = ("topics",)
+    topics: tuple[str, ...]
+
+    def __init__(self, *, topics=()):
+        self.topics = topics
+
+    def _values(self):
+        return (self.topics,)
 
 
-@value(kw_only=True)
-class ConfigSynonym:
-    key: str = ""
-    value: str = ""
-    source: str = ""
-    origin: str = ""
+class ConfigSynonym(Message):
+    __slots__ = ("key", "value", "source", "origin")
+    key: str
+    value: str
+    source: str
+    origin: str
+
+    def __init__(self, *, key="", value="", source="", origin=""):
+        self.key = key
+        self.value = value
+        self.source = source
+        self.origin = origin
+
+    def _values(self):
+        return (
+            self.key,
+            self.value,
+            self.source,
+            self.origin,
+        )
 
 
-@value(kw_only=True)
-class DescribedConfig:
-    key: str = ""
-    value: str = ""
-    source: str = ""
-    read_only: bool = False
-    synonyms: tuple[ConfigSynonym, ...] = ()
+class DescribedConfig(Message):
+    __slots__ = ("key", "value", "source", "read_only", "synonyms")
+    key: str
+    value: str
+    source: str
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+    def __init__(self, *, key="", value="", source="", read_only=False, synonyms=()):
+        self.key = key
+        self.value = value
+        self.source = source
+        self.read_only = read_only
+        self.synonyms = synonyms
+
+    def _values(self):
+        return (
+            self.key,
+            self.value,
+            self.source,
+            self.read_only,
+            self.synonyms,
+        )
 
 
-@value(kw_only=True)
-class TopicConfigs:
-    name: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    configs: tuple[DescribedConfig, ...] = ()
+class TopicConfigs(Message):
+    __slots__ = ("name", "error_code", "error_message", "configs")
+    name: str
+    error_code: ErrorCode
+    error_message: str
+    configs: tuple[DescribedConfig, ...]
+
+    def __init__(self, *, name="", error_code=ErrorCode.NONE, error_message="", configs=()):
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
+        self.configs = configs
+
+    def _values(self):
+        return (
+            self.name,
+            self.error_code,
+            self.error_message,
+            self.configs,
+        )
 
 
-@value(kw_only=True)
-class DescribeConfigsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    topics: tuple[TopicConfigs, ...] = ()
+class DescribeConfigsResponse(Message):
+    __slots__ = ("error_code", "topics")
+    error_code: ErrorCode
+    topics: tuple[TopicConfigs, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, topics=()):
+        self.error_code = error_code
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.topics,
+        )
 
 
-@value(kw_only=True)
-class DescribeBrokerConfigsRequest:
+class DescribeBrokerConfigsRequest(Message):
+    __slots__ = ("broker_id",)
     broker_id: int
 
+    def __init__(self, *, broker_id):
+        self.broker_id = broker_id
 
-@value(kw_only=True)
-class DescribeBrokerConfigsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    configs: tuple[DescribedConfig, ...] = ()
+    def _values(self):
+        return (self.broker_id,)
 
 
-@value(kw_only=True)
-class DeleteRecordsPartition:
-    topic: str = ""
+class DescribeBrokerConfigsResponse(Message):
+    __slots__ = ("error_code", "error_message", "configs")
+    error_code: ErrorCode
+    error_message: str
+    configs: tuple[DescribedConfig, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", configs=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.configs = configs
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.configs,
+        )
+
+
+class DeleteRecordsPartition(Message):
+    __slots__ = ("topic", "partition", "offset", "topic_id")
+    topic: str
     partition: int
     offset: int
-    topic_id: bytes = b""
+    topic_id: bytes
+
+    def __init__(self, *, topic="", partition, offset, topic_id=b""):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.topic_id = topic_id
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.topic_id,
+        )
 
 
-@value(kw_only=True)
-class DeleteRecordsRequest:
-    partitions: tuple[DeleteRecordsPartition, ...] = ()
+class DeleteRecordsRequest(Message):
+    __slots__ = ("partitions", "timeout_ms")
+    partitions: tuple[DeleteRecordsPartition, ...]
     timeout_ms: int
 
+    def __init__(self, *, partitions=(), timeout_ms):
+        self.partitions = partitions
+        self.timeout_ms = timeout_ms
 
-@value(kw_only=True)
-class DeleteRecordsResult:
-    topic: str = ""
+    def _values(self):
+        return (
+            self.partitions,
+            self.timeout_ms,
+        )
+
+
+class DeleteRecordsResult(Message):
+    __slots__ = ("topic", "partition", "low_watermark", "error_code", "error_message")
+    topic: str
     partition: int
     low_watermark: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, topic="", partition, low_watermark, error_code=ErrorCode.NONE, error_message=""):
+        self.topic = topic
+        self.partition = partition
+        self.low_watermark = low_watermark
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.low_watermark,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class DeleteRecordsResponse:
-    partitions: tuple[DeleteRecordsResult, ...] = ()
+class DeleteRecordsResponse(Message):
+    __slots__ = ("partitions",)
+    partitions: tuple[DeleteRecordsResult, ...]
+
+    def __init__(self, *, partitions=()):
+        self.partitions = partitions
+
+    def _values(self):
+        return (self.partitions,)
 
 
-@value(kw_only=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Message):
+    __slots__ = ("broker_id", "topics")
     broker_id: int
-    topics: tuple[str, ...] = ()
+    topics: tuple[str, ...]
+
+    def __init__(self, *, broker_id, topics=()):
+        self.broker_id = broker_id
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.topics,
+        )
 
 
-@value(kw_only=True)
-class LogDirPartition:
-    topic: str = ""
+class LogDirPartition(Message):
+    __slots__ = ("topic", "partition", "size_bytes", "offset_lag", "is_future", "error_code")
+    topic: str
     partition: int
     size_bytes: int
     offset_lag: int
-    is_future: bool = False
-    error_code: ErrorCode = ErrorCode.NONE
+    is_future: bool
+    error_code: ErrorCode
+
+    def __init__(self, *, topic="", partition, size_bytes, offset_lag, is_future=False, error_code=ErrorCode.NONE):
+        self.topic = topic
+        self.partition = partition
+        self.size_bytes = size_bytes
+        self.offset_lag = offset_lag
+        self.is_future = is_future
+        self.error_code = error_code
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.size_bytes,
+            self.offset_lag,
+            self.is_future,
+            self.error_code,
+        )
 
 
-@value(kw_only=True)
-class LogDir:
-    path: str = ""
+class LogDir(Message):
+    __slots__ = ("path", "usable_bytes", "partitions")
+    path: str
     usable_bytes: int
-    partitions: tuple[LogDirPartition, ...] = ()
+    partitions: tuple[LogDirPartition, ...]
+
+    def __init__(self, *, path="", usable_bytes, partitions=()):
+        self.path = path
+        self.usable_bytes = usable_bytes
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.path,
+            self.usable_bytes,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class DescribeLogDirsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    log_dirs: tuple[LogDir, ...] = ()
+class DescribeLogDirsResponse(Message):
+    __slots__ = ("error_code", "error_message", "log_dirs")
+    error_code: ErrorCode
+    error_message: str
+    log_dirs: tuple[LogDir, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", log_dirs=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.log_dirs = log_dirs
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.log_dirs,
+        )
 
 
-@value(kw_only=True)
-class AddBrokersRequest:
-    broker_ids: tuple[int, ...] = ()
-    replace: bool = False
-    validate_only: bool = False
+class AddBrokersRequest(Message):
+    __slots__ = ("broker_ids", "replace", "validate_only", "timeout_ms", "leader_throttle", "follower_throttle")
+    broker_ids: tuple[int, ...]
+    replace: bool
+    validate_only: bool
     timeout_ms: int
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(
+        self, *, broker_ids=(), replace=False, validate_only=False, timeout_ms, leader_throttle, follower_throttle
+    ):
+        self.broker_ids = broker_ids
+        self.replace = replace
+        self.validate_only = validate_only
+        self.timeout_ms = timeout_ms
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class AddBrokersResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    topics: tuple[TopicReassignment, ...] = ()
+    def _values(self):
+        return (
+            self.broker_ids,
+            self.replace,
+            self.validate_only,
+            self.timeout_ms,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
 
 
-@value(kw_only=True)
-class DrainBrokersRequest:
-    broker_ids: tuple[int, ...] = ()
-    undo: bool = False
-    replace: bool = False
-    validate_only: bool = False
+class AddBrokersResponse(Message):
+    __slots__ = ("error_code", "error_message", "topics")
+    error_code: ErrorCode
+    error_message: str
+    topics: tuple[TopicReassignment, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", topics=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.topics,
+        )
+
+
+class DrainBrokersRequest(Message):
+    __slots__ = ("broker_ids", "undo", "replace", "validate_only", "timeout_ms", "leader_throttle", "follower_throttle")
+    broker_ids: tuple[int, ...]
+    undo: bool
+    replace: bool
+    validate_only: bool
     timeout_ms: int
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(
+        self,
+        *,
+        broker_ids=(),
+        undo=False,
+        replace=False,
+        validate_only=False,
+        timeout_ms,
+        leader_throttle,
+        follower_throttle,
+    ):
+        self.broker_ids = broker_ids
+        self.undo = undo
+        self.replace = replace
+        self.validate_only = validate_only
+        self.timeout_ms = timeout_ms
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class DrainBrokersResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    topics: tuple[TopicReassignment, ...] = ()
+    def _values(self):
+        return (
+            self.broker_ids,
+            self.undo,
+            self.replace,
+            self.validate_only,
+            self.timeout_ms,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
 
 
-@value(kw_only=True)
-class PartitionState:
-    topic: str = ""
-    topic_id: bytes = b""
+class DrainBrokersResponse(Message):
+    __slots__ = ("error_code", "error_message", "topics")
+    error_code: ErrorCode
+    error_message: str
+    topics: tuple[TopicReassignment, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", topics=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.topics,
+        )
+
+
+class PartitionState(Message):
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "partition",
+        "controller_epoch",
+        "leader",
+        "leader_epoch",
+        "isr",
+        "partition_epoch",
+        "replicas",
+        "is_new",
+        "adding_replicas",
+        "removing_replicas",
+        "recovering",
+        "offline_replicas",
+    )
+    topic: str
+    topic_id: bytes
     partition: int
     controller_epoch: int
     leader: int
     leader_epoch: int
-    isr: tuple[IsrMember, ...] = ()
+    isr: tuple[IsrMember, ...]
     partition_epoch: int
-    replicas: tuple[int, ...] = ()
-    is_new: bool = False
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    recovering: bool = False
-    offline_replicas: tuple[int, ...] = ()
+    replicas: tuple[int, ...]
+    is_new: bool
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    recovering: bool
+    offline_replicas: tuple[int, ...]
+
+    def __init__(
+        self,
+        *,
+        topic="",
+        topic_id=b"",
+        partition,
+        controller_epoch,
+        leader,
+        leader_epoch,
+        isr=(),
+        partition_epoch,
+        replicas=(),
+        is_new=False,
+        adding_replicas=(),
+        removing_replicas=(),
+        recovering=False,
+        offline_replicas=(),
+    ):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.controller_epoch = controller_epoch
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.replicas = replicas
+        self.is_new = is_new
+        self.adding_replicas = adding_replicas
+        self.removing_replicas = removing_replicas
+        self.recovering = recovering
+        self.offline_replicas = offline_replicas
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.controller_epoch,
+            self.leader,
+            self.leader_epoch,
+            self.isr,
+            self.partition_epoch,
+            self.replicas,
+            self.is_new,
+            self.adding_replicas,
+            self.removing_replicas,
+            self.recovering,
+            self.offline_replicas,
+        )
 
 
-@value(kw_only=True)
-class TopicState:
-    topic: str = ""
-    topic_id: bytes = b""
-    configs: tuple[ConfigEntry, ...] = ()
+class TopicState(Message):
+    __slots__ = ("topic", "topic_id", "configs")
+    topic: str
+    topic_id: bytes
+    configs: tuple[ConfigEntry, ...]
+
+    def __init__(self, *, topic="", topic_id=b"", configs=()):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.configs = configs
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.configs,
+        )
 
 
-@value(kw_only=True)
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(Message):
+    __slots__ = (
+        "controller_id",
+        "controller_epoch",
+        "broker_epoch",
+        "full",
+        "partition_states",
+        "live_brokers",
+        "topic_states",
+        "sequence",
+        "continued",
+        "more",
+        "leader_throttle",
+        "follower_throttle",
+    )
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    full: bool = False
-    partition_states: tuple[PartitionState, ...] = ()
-    live_brokers: tuple[LiveBroker, ...] = ()
-    topic_states: tuple[TopicState, ...] = ()
+    full: bool
+    partition_states: tuple[PartitionState, ...]
+    live_brokers: tuple[LiveBroker, ...]
+    topic_states: tuple[TopicState, ...]
     sequence: int
-    continued: bool = False
-    more: bool = False
+    continued: bool
+    more: bool
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(
+        self,
+        *,
+        controller_id,
+        controller_epoch,
+        broker_epoch,
+        full=False,
+        partition_states=(),
+        live_brokers=(),
+        topic_states=(),
+        sequence,
+        continued=False,
+        more=False,
+        leader_throttle,
+        follower_throttle,
+    ):
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.broker_epoch = broker_epoch
+        self.full = full
+        self.partition_states = partition_states
+        self.live_brokers = live_brokers
+        self.topic_states = topic_states
+        self.sequence = sequence
+        self.continued = continued
+        self.more = more
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class PartitionResult:
-    topic: str = ""
+    def _values(self):
+        return (
+            self.controller_id,
+            self.controller_epoch,
+            self.broker_epoch,
+            self.full,
+            self.partition_states,
+            self.live_brokers,
+            self.topic_states,
+            self.sequence,
+            self.continued,
+            self.more,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
+
+
+class PartitionResult(Message):
+    __slots__ = ("topic", "partition", "error_code", "topic_id")
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    topic_id: bytes = b""
+    error_code: ErrorCode
+    topic_id: bytes
+
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, topic_id=b""):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.topic_id = topic_id
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.topic_id,
+        )
 
 
-@value(kw_only=True)
-class LeaderAndIsrResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    partitions: tuple[PartitionResult, ...] = ()
+class LeaderAndIsrResponse(Message):
+    __slots__ = ("error_code", "partitions")
+    error_code: ErrorCode
+    partitions: tuple[PartitionResult, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, partitions=()):
+        self.error_code = error_code
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class StopReplicaPartition:
-    topic: str = ""
-    topic_id: bytes = b""
+class StopReplicaPartition(Message):
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "delete_partition")
+    topic: str
+    topic_id: bytes
     partition: int
     leader_epoch: int
-    delete_partition: bool = False
+    delete_partition: bool
+
+    def __init__(self, *, topic="", topic_id=b"", partition, leader_epoch, delete_partition=False):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.delete_partition = delete_partition
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            self.delete_partition,
+        )
 
 
-@value(kw_only=True)
-class StopReplicaRequest:
+class StopReplicaRequest(Message):
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partitions", "sequence")
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partitions: tuple[StopReplicaPartition, ...] = ()
+    partitions: tuple[StopReplicaPartition, ...]
     sequence: int
 
+    def __init__(self, *, controller_id, controller_epoch, broker_epoch, partitions=(), sequence):
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.broker_epoch = broker_epoch
+        self.partitions = partitions
+        self.sequence = sequence
 
-@value(kw_only=True)
-class StopReplicaResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    partitions: tuple[PartitionResult, ...] = ()
+    def _values(self):
+        return (
+            self.controller_id,
+            self.controller_epoch,
+            self.broker_epoch,
+            self.partitions,
+            self.sequence,
+        )
 
 
-@value(kw_only=True)
-class UpdateMetadataRequest:
+class StopReplicaResponse(Message):
+    __slots__ = ("error_code", "partitions")
+    error_code: ErrorCode
+    partitions: tuple[PartitionResult, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, partitions=()):
+        self.error_code = error_code
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.partitions,
+        )
+
+
+class UpdateMetadataRequest(Message):
+    __slots__ = (
+        "controller_id",
+        "controller_epoch",
+        "broker_epoch",
+        "full",
+        "partition_states",
+        "live_brokers",
+        "deleted_topics",
+        "sequence",
+        "continued",
+        "more",
+        "leader_throttle",
+        "follower_throttle",
+    )
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    full: bool = False
-    partition_states: tuple[PartitionState, ...] = ()
-    live_brokers: tuple[LiveBroker, ...] = ()
-    deleted_topics: tuple[str, ...] = ()
+    full: bool
+    partition_states: tuple[PartitionState, ...]
+    live_brokers: tuple[LiveBroker, ...]
+    deleted_topics: tuple[str, ...]
     sequence: int
-    continued: bool = False
-    more: bool = False
+    continued: bool
+    more: bool
     leader_throttle: int
     follower_throttle: int
 
+    def __init__(
+        self,
+        *,
+        controller_id,
+        controller_epoch,
+        broker_epoch,
+        full=False,
+        partition_states=(),
+        live_brokers=(),
+        deleted_topics=(),
+        sequence,
+        continued=False,
+        more=False,
+        leader_throttle,
+        follower_throttle,
+    ):
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.broker_epoch = broker_epoch
+        self.full = full
+        self.partition_states = partition_states
+        self.live_brokers = live_brokers
+        self.deleted_topics = deleted_topics
+        self.sequence = sequence
+        self.continued = continued
+        self.more = more
+        self.leader_throttle = leader_throttle
+        self.follower_throttle = follower_throttle
 
-@value(kw_only=True)
-class UpdateMetadataResponse:
-    error_code: ErrorCode = ErrorCode.NONE
+    def _values(self):
+        return (
+            self.controller_id,
+            self.controller_epoch,
+            self.broker_epoch,
+            self.full,
+            self.partition_states,
+            self.live_brokers,
+            self.deleted_topics,
+            self.sequence,
+            self.continued,
+            self.more,
+            self.leader_throttle,
+            self.follower_throttle,
+        )
 
 
-@value(kw_only=True)
-class LivenessPing:
+class UpdateMetadataResponse(Message):
+    __slots__ = ("error_code",)
+    error_code: ErrorCode
+
+    def __init__(self, *, error_code=ErrorCode.NONE):
+        self.error_code = error_code
+
+    def _values(self):
+        return (self.error_code,)
+
+
+class LivenessPing(Message):
+    __slots__ = ("controller_id", "controller_epoch")
     controller_id: int
     controller_epoch: int
 
+    def __init__(self, *, controller_id, controller_epoch):
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
 
-@value(kw_only=True)
-class LivenessPong:
+    def _values(self):
+        return (
+            self.controller_id,
+            self.controller_epoch,
+        )
+
+
+class LivenessPong(Message):
+    __slots__ = ("broker_id", "broker_epoch", "failed")
     broker_id: int
     broker_epoch: int
-    failed: tuple[PartitionResult, ...] = ()
+    failed: tuple[PartitionResult, ...]
+
+    def __init__(self, *, broker_id, broker_epoch, failed=()):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.failed = failed
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+            self.failed,
+        )
 
 
-@value(kw_only=True)
-class LeaderAndIsr:
+class LeaderAndIsr(Message):
+    __slots__ = ("leader", "leader_epoch", "isr", "current_zk_version")
     leader: int
     leader_epoch: int
-    isr: tuple[IsrMember, ...] = ()
+    isr: tuple[IsrMember, ...]
     current_zk_version: int
 
+    def __init__(self, *, leader, leader_epoch, isr=(), current_zk_version):
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.current_zk_version = current_zk_version
 
-@value(kw_only=True)
-class AlterIsrPartition:
+    def _values(self):
+        return (
+            self.leader,
+            self.leader_epoch,
+            self.isr,
+            self.current_zk_version,
+        )
+
+
+class AlterIsrPartition(Message):
+    __slots__ = ("partition_id", "leader_and_isr")
     partition_id: int
     leader_and_isr: LeaderAndIsr
 
+    def __init__(self, *, partition_id, leader_and_isr):
+        self.partition_id = partition_id
+        self.leader_and_isr = leader_and_isr
 
-@value(kw_only=True)
-class AlterIsrTopic:
-    topic: str = ""
-    topic_id: bytes = b""
-    partitions: tuple[AlterIsrPartition, ...] = ()
+    def _values(self):
+        return (
+            self.partition_id,
+            self.leader_and_isr,
+        )
 
 
-@value(kw_only=True)
-class AlterIsrRequest:
-    """Each is judged at most once, and none after a later one of the same broker life."""
+class AlterIsrTopic(Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    topic: str
+    topic_id: bytes
+    partitions: tuple[AlterIsrPartition, ...]
 
+    def __init__(self, *, topic="", topic_id=b"", partitions=()):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partitions,
+        )
+
+
+class AlterIsrRequest(Message):
+    __slots__ = ("broker_id", "broker_epoch", "topics", "controller_epoch", "sequence")
     broker_id: int
     broker_epoch: int
-    topics: tuple[AlterIsrTopic, ...] = ()
+    topics: tuple[AlterIsrTopic, ...]
     controller_epoch: int
     sequence: int
 
+    def __init__(self, *, broker_id, broker_epoch, topics=(), controller_epoch, sequence):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.topics = topics
+        self.controller_epoch = controller_epoch
+        self.sequence = sequence
 
-@value(kw_only=True)
-class AlterIsrPartitionResult:
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+            self.topics,
+            self.controller_epoch,
+            self.sequence,
+        )
+
+
+class AlterIsrPartitionResult(Message):
+    __slots__ = ("partition_id", "error_code", "leader_and_isr")
     partition_id: int
-    error_code: ErrorCode = ErrorCode.NONE
+    error_code: ErrorCode
     leader_and_isr: LeaderAndIsr
 
+    def __init__(self, *, partition_id, error_code=ErrorCode.NONE, leader_and_isr):
+        self.partition_id = partition_id
+        self.error_code = error_code
+        self.leader_and_isr = leader_and_isr
 
-@value(kw_only=True)
-class AlterIsrTopicResult:
-    topic: str = ""
-    partitions: tuple[AlterIsrPartitionResult, ...] = ()
+    def _values(self):
+        return (
+            self.partition_id,
+            self.error_code,
+            self.leader_and_isr,
+        )
 
 
-@value(kw_only=True)
-class AlterIsrResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    topics: tuple[AlterIsrTopicResult, ...] = ()
+class AlterIsrTopicResult(Message):
+    __slots__ = ("topic", "partitions")
+    topic: str
+    partitions: tuple[AlterIsrPartitionResult, ...]
+
+    def __init__(self, *, topic="", partitions=()):
+        self.topic = topic
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class ControlledShutdownRequest:
-    """A broker asks to leave: the controller moves what it leads to other in-sync replicas and takes it out of every."""
+class AlterIsrResponse(Message):
+    __slots__ = ("error_code", "topics")
+    error_code: ErrorCode
+    topics: tuple[AlterIsrTopicResult, ...]
 
+    def __init__(self, *, error_code=ErrorCode.NONE, topics=()):
+        self.error_code = error_code
+        self.topics = topics
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.topics,
+        )
+
+
+class ControlledShutdownRequest(Message):
+    __slots__ = ("broker_id", "broker_epoch")
     broker_id: int
     broker_epoch: int
 
+    def __init__(self, *, broker_id, broker_epoch):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
 
-@value(kw_only=True)
-class RemainingPartition:
-    topic: str = ""
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+        )
+
+
+class RemainingPartition(Message):
+    __slots__ = ("topic", "partition")
+    topic: str
     partition: int
 
+    def __init__(self, *, topic="", partition):
+        self.topic = topic
+        self.partition = partition
 
-@value(kw_only=True)
-class ControlledShutdownResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    partitions_remaining: tuple[RemainingPartition, ...] = ()
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+        )
 
 
-@value(kw_only=True)
-class AllocateProducerIdsRequest:
+class ControlledShutdownResponse(Message):
+    __slots__ = ("error_code", "partitions_remaining")
+    error_code: ErrorCode
+    partitions_remaining: tuple[RemainingPartition, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, partitions_remaining=()):
+        self.error_code = error_code
+        self.partitions_remaining = partitions_remaining
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.partitions_remaining,
+        )
+
+
+class AllocateProducerIdsRequest(Message):
+    __slots__ = ("broker_id", "broker_epoch")
     broker_id: int
     broker_epoch: int
 
+    def __init__(self, *, broker_id, broker_epoch):
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
 
-@value(kw_only=True)
-class AllocateProducerIdsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
+    def _values(self):
+        return (
+            self.broker_id,
+            self.broker_epoch,
+        )
+
+
+class AllocateProducerIdsResponse(Message):
+    __slots__ = ("error_code", "producer_id_start", "producer_id_len")
+    error_code: ErrorCode
     producer_id_start: int
     producer_id_len: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, producer_id_start, producer_id_len):
+        self.error_code = error_code
+        self.producer_id_start = producer_id_start
+        self.producer_id_len = producer_id_len
 
-@value(kw_only=True)
-class ClusterMetadataRequest:
-    """D0 gives it no body; the fields are additions (CONFLICT-29, CONFLICT-31)."""
+    def _values(self):
+        return (
+            self.error_code,
+            self.producer_id_start,
+            self.producer_id_len,
+        )
 
-    group_id: str = ""
-    topics: tuple[str, ...] = ()
-    all_topics: bool = False
+
+class ClusterMetadataRequest(Message):
+    __slots__ = ("group_id", "topics", "all_topics")
+    group_id: str
+    topics: tuple[str, ...]
+    all_topics: bool
+
+    def __init__(self, *, group_id="", topics=(), all_topics=False):
+        self.group_id = group_id
+        self.topics = topics
+        self.all_topics = all_topics
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.topics,
+            self.all_topics,
+        )
 
 
-@value(kw_only=True)
-class PartitionMetadata:
+class PartitionMetadata(Message):
+    __slots__ = ("partition", "error_code", "leader", "leader_epoch", "replicas", "isr")
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
+    error_code: ErrorCode
     leader: int
     leader_epoch: int
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    def __init__(self, *, partition, error_code=ErrorCode.NONE, leader, leader_epoch, replicas=(), isr=()):
+        self.partition = partition
+        self.error_code = error_code
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+
+    def _values(self):
+        return (
+            self.partition,
+            self.error_code,
+            self.leader,
+            self.leader_epoch,
+            self.replicas,
+            self.isr,
+        )
 
 
-@value(kw_only=True)
-class TopicMetadata:
-    topic: str = ""
-    topic_id: bytes = b""
-    error_code: ErrorCode = ErrorCode.NONE
-    partitions: tuple[PartitionMetadata, ...] = ()
+class TopicMetadata(Message):
+    __slots__ = ("topic", "topic_id", "error_code", "partitions")
+    topic: str
+    topic_id: bytes
+    error_code: ErrorCode
+    partitions: tuple[PartitionMetadata, ...]
+
+    def __init__(self, *, topic="", topic_id=b"", error_code=ErrorCode.NONE, partitions=()):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.error_code = error_code
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.error_code,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class ClusterMetadataResponse:
-    error_code: ErrorCode = ErrorCode.NONE
+class ClusterMetadataResponse(Message):
+    __slots__ = (
+        "error_code",
+        "coordinator_id",
+        "brokers_info",
+        "cluster_id",
+        "controller_id",
+        "topics",
+        "cluster_name",
+    )
+    error_code: ErrorCode
     coordinator_id: int
-    brokers_info: tuple[BrokerInfo, ...] = ()
-    cluster_id: str = ""
+    brokers_info: tuple[BrokerInfo, ...]
+    cluster_id: str
     controller_id: int
-    topics: tuple[TopicMetadata, ...] = ()
-    cluster_name: str = ""
+    topics: tuple[TopicMetadata, ...]
+    cluster_name: str
+
+    def __init__(
+        self,
+        *,
+        error_code=ErrorCode.NONE,
+        coordinator_id,
+        brokers_info=(),
+        cluster_id="",
+        controller_id,
+        topics=(),
+        cluster_name="",
+    ):
+        self.error_code = error_code
+        self.coordinator_id = coordinator_id
+        self.brokers_info = brokers_info
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.topics = topics
+        self.cluster_name = cluster_name
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.coordinator_id,
+            self.brokers_info,
+            self.cluster_id,
+            self.controller_id,
+            self.topics,
+            self.cluster_name,
+        )
 
 
-@value(kw_only=True)
-class RegisterConsumerRequest:
-    """The first message of a consumer."""
-
-    group_id: str = ""
-    consumer_id: str = ""
-    topic_count: str = ""
-    auto_commit: bool = False
-    auto_offset_reset: str = ""
+class RegisterConsumerRequest(Message):
+    __slots__ = (
+        "group_id",
+        "consumer_id",
+        "topic_count",
+        "auto_commit",
+        "auto_offset_reset",
+        "session_timeout_ms",
+        "incarnation",
+        "static_member",
+        "max_processing_ms",
+        "assignor",
+        "rejoin",
+        "client_id",
+    )
+    group_id: str
+    consumer_id: str
+    topic_count: str
+    auto_commit: bool
+    auto_offset_reset: str
     session_timeout_ms: int
     incarnation: int
-    static_member: bool = False
+    static_member: bool
     max_processing_ms: int
-    assignor: str = ""
-    rejoin: bool = False
-    client_id: str = ""
+    assignor: str
+    rejoin: bool
+    client_id: str
+
+    def __init__(
+        self,
+        *,
+        group_id="",
+        consumer_id="",
+        topic_count="",
+        auto_commit=False,
+        auto_offset_reset="",
+        session_timeout_ms,
+        incarnation,
+        static_member=False,
+        max_processing_ms,
+        assignor="",
+        rejoin=False,
+        client_id="",
+    ):
+        self.group_id = group_id
+        self.consumer_id = consumer_id
+        self.topic_count = topic_count
+        self.auto_commit = auto_commit
+        self.auto_offset_reset = auto_offset_reset
+        self.session_timeout_ms = session_timeout_ms
+        self.incarnation = incarnation
+        self.static_member = static_member
+        self.max_processing_ms = max_processing_ms
+        self.assignor = assignor
+        self.rejoin = rejoin
+        self.client_id = client_id
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.consumer_id,
+            self.topic_count,
+            self.auto_commit,
+            self.auto_offset_reset,
+            self.session_timeout_ms,
+            self.incarnation,
+            self.static_member,
+            self.max_processing_ms,
+            self.assignor,
+            self.rejoin,
+            self.client_id,
+        )
 
 
-@value(kw_only=True)
-class OffsetInfo:
-    """offset_struct of D0."""
-
-    topic: str = ""
+class OffsetInfo(Message):
+    __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata")
+    topic: str
     partition: int
     offset: int
     leader_epoch: int
-    metadata: str = ""
+    metadata: str
+
+    def __init__(self, *, topic="", partition, offset, leader_epoch, metadata=""):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+        )
 
 
-@value(kw_only=True)
-class PingResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    consumer_id: str = ""
-    offset_info: tuple[OffsetInfo, ...] = ()
+class PingResponse(Message):
+    __slots__ = ("error_code", "consumer_id", "offset_info", "coordinator_epoch", "generation")
+    error_code: ErrorCode
+    consumer_id: str
+    offset_info: tuple[OffsetInfo, ...]
     coordinator_epoch: int
     generation: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, consumer_id="", offset_info=(), coordinator_epoch, generation):
+        self.error_code = error_code
+        self.consumer_id = consumer_id
+        self.offset_info = offset_info
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
 
-@value(kw_only=True)
-class StopFetcherResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    consumer_id: str = ""
-    offset_info: tuple[OffsetInfo, ...] = ()
+    def _values(self):
+        return (
+            self.error_code,
+            self.consumer_id,
+            self.offset_info,
+            self.coordinator_epoch,
+            self.generation,
+        )
+
+
+class StopFetcherResponse(Message):
+    __slots__ = (
+        "error_code",
+        "consumer_id",
+        "offset_info",
+        "coordinator_epoch",
+        "generation",
+        "started_generation",
+        "finishing",
+    )
+    error_code: ErrorCode
+    consumer_id: str
+    offset_info: tuple[OffsetInfo, ...]
     coordinator_epoch: int
     generation: int
     started_generation: int
-    finishing: bool = False
+    finishing: bool
+
+    def __init__(
+        self,
+        *,
+        error_code=ErrorCode.NONE,
+        consumer_id="",
+        offset_info=(),
+        coordinator_epoch,
+        generation,
+        started_generation,
+        finishing=False,
+    ):
+        self.error_code = error_code
+        self.consumer_id = consumer_id
+        self.offset_info = offset_info
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.started_generation = started_generation
+        self.finishing = finishing
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.consumer_id,
+            self.offset_info,
+            self.coordinator_epoch,
+            self.generation,
+            self.started_generation,
+            self.finishing,
+        )
 
 
-@value(kw_only=True)
-class StartFetcherResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    consumer_id: str = ""
+class StartFetcherResponse(Message):
+    __slots__ = ("error_code", "consumer_id", "coordinator_epoch", "generation")
+    error_code: ErrorCode
+    consumer_id: str
     coordinator_epoch: int
     generation: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, consumer_id="", coordinator_epoch, generation):
+        self.error_code = error_code
+        self.consumer_id = consumer_id
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
 
-@value(kw_only=True)
-class LeaveGroupRequest:
-    """The consumer has stopped for good: no session timeout needs to be waited for (HOLE-49)."""
+    def _values(self):
+        return (
+            self.error_code,
+            self.consumer_id,
+            self.coordinator_epoch,
+            self.generation,
+        )
 
-    consumer_id: str = ""
+
+class LeaveGroupRequest(Message):
+    __slots__ = ("consumer_id", "coordinator_epoch", "generation", "offset_info", "reason")
+    consumer_id: str
     coordinator_epoch: int
     generation: int
-    offset_info: tuple[OffsetInfo, ...] = ()
-    reason: str = ""
+    offset_info: tuple[OffsetInfo, ...]
+    reason: str
+
+    def __init__(self, *, consumer_id="", coordinator_epoch, generation, offset_info=(), reason=""):
+        self.consumer_id = consumer_id
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.offset_info = offset_info
+        self.reason = reason
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.coordinator_epoch,
+            self.generation,
+            self.offset_info,
+            self.reason,
+        )
 
 
-@value(kw_only=True)
-class ConsumerMessage:
-    """What a consumer sends; exactly one field is set."""
-
+class ConsumerMessage(Message):
+    __slots__ = ("number", "register", "ping", "stopped", "started", "leave")
     number: int
-    register: RegisterConsumerRequest | None = None
-    ping: PingResponse | None = None
-    stopped: StopFetcherResponse | None = None
-    started: StartFetcherResponse | None = None
-    leave: LeaveGroupRequest | None = None
+    register: RegisterConsumerRequest | None
+    ping: PingResponse | None
+    stopped: StopFetcherResponse | None
+    started: StartFetcherResponse | None
+    leave: LeaveGroupRequest | None
+
+    def __init__(self, *, number, register=None, ping=None, stopped=None, started=None, leave=None):
+        self.number = number
+        self.register = register
+        self.ping = ping
+        self.stopped = stopped
+        self.started = started
+        self.leave = leave
+
+    def _values(self):
+        return (
+            self.number,
+            self.register,
+            self.ping,
+            self.stopped,
+            self.started,
+            self.leave,
+        )
 
 
-@value(kw_only=True)
-class RegisterConsumerResponse:
-    """Ownership does not come with it: that is StartFetcherRequest's (CONFLICT-02)."""
-
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+class RegisterConsumerResponse(Message):
+    __slots__ = ("error_code", "error_message", "coordinator_epoch")
+    error_code: ErrorCode
+    error_message: str
     coordinator_epoch: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", coordinator_epoch):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.coordinator_epoch = coordinator_epoch
 
-@value(kw_only=True)
-class PingRequest:
-    """Coordinator to consumer, every third of the session timeout (HeartbeatRequest in D0's implementation)."""
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.coordinator_epoch,
+        )
 
-    consumer_id: str = ""
+
+class PingRequest(Message):
+    __slots__ = ("consumer_id", "num_retries", "coordinator_epoch", "generation")
+    consumer_id: str
     num_retries: int
     coordinator_epoch: int
     generation: int
 
+    def __init__(self, *, consumer_id="", num_retries, coordinator_epoch, generation):
+        self.consumer_id = consumer_id
+        self.num_retries = num_retries
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
 
-@value(kw_only=True)
-class PartitionName:
-    topic: str = ""
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.num_retries,
+            self.coordinator_epoch,
+            self.generation,
+        )
+
+
+class PartitionName(Message):
+    __slots__ = ("topic", "partition")
+    topic: str
     partition: int
 
+    def __init__(self, *, topic="", partition):
+        self.topic = topic
+        self.partition = partition
 
-@value(kw_only=True)
-class StopFetcherRequest:
-    """Coordinator to consumer: stop, tell where you are."""
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+        )
 
-    consumer_id: str = ""
+
+class StopFetcherRequest(Message):
+    __slots__ = ("consumer_id", "coordinator_epoch", "generation", "revoked")
+    consumer_id: str
     coordinator_epoch: int
     generation: int
-    revoked: tuple[PartitionName, ...] = ()
+    revoked: tuple[PartitionName, ...]
+
+    def __init__(self, *, consumer_id="", coordinator_epoch, generation, revoked=()):
+        self.consumer_id = consumer_id
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.revoked = revoked
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.coordinator_epoch,
+            self.generation,
+            self.revoked,
+        )
 
 
-@value(kw_only=True)
-class AssignedPartition:
-    """partition_struct of D0."""
-
-    topic: str = ""
+class AssignedPartition(Message):
+    __slots__ = ("topic", "partition", "offset", "leader_epoch")
+    topic: str
     partition: int
     offset: int
     leader_epoch: int
 
+    def __init__(self, *, topic="", partition, offset, leader_epoch):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
 
-@value(kw_only=True)
-class OwnershipInfo:
-    """ownership_struct of D0: what one thread of the consumer reads."""
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.offset,
+            self.leader_epoch,
+        )
 
-    consumer_thread_id: str = ""
-    assigned_parts: tuple[AssignedPartition, ...] = ()
+
+class OwnershipInfo(Message):
+    __slots__ = ("consumer_thread_id", "assigned_parts")
+    consumer_thread_id: str
+    assigned_parts: tuple[AssignedPartition, ...]
+
+    def __init__(self, *, consumer_thread_id="", assigned_parts=()):
+        self.consumer_thread_id = consumer_thread_id
+        self.assigned_parts = assigned_parts
+
+    def _values(self):
+        return (
+            self.consumer_thread_id,
+            self.assigned_parts,
+        )
 
 
-@value(kw_only=True)
-class StartFetcherRequest:
-    """Coordinator to consumer: own this, from here."""
-
-    consumer_id: str = ""
+class StartFetcherRequest(Message):
+    __slots__ = ("consumer_id", "num_threads", "ownership_info", "brokers_info", "coordinator_epoch", "generation")
+    consumer_id: str
     num_threads: int
-    ownership_info: tuple[OwnershipInfo, ...] = ()
-    brokers_info: tuple[BrokerInfo, ...] = ()
+    ownership_info: tuple[OwnershipInfo, ...]
+    brokers_info: tuple[BrokerInfo, ...]
     coordinator_epoch: int
     generation: int
 
+    def __init__(
+        self, *, consumer_id="", num_threads, ownership_info=(), brokers_info=(), coordinator_epoch, generation
+    ):
+        self.consumer_id = consumer_id
+        self.num_threads = num_threads
+        self.ownership_info = ownership_info
+        self.brokers_info = brokers_info
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
 
-@value(kw_only=True)
-class LeaveGroupResponse:
-    """Its last offsets are stored; the coordinator ends the stream after it."""
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.num_threads,
+            self.ownership_info,
+            self.brokers_info,
+            self.coordinator_epoch,
+            self.generation,
+        )
 
-    error_code: ErrorCode = ErrorCode.NONE
+
+class LeaveGroupResponse(Message):
+    __slots__ = ("error_code",)
+    error_code: ErrorCode
+
+    def __init__(self, *, error_code=ErrorCode.NONE):
+        self.error_code = error_code
+
+    def _values(self):
+        return (self.error_code,)
 
 
-@value(kw_only=True)
-class CoordinatorMessage:
-    """What a coordinator sends; exactly one field is set."""
-
+class CoordinatorMessage(Message):
+    __slots__ = ("last_number", "registered", "ping", "stop", "start", "left")
     last_number: int
-    registered: RegisterConsumerResponse | None = None
-    ping: PingRequest | None = None
-    stop: StopFetcherRequest | None = None
-    start: StartFetcherRequest | None = None
-    left: LeaveGroupResponse | None = None
+    registered: RegisterConsumerResponse | None
+    ping: PingRequest | None
+    stop: StopFetcherRequest | None
+    start: StartFetcherRequest | None
+    left: LeaveGroupResponse | None
+
+    def __init__(self, *, last_number, registered=None, ping=None, stop=None, start=None, left=None):
+        self.last_number = last_number
+        self.registered = registered
+        self.ping = ping
+        self.stop = stop
+        self.start = start
+        self.left = left
+
+    def _values(self):
+        return (
+            self.last_number,
+            self.registered,
+            self.ping,
+            self.stop,
+            self.start,
+            self.left,
+        )
 
 
-@value(kw_only=True)
-class CommitOffsetsRequest:
-    """An active commit (OPEN-01), of a member, or of nobody (consumer_id empty, generation -1) while the group has n."""
-
-    group_id: str = ""
-    consumer_id: str = ""
+class CommitOffsetsRequest(Message):
+    __slots__ = ("group_id", "consumer_id", "incarnation", "coordinator_epoch", "generation", "number", "offsets")
+    group_id: str
+    consumer_id: str
     incarnation: int
     coordinator_epoch: int
     generation: int
     number: int
-    offsets: tuple[OffsetInfo, ...] = ()
+    offsets: tuple[OffsetInfo, ...]
+
+    def __init__(self, *, group_id="", consumer_id="", incarnation, coordinator_epoch, generation, number, offsets=()):
+        self.group_id = group_id
+        self.consumer_id = consumer_id
+        self.incarnation = incarnation
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.number = number
+        self.offsets = offsets
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.consumer_id,
+            self.incarnation,
+            self.coordinator_epoch,
+            self.generation,
+            self.number,
+            self.offsets,
+        )
 
 
-@value(kw_only=True)
-class CommittedResult:
-    topic: str = ""
+class CommittedResult(Message):
+    __slots__ = ("topic", "partition", "error_code", "error_message")
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, error_message=""):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class CommitOffsetsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    results: tuple[CommittedResult, ...] = ()
+class CommitOffsetsResponse(Message):
+    __slots__ = ("error_code", "error_message", "results")
+    error_code: ErrorCode
+    error_message: str
+    results: tuple[CommittedResult, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", results=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.results = results
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.results,
+        )
 
 
-@value(kw_only=True)
-class FetchOffsetsRequest:
-    group_id: str = ""
-    partitions: tuple[PartitionName, ...] = ()
+class FetchOffsetsRequest(Message):
+    __slots__ = ("group_id", "partitions")
+    group_id: str
+    partitions: tuple[PartitionName, ...]
+
+    def __init__(self, *, group_id="", partitions=()):
+        self.group_id = group_id
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class FetchOffsetsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    offsets: tuple[OffsetInfo, ...] = ()
+class FetchOffsetsResponse(Message):
+    __slots__ = ("error_code", "error_message", "offsets")
+    error_code: ErrorCode
+    error_message: str
+    offsets: tuple[OffsetInfo, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", offsets=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.offsets = offsets
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.offsets,
+        )
 
 
-@value(kw_only=True)
-class ListGroupsRequest:
-    """Of the groups that the asked broker coordinates; a client asks all brokers."""
+class ListGroupsRequest(Message):
+    __slots__ = ("states",)
+    states: tuple[str, ...]
 
-    states: tuple[str, ...] = ()
+    def __init__(self, *, states=()):
+        self.states = states
 
-
-@value(kw_only=True)
-class ListedGroup:
-    group_id: str = ""
-    state: str = ""
+    def _values(self):
+        return (self.states,)
 
 
-@value(kw_only=True)
-class ListGroupsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    groups: tuple[ListedGroup, ...] = ()
-    shards: tuple[int, ...] = ()
+class ListedGroup(Message):
+    __slots__ = ("group_id", "state")
+    group_id: str
+    state: str
+
+    def __init__(self, *, group_id="", state=""):
+        self.group_id = group_id
+        self.state = state
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.state,
+        )
+
+
+class ListGroupsResponse(Message):
+    __slots__ = ("error_code", "error_message", "groups", "shards", "shard_count")
+    error_code: ErrorCode
+    error_message: str
+    groups: tuple[ListedGroup, ...]
+    shards: tuple[int, ...]
     shard_count: int
 
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", groups=(), shards=(), shard_count):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.groups = groups
+        self.shards = shards
+        self.shard_count = shard_count
 
-@value(kw_only=True)
-class DescribeGroupsRequest:
-    group_ids: tuple[str, ...] = ()
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.groups,
+            self.shards,
+            self.shard_count,
+        )
 
 
-@value(kw_only=True)
-class DescribedMember:
-    consumer_id: str = ""
-    client_id: str = ""
-    host: str = ""
-    topic_count: str = ""
+class DescribeGroupsRequest(Message):
+    __slots__ = ("group_ids",)
+    group_ids: tuple[str, ...]
+
+    def __init__(self, *, group_ids=()):
+        self.group_ids = group_ids
+
+    def _values(self):
+        return (self.group_ids,)
+
+
+class DescribedMember(Message):
+    __slots__ = ("consumer_id", "client_id", "host", "topic_count", "session_timeout_ms", "static_member", "partitions")
+    consumer_id: str
+    client_id: str
+    host: str
+    topic_count: str
     session_timeout_ms: int
-    static_member: bool = False
-    partitions: tuple[PartitionName, ...] = ()
+    static_member: bool
+    partitions: tuple[PartitionName, ...]
+
+    def __init__(
+        self,
+        *,
+        consumer_id="",
+        client_id="",
+        host="",
+        topic_count="",
+        session_timeout_ms,
+        static_member=False,
+        partitions=(),
+    ):
+        self.consumer_id = consumer_id
+        self.client_id = client_id
+        self.host = host
+        self.topic_count = topic_count
+        self.session_timeout_ms = session_timeout_ms
+        self.static_member = static_member
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.client_id,
+            self.host,
+            self.topic_count,
+            self.session_timeout_ms,
+            self.static_member,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class DescribedGroup:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    group_id: str = ""
-    state: str = ""
-    assignor: str = ""
+class DescribedGroup(Message):
+    __slots__ = (
+        "error_code",
+        "error_message",
+        "group_id",
+        "state",
+        "assignor",
+        "coordinator_id",
+        "coordinator_epoch",
+        "generation",
+        "members",
+        "offsets",
+    )
+    error_code: ErrorCode
+    error_message: str
+    group_id: str
+    state: str
+    assignor: str
     coordinator_id: int
     coordinator_epoch: int
     generation: int
-    members: tuple[DescribedMember, ...] = ()
-    offsets: tuple[OffsetInfo, ...] = ()
+    members: tuple[DescribedMember, ...]
+    offsets: tuple[OffsetInfo, ...]
+
+    def __init__(
+        self,
+        *,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        group_id="",
+        state="",
+        assignor="",
+        coordinator_id,
+        coordinator_epoch,
+        generation,
+        members=(),
+        offsets=(),
+    ):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.group_id = group_id
+        self.state = state
+        self.assignor = assignor
+        self.coordinator_id = coordinator_id
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.members = members
+        self.offsets = offsets
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.group_id,
+            self.state,
+            self.assignor,
+            self.coordinator_id,
+            self.coordinator_epoch,
+            self.generation,
+            self.members,
+            self.offsets,
+        )
 
 
-@value(kw_only=True)
-class DescribeGroupsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    groups: tuple[DescribedGroup, ...] = ()
+class DescribeGroupsResponse(Message):
+    __slots__ = ("error_code", "error_message", "groups")
+    error_code: ErrorCode
+    error_message: str
+    groups: tuple[DescribedGroup, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", groups=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.groups = groups
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.groups,
+        )
 
 
-@value(kw_only=True)
-class DeleteGroupsRequest:
-    """Only groups without members: NON_EMPTY_GROUP otherwise."""
+class DeleteGroupsRequest(Message):
+    __slots__ = ("group_ids",)
+    group_ids: tuple[str, ...]
 
-    group_ids: tuple[str, ...] = ()
+    def __init__(self, *, group_ids=()):
+        self.group_ids = group_ids
 
-
-@value(kw_only=True)
-class DeletedGroup:
-    group_id: str = ""
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    def _values(self):
+        return (self.group_ids,)
 
 
-@value(kw_only=True)
-class DeleteGroupsResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
-    results: tuple[DeletedGroup, ...] = ()
+class DeletedGroup(Message):
+    __slots__ = ("group_id", "error_code", "error_message")
+    group_id: str
+    error_code: ErrorCode
+    error_message: str
+
+    def __init__(self, *, group_id="", error_code=ErrorCode.NONE, error_message=""):
+        self.group_id = group_id
+        self.error_code = error_code
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.error_code,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class ProducePartition:
-    topic: str = ""
-    topic_id: bytes = b""
+class DeleteGroupsResponse(Message):
+    __slots__ = ("error_code", "error_message", "results")
+    error_code: ErrorCode
+    error_message: str
+    results: tuple[DeletedGroup, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", results=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.results = results
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.results,
+        )
+
+
+class ProducePartition(Message):
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "records")
+    topic: str
+    topic_id: bytes
     partition: int
     leader_epoch: int
-    records: bytes = b""
+    records: bytes
+
+    def __init__(self, *, topic="", topic_id=b"", partition, leader_epoch, records=b""):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.records = records
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            self.records,
+        )
 
 
-@value(kw_only=True)
-class ProduceRequest:
-    client_id: str = ""
+class ProduceRequest(Message):
+    __slots__ = ("client_id", "acks", "timeout_ms", "partitions")
+    client_id: str
     acks: int
     timeout_ms: int
-    partitions: tuple[ProducePartition, ...] = ()
+    partitions: tuple[ProducePartition, ...]
+
+    def __init__(self, *, client_id="", acks, timeout_ms, partitions=()):
+        self.client_id = client_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.client_id,
+            self.acks,
+            self.timeout_ms,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class ProduceResult:
-    topic: str = ""
+class ProduceResult(Message):
+    __slots__ = (
+        "topic",
+        "partition",
+        "error_code",
+        "error_message",
+        "base_offset",
+        "log_start_offset",
+        "leader_id",
+        "leader_epoch",
+    )
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
     base_offset: int
     log_start_offset: int
     leader_id: int
     leader_epoch: int
 
+    def __init__(
+        self,
+        *,
+        topic="",
+        partition,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        base_offset,
+        log_start_offset,
+        leader_id,
+        leader_epoch,
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+        self.base_offset = base_offset
+        self.log_start_offset = log_start_offset
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
-@value(kw_only=True)
-class ProduceResponse:
-    results: tuple[ProduceResult, ...] = ()
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+            self.base_offset,
+            self.log_start_offset,
+            self.leader_id,
+            self.leader_epoch,
+        )
 
 
-@value(kw_only=True)
-class ProduceAnswer:
+class ProduceResponse(Message):
+    __slots__ = ("results",)
+    results: tuple[ProduceResult, ...]
+
+    def __init__(self, *, results=()):
+        self.results = results
+
+    def _values(self):
+        return (self.results,)
+
+
+class ProduceAnswer(Message):
+    __slots__ = ("number", "response")
     number: int
     response: ProduceResponse
 
+    def __init__(self, *, number, response):
+        self.number = number
+        self.response = response
 
-@value(kw_only=True)
-class ProduceAnswers:
-    """What has been decided since the last message."""
+    def _values(self):
+        return (
+            self.number,
+            self.response,
+        )
 
-    answers: tuple[ProduceAnswer, ...] = ()
+
+class ProduceAnswers(Message):
+    __slots__ = ("answers",)
+    answers: tuple[ProduceAnswer, ...]
+
+    def __init__(self, *, answers=()):
+        self.answers = answers
+
+    def _values(self):
+        return (self.answers,)
 
 
-@value(kw_only=True)
-class FetchPartition:
-    topic: str = ""
-    topic_id: bytes = b""
+class FetchPartition(Message):
+    __slots__ = ("topic", "topic_id", "partition", "leader_epoch", "offset", "last_fetched_epoch", "max_bytes")
+    topic: str
+    topic_id: bytes
     partition: int
     leader_epoch: int
     offset: int
     last_fetched_epoch: int
     max_bytes: int
 
+    def __init__(self, *, topic="", topic_id=b"", partition, leader_epoch, offset, last_fetched_epoch, max_bytes):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.max_bytes = max_bytes
 
-@value(kw_only=True)
-class FetchRequest:
-    client_id: str = ""
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            self.offset,
+            self.last_fetched_epoch,
+            self.max_bytes,
+        )
+
+
+class FetchRequest(Message):
+    __slots__ = ("client_id", "max_wait_ms", "min_bytes", "max_bytes", "partitions")
+    client_id: str
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    partitions: tuple[FetchPartition, ...] = ()
+    partitions: tuple[FetchPartition, ...]
+
+    def __init__(self, *, client_id="", max_wait_ms, min_bytes, max_bytes, partitions=()):
+        self.client_id = client_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.client_id,
+            self.max_wait_ms,
+            self.min_bytes,
+            self.max_bytes,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class FetchResult:
-    topic: str = ""
+class FetchResult(Message):
+    __slots__ = (
+        "topic",
+        "partition",
+        "error_code",
+        "error_message",
+        "high_watermark",
+        "log_start_offset",
+        "diverging_epoch",
+        "diverging_end_offset",
+        "leader_id",
+        "leader_epoch",
+        "records",
+    )
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
     high_watermark: int
     log_start_offset: int
     diverging_epoch: int
     diverging_end_offset: int
     leader_id: int
     leader_epoch: int
-    records: bytes = b""
+    records: bytes
+
+    def __init__(
+        self,
+        *,
+        topic="",
+        partition,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        high_watermark,
+        log_start_offset,
+        diverging_epoch,
+        diverging_end_offset,
+        leader_id,
+        leader_epoch,
+        records=b"",
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = diverging_epoch
+        self.diverging_end_offset = diverging_end_offset
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.records = records
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+            self.high_watermark,
+            self.log_start_offset,
+            self.diverging_epoch,
+            self.diverging_end_offset,
+            self.leader_id,
+            self.leader_epoch,
+            self.records,
+        )
 
 
-@value(kw_only=True)
-class FetchResponse:
-    results: tuple[FetchResult, ...] = ()
+class FetchResponse(Message):
+    __slots__ = ("results",)
+    results: tuple[FetchResult, ...]
+
+    def __init__(self, *, results=()):
+        self.results = results
+
+    def _values(self):
+        return (self.results,)
 
 
-@value(kw_only=True)
-class ListOffsetsPartition:
-    topic: str = ""
+class ListOffsetsPartition(Message):
+    __slots__ = ("topic", "partition", "leader_epoch", "timestamp", "topic_id", "own")
+    topic: str
     partition: int
     leader_epoch: int
     timestamp: int
-    topic_id: bytes = b""
-    own: bool = False
+    topic_id: bytes
+    own: bool
+
+    def __init__(self, *, topic="", partition, leader_epoch, timestamp, topic_id=b"", own=False):
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.timestamp = timestamp
+        self.topic_id = topic_id
+        self.own = own
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.leader_epoch,
+            self.timestamp,
+            self.topic_id,
+            self.own,
+        )
 
 
-@value(kw_only=True)
-class ListOffsetsRequest:
-    partitions: tuple[ListOffsetsPartition, ...] = ()
+class ListOffsetsRequest(Message):
+    __slots__ = ("partitions",)
+    partitions: tuple[ListOffsetsPartition, ...]
+
+    def __init__(self, *, partitions=()):
+        self.partitions = partitions
+
+    def _values(self):
+        return (self.partitions,)
 
 
-@value(kw_only=True)
-class ListOffsetsResult:
-    topic: str = ""
+class ListOffsetsResult(Message):
+    __slots__ = ("topic", "partition", "error_code", "error_message", "timestamp", "offset", "leader_epoch")
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    error_code: ErrorCode
+    error_message: str
     timestamp: int
     offset: int
     leader_epoch: int
 
+    def __init__(
+        self, *, topic="", partition, error_code=ErrorCode.NONE, error_message="", timestamp, offset, leader_epoch
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+        self.timestamp = timestamp
+        self.offset = offset
+        self.leader_epoch = leader_epoch
 
-@value(kw_only=True)
-class ListOffsetsResponse:
-    results: tuple[ListOffsetsResult, ...] = ()
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+            self.timestamp,
+            self.offset,
+            self.leader_epoch,
+        )
 
 
-@value(kw_only=True)
-class EpochPartition:
-    topic: str = ""
+class ListOffsetsResponse(Message):
+    __slots__ = ("results",)
+    results: tuple[ListOffsetsResult, ...]
+
+    def __init__(self, *, results=()):
+        self.results = results
+
+    def _values(self):
+        return (self.results,)
+
+
+class EpochPartition(Message):
+    __slots__ = ("topic", "partition", "current_leader_epoch", "leader_epoch", "topic_id")
+    topic: str
     partition: int
     current_leader_epoch: int
     leader_epoch: int
-    topic_id: bytes = b""
+    topic_id: bytes
+
+    def __init__(self, *, topic="", partition, current_leader_epoch, leader_epoch, topic_id=b""):
+        self.topic = topic
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.leader_epoch = leader_epoch
+        self.topic_id = topic_id
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.current_leader_epoch,
+            self.leader_epoch,
+            self.topic_id,
+        )
 
 
-@value(kw_only=True)
-class OffsetForLeaderEpochRequest:
-    partitions: tuple[EpochPartition, ...] = ()
+class OffsetForLeaderEpochRequest(Message):
+    __slots__ = ("partitions",)
+    partitions: tuple[EpochPartition, ...]
+
+    def __init__(self, *, partitions=()):
+        self.partitions = partitions
+
+    def _values(self):
+        return (self.partitions,)
 
 
-@value(kw_only=True)
-class EpochEndOffset:
-    topic: str = ""
+class EpochEndOffset(Message):
+    __slots__ = ("topic", "partition", "error_code", "leader_epoch", "end_offset", "error_message")
+    topic: str
     partition: int
-    error_code: ErrorCode = ErrorCode.NONE
+    error_code: ErrorCode
     leader_epoch: int
     end_offset: int
-    error_message: str = ""
+    error_message: str
+
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, leader_epoch, end_offset, error_message=""):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
+        self.error_message = error_message
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.leader_epoch,
+            self.end_offset,
+            self.error_message,
+        )
 
 
-@value(kw_only=True)
-class OffsetForLeaderEpochResponse:
-    results: tuple[EpochEndOffset, ...] = ()
+class OffsetForLeaderEpochResponse(Message):
+    __slots__ = ("results",)
+    results: tuple[EpochEndOffset, ...]
+
+    def __init__(self, *, results=()):
+        self.results = results
+
+    def _values(self):
+        return (self.results,)
 
 
-@value(kw_only=True)
-class ReplicaPosition:
-    topic: str = ""
-    topic_id: bytes = b""
+class ReplicaPosition(Message):
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "partition",
+        "leader_epoch",
+        "offset",
+        "last_fetched_epoch",
+        "error_code",
+        "leaving",
+        "log_start_offset",
+    )
+    topic: str
+    topic_id: bytes
     partition: int
     leader_epoch: int
     offset: int
     last_fetched_epoch: int
-    error_code: ErrorCode = ErrorCode.NONE
-    leaving: bool = False
+    error_code: ErrorCode
+    leaving: bool
     log_start_offset: int
 
+    def __init__(
+        self,
+        *,
+        topic="",
+        topic_id=b"",
+        partition,
+        leader_epoch,
+        offset,
+        last_fetched_epoch,
+        error_code=ErrorCode.NONE,
+        leaving=False,
+        log_start_offset,
+    ):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.error_code = error_code
+        self.leaving = leaving
+        self.log_start_offset = log_start_offset
 
-@value(kw_only=True)
-class ReplicaFetchRequest:
-    """Follower to leader: where it stands."""
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            self.offset,
+            self.last_fetched_epoch,
+            self.error_code,
+            self.leaving,
+            self.log_start_offset,
+        )
 
+
+class ReplicaFetchRequest(Message):
+    __slots__ = ("replica_id", "broker_epoch", "acked_chunk", "partitions")
     replica_id: int
     broker_epoch: int
     acked_chunk: int
-    partitions: tuple[ReplicaPosition, ...] = ()
+    partitions: tuple[ReplicaPosition, ...]
+
+    def __init__(self, *, replica_id, broker_epoch, acked_chunk, partitions=()):
+        self.replica_id = replica_id
+        self.broker_epoch = broker_epoch
+        self.acked_chunk = acked_chunk
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.replica_id,
+            self.broker_epoch,
+            self.acked_chunk,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class ReplicaChunk:
-    topic: str = ""
+class ReplicaChunk(Message):
+    __slots__ = (
+        "topic",
+        "partition",
+        "leader_epoch",
+        "error_code",
+        "high_watermark",
+        "log_start_offset",
+        "diverging_epoch",
+        "diverging_end_offset",
+        "offset",
+        "topic_id",
+        "dropped_to",
+        "records",
+    )
+    topic: str
     partition: int
     leader_epoch: int
-    error_code: ErrorCode = ErrorCode.NONE
+    error_code: ErrorCode
     high_watermark: int
     log_start_offset: int
     diverging_epoch: int
     diverging_end_offset: int
     offset: int
-    topic_id: bytes = b""
+    topic_id: bytes
     dropped_to: int
-    records: bytes = b""
+    records: bytes
+
+    def __init__(
+        self,
+        *,
+        topic="",
+        partition,
+        leader_epoch,
+        error_code=ErrorCode.NONE,
+        high_watermark,
+        log_start_offset,
+        diverging_epoch,
+        diverging_end_offset,
+        offset,
+        topic_id=b"",
+        dropped_to,
+        records=b"",
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = diverging_epoch
+        self.diverging_end_offset = diverging_end_offset
+        self.offset = offset
+        self.topic_id = topic_id
+        self.dropped_to = dropped_to
+        self.records = records
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.leader_epoch,
+            self.error_code,
+            self.high_watermark,
+            self.log_start_offset,
+            self.diverging_epoch,
+            self.diverging_end_offset,
+            self.offset,
+            self.topic_id,
+            self.dropped_to,
+            self.records,
+        )
 
 
-@value(kw_only=True)
-class ReplicaFetchResponse:
-    """Leader to follower: everything with news, partitions in rotation, at most 1 MiB of records (or one larger batc."""
-
+class ReplicaFetchResponse(Message):
+    __slots__ = ("chunk", "partitions")
     chunk: int
-    partitions: tuple[ReplicaChunk, ...] = ()
+    partitions: tuple[ReplicaChunk, ...]
+
+    def __init__(self, *, chunk, partitions=()):
+        self.chunk = chunk
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.chunk,
+            self.partitions,
+        )
 
 
-@value(kw_only=True)
-class InitProducerIdRequest:
-    client_id: str = ""
+class InitProducerIdRequest(Message):
+    __slots__ = ("client_id", "producer_id", "producer_epoch")
+    client_id: str
     producer_id: int
     producer_epoch: int
 
+    def __init__(self, *, client_id="", producer_id, producer_epoch):
+        self.client_id = client_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
-@value(kw_only=True)
-class InitProducerIdResponse:
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str = ""
+    def _values(self):
+        return (
+            self.client_id,
+            self.producer_id,
+            self.producer_epoch,
+        )
+
+
+class InitProducerIdResponse(Message):
+    __slots__ = ("error_code", "error_message", "producer_id", "producer_epoch")
+    error_code: ErrorCode
+    error_message: str
     producer_id: int
     producer_epoch: int
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", producer_id, producer_epoch):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.producer_id,
+            self.producer_epoch,
+        )

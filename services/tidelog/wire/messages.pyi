@@ -1,0 +1,1059 @@
+"""Every message of proto/ as a frozen value; field comments are in proto/.
+
+Generated from proto/ by `make proto`; do not edit.
+"""
+
+from tidelog.errors import ErrorCode
+from tidelog.values import Message, value
+
+@value(kw_only=True)
+class BrokerInfo(Message):
+    """A broker as a client of one listener reaches it (broker_struct of D0)."""
+
+    id: int
+    host: str = ""
+    port: int
+    rack: str = ""
+
+@value(kw_only=True)
+class Listener(Message):
+    """One door of a broker."""
+
+    name: str = ""
+    host: str = ""
+    port: int
+
+@value(kw_only=True)
+class LiveBroker(Message):
+    """A live broker with all its doors, as the controller tells other brokers."""
+
+    broker_id: int
+    broker_epoch: int
+    rack: str = ""
+    listeners: tuple[Listener, ...] = ()
+    shutting_down: bool = False
+
+@value(kw_only=True)
+class IsrMember(Message):
+    """A member of an ISR and the life of the broker in which it was admitted (KIP-903)."""
+
+    broker_id: int
+    broker_epoch: int
+
+@value(kw_only=True)
+class ConfigEntry(Message):
+    key: str = ""
+    value: str = ""
+
+@value(kw_only=True)
+class PartitionAssignment(Message):
+    partition: int
+    replicas: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class NewTopic(Message):
+    name: str = ""
+    num_partitions: int
+    replication_factor: int
+    assignments: tuple[PartitionAssignment, ...] = ()
+    configs: tuple[ConfigEntry, ...] = ()
+
+@value(kw_only=True)
+class CreateTopicsRequest(Message):
+    topics: tuple[NewTopic, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+@value(kw_only=True)
+class CreatedTopic(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topic_id: bytes = b""
+    num_partitions: int
+    replication_factor: int
+
+@value(kw_only=True)
+class CreateTopicsResponse(Message):
+    topics: tuple[CreatedTopic, ...] = ()
+
+@value(kw_only=True)
+class DeleteTopicsRequest(Message):
+    names: tuple[str, ...] = ()
+    timeout_ms: int
+
+@value(kw_only=True)
+class DeletedTopic(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class DeleteTopicsResponse(Message):
+    topics: tuple[DeletedTopic, ...] = ()
+
+@value(kw_only=True)
+class DescribeTopicsRequest(Message):
+    names: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class PartitionDescription(Message):
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    partition_epoch: int
+    vetoed: bool = False
+    recovering: bool = False
+    min_isr: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class TopicDescription(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = b""
+    configs: tuple[ConfigEntry, ...] = ()
+    partitions: tuple[PartitionDescription, ...] = ()
+
+@value(kw_only=True)
+class DescribeTopicsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[TopicDescription, ...] = ()
+
+@value(kw_only=True)
+class DescribeClusterRequest(Message):
+    pass
+
+@value(kw_only=True)
+class ClusterBroker(Message):
+    broker: LiveBroker
+    state: str = ""
+    leaders: int
+    replicas: int
+    software: str = ""
+    feature_level: int
+
+@value(kw_only=True)
+class DrainingBroker(Message):
+    broker_id: int
+    replicas: int
+
+@value(kw_only=True)
+class DescribeClusterResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    cluster_id: str = ""
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[ClusterBroker, ...] = ()
+    topics: int
+    partitions: int
+    leaderless_partitions: int
+    under_replicated_partitions: int
+    under_min_isr_partitions: int
+    draining: tuple[DrainingBroker, ...] = ()
+    feature_level: int
+    controller_software: str = ""
+    cluster_name: str = ""
+
+@value(kw_only=True)
+class NewPartitions(Message):
+    name: str = ""
+    total_count: int
+    assignments: tuple[PartitionAssignment, ...] = ()
+
+@value(kw_only=True)
+class CreatePartitionsRequest(Message):
+    topics: tuple[NewPartitions, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+@value(kw_only=True)
+class PartitionsCreated(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class CreatePartitionsResponse(Message):
+    topics: tuple[PartitionsCreated, ...] = ()
+
+@value(kw_only=True)
+class TopicPartitions(Message):
+    """Partitions of one topic."""
+
+    topic: str = ""
+    partitions: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class ElectLeadersRequest(Message):
+    unclean: bool = False
+    topics: tuple[TopicPartitions, ...] = ()
+    timeout_ms: int
+
+@value(kw_only=True)
+class ElectionResult(Message):
+    """What became of one partition."""
+
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class ElectLeadersResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    results: tuple[ElectionResult, ...] = ()
+
+@value(kw_only=True)
+class ReleaseVetoRequest(Message):
+    topics: tuple[TopicPartitions, ...] = ()
+    timeout_ms: int
+
+@value(kw_only=True)
+class ReleaseVetoResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    results: tuple[ElectionResult, ...] = ()
+
+@value(kw_only=True)
+class TopicReassignment(Message):
+    topic: str = ""
+    partitions: tuple[PartitionAssignment, ...] = ()
+    cancelled: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class AlterPartitionReassignmentsRequest(Message):
+    topics: tuple[TopicReassignment, ...] = ()
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class AlterPartitionReassignmentsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class ListPartitionReassignmentsRequest(Message):
+    topics: tuple[TopicPartitions, ...] = ()
+
+@value(kw_only=True)
+class OngoingReassignment(Message):
+    topic: str = ""
+    partition: int
+    replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+    original: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    leader: int
+    cancelled: bool = False
+
+@value(kw_only=True)
+class ListPartitionReassignmentsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    reassignments: tuple[OngoingReassignment, ...] = ()
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class ConfigChange(Message):
+    key: str = ""
+    remove: bool = False
+    value: str = ""
+
+@value(kw_only=True)
+class TopicConfigChanges(Message):
+    """Of one topic: all of them are stored, or none."""
+
+    name: str = ""
+    changes: tuple[ConfigChange, ...] = ()
+
+@value(kw_only=True)
+class IncrementalAlterConfigsRequest(Message):
+    topics: tuple[TopicConfigChanges, ...] = ()
+    timeout_ms: int
+    validate_only: bool = False
+
+@value(kw_only=True)
+class ConfigsAltered(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class IncrementalAlterConfigsResponse(Message):
+    topics: tuple[ConfigsAltered, ...] = ()
+
+@value(kw_only=True)
+class DescribeConfigsRequest(Message):
+    topics: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class ConfigSynonym(Message):
+    key: str = ""
+    value: str = ""
+    source: str = ""
+    origin: str = ""
+
+@value(kw_only=True)
+class DescribedConfig(Message):
+    key: str = ""
+    value: str = ""
+    source: str = ""
+    read_only: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+@value(kw_only=True)
+class TopicConfigs(Message):
+    name: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+@value(kw_only=True)
+class DescribeConfigsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[TopicConfigs, ...] = ()
+
+@value(kw_only=True)
+class DescribeBrokerConfigsRequest(Message):
+    broker_id: int
+
+@value(kw_only=True)
+class DescribeBrokerConfigsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+@value(kw_only=True)
+class DeleteRecordsPartition(Message):
+    topic: str = ""
+    partition: int
+    offset: int
+    topic_id: bytes = b""
+
+@value(kw_only=True)
+class DeleteRecordsRequest(Message):
+    partitions: tuple[DeleteRecordsPartition, ...] = ()
+    timeout_ms: int
+
+@value(kw_only=True)
+class DeleteRecordsResult(Message):
+    topic: str = ""
+    partition: int
+    low_watermark: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class DeleteRecordsResponse(Message):
+    partitions: tuple[DeleteRecordsResult, ...] = ()
+
+@value(kw_only=True)
+class DescribeLogDirsRequest(Message):
+    broker_id: int
+    topics: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class LogDirPartition(Message):
+    topic: str = ""
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool = False
+    error_code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class LogDir(Message):
+    path: str = ""
+    usable_bytes: int
+    partitions: tuple[LogDirPartition, ...] = ()
+
+@value(kw_only=True)
+class DescribeLogDirsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    log_dirs: tuple[LogDir, ...] = ()
+
+@value(kw_only=True)
+class AddBrokersRequest(Message):
+    broker_ids: tuple[int, ...] = ()
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class AddBrokersResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topics: tuple[TopicReassignment, ...] = ()
+
+@value(kw_only=True)
+class DrainBrokersRequest(Message):
+    broker_ids: tuple[int, ...] = ()
+    undo: bool = False
+    replace: bool = False
+    validate_only: bool = False
+    timeout_ms: int
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class DrainBrokersResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    topics: tuple[TopicReassignment, ...] = ()
+
+@value(kw_only=True)
+class PartitionState(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[IsrMember, ...] = ()
+    partition_epoch: int
+    replicas: tuple[int, ...] = ()
+    is_new: bool = False
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    recovering: bool = False
+    offline_replicas: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class TopicState(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    configs: tuple[ConfigEntry, ...] = ()
+
+@value(kw_only=True)
+class LeaderAndIsrRequest(Message):
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    full: bool = False
+    partition_states: tuple[PartitionState, ...] = ()
+    live_brokers: tuple[LiveBroker, ...] = ()
+    topic_states: tuple[TopicState, ...] = ()
+    sequence: int
+    continued: bool = False
+    more: bool = False
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class PartitionResult(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = b""
+
+@value(kw_only=True)
+class LeaderAndIsrResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionResult, ...] = ()
+
+@value(kw_only=True)
+class StopReplicaPartition(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    delete_partition: bool = False
+
+@value(kw_only=True)
+class StopReplicaRequest(Message):
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[StopReplicaPartition, ...] = ()
+    sequence: int
+
+@value(kw_only=True)
+class StopReplicaResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionResult, ...] = ()
+
+@value(kw_only=True)
+class UpdateMetadataRequest(Message):
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    full: bool = False
+    partition_states: tuple[PartitionState, ...] = ()
+    live_brokers: tuple[LiveBroker, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    sequence: int
+    continued: bool = False
+    more: bool = False
+    leader_throttle: int
+    follower_throttle: int
+
+@value(kw_only=True)
+class UpdateMetadataResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class LivenessPing(Message):
+    controller_id: int
+    controller_epoch: int
+
+@value(kw_only=True)
+class LivenessPong(Message):
+    broker_id: int
+    broker_epoch: int
+    failed: tuple[PartitionResult, ...] = ()
+
+@value(kw_only=True)
+class LeaderAndIsr(Message):
+    leader: int
+    leader_epoch: int
+    isr: tuple[IsrMember, ...] = ()
+    current_zk_version: int
+
+@value(kw_only=True)
+class AlterIsrPartition(Message):
+    partition_id: int
+    leader_and_isr: LeaderAndIsr
+
+@value(kw_only=True)
+class AlterIsrTopic(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partitions: tuple[AlterIsrPartition, ...] = ()
+
+@value(kw_only=True)
+class AlterIsrRequest(Message):
+    """Each is judged at most once, and none after a later one of the same broker life."""
+
+    broker_id: int
+    broker_epoch: int
+    topics: tuple[AlterIsrTopic, ...] = ()
+    controller_epoch: int
+    sequence: int
+
+@value(kw_only=True)
+class AlterIsrPartitionResult(Message):
+    partition_id: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader_and_isr: LeaderAndIsr
+
+@value(kw_only=True)
+class AlterIsrTopicResult(Message):
+    topic: str = ""
+    partitions: tuple[AlterIsrPartitionResult, ...] = ()
+
+@value(kw_only=True)
+class AlterIsrResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[AlterIsrTopicResult, ...] = ()
+
+@value(kw_only=True)
+class ControlledShutdownRequest(Message):
+    """A broker asks to leave: the controller moves what it leads to other in-sync replicas and takes it out of every."""
+
+    broker_id: int
+    broker_epoch: int
+
+@value(kw_only=True)
+class RemainingPartition(Message):
+    topic: str = ""
+    partition: int
+
+@value(kw_only=True)
+class ControlledShutdownResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions_remaining: tuple[RemainingPartition, ...] = ()
+
+@value(kw_only=True)
+class AllocateProducerIdsRequest(Message):
+    broker_id: int
+    broker_epoch: int
+
+@value(kw_only=True)
+class AllocateProducerIdsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    producer_id_start: int
+    producer_id_len: int
+
+@value(kw_only=True)
+class ClusterMetadataRequest(Message):
+    """D0 gives it no body; the fields are additions (CONFLICT-29, CONFLICT-31)."""
+
+    group_id: str = ""
+    topics: tuple[str, ...] = ()
+    all_topics: bool = False
+
+@value(kw_only=True)
+class PartitionMetadata(Message):
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+
+@value(kw_only=True)
+class TopicMetadata(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionMetadata, ...] = ()
+
+@value(kw_only=True)
+class ClusterMetadataResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    coordinator_id: int
+    brokers_info: tuple[BrokerInfo, ...] = ()
+    cluster_id: str = ""
+    controller_id: int
+    topics: tuple[TopicMetadata, ...] = ()
+    cluster_name: str = ""
+
+@value(kw_only=True)
+class RegisterConsumerRequest(Message):
+    """The first message of a consumer."""
+
+    group_id: str = ""
+    consumer_id: str = ""
+    topic_count: str = ""
+    auto_commit: bool = False
+    auto_offset_reset: str = ""
+    session_timeout_ms: int
+    incarnation: int
+    static_member: bool = False
+    max_processing_ms: int
+    assignor: str = ""
+    rejoin: bool = False
+    client_id: str = ""
+
+@value(kw_only=True)
+class OffsetInfo(Message):
+    """offset_struct of D0."""
+
+    topic: str = ""
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str = ""
+
+@value(kw_only=True)
+class PingResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+@value(kw_only=True)
+class StopFetcherResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    offset_info: tuple[OffsetInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+    started_generation: int
+    finishing: bool = False
+
+@value(kw_only=True)
+class StartFetcherResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+
+@value(kw_only=True)
+class LeaveGroupRequest(Message):
+    """The consumer has stopped for good: no session timeout needs to be waited for (HOLE-49)."""
+
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+    offset_info: tuple[OffsetInfo, ...] = ()
+    reason: str = ""
+
+@value(kw_only=True)
+class ConsumerMessage(Message):
+    """What a consumer sends; exactly one field is set."""
+
+    number: int
+    register: RegisterConsumerRequest | None = None
+    ping: PingResponse | None = None
+    stopped: StopFetcherResponse | None = None
+    started: StartFetcherResponse | None = None
+    leave: LeaveGroupRequest | None = None
+
+@value(kw_only=True)
+class RegisterConsumerResponse(Message):
+    """Ownership does not come with it: that is StartFetcherRequest's (CONFLICT-02)."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    coordinator_epoch: int
+
+@value(kw_only=True)
+class PingRequest(Message):
+    """Coordinator to consumer, every third of the session timeout (HeartbeatRequest in D0's implementation)."""
+
+    consumer_id: str = ""
+    num_retries: int
+    coordinator_epoch: int
+    generation: int
+
+@value(kw_only=True)
+class PartitionName(Message):
+    topic: str = ""
+    partition: int
+
+@value(kw_only=True)
+class StopFetcherRequest(Message):
+    """Coordinator to consumer: stop, tell where you are."""
+
+    consumer_id: str = ""
+    coordinator_epoch: int
+    generation: int
+    revoked: tuple[PartitionName, ...] = ()
+
+@value(kw_only=True)
+class AssignedPartition(Message):
+    """partition_struct of D0."""
+
+    topic: str = ""
+    partition: int
+    offset: int
+    leader_epoch: int
+
+@value(kw_only=True)
+class OwnershipInfo(Message):
+    """ownership_struct of D0: what one thread of the consumer reads."""
+
+    consumer_thread_id: str = ""
+    assigned_parts: tuple[AssignedPartition, ...] = ()
+
+@value(kw_only=True)
+class StartFetcherRequest(Message):
+    """Coordinator to consumer: own this, from here."""
+
+    consumer_id: str = ""
+    num_threads: int
+    ownership_info: tuple[OwnershipInfo, ...] = ()
+    brokers_info: tuple[BrokerInfo, ...] = ()
+    coordinator_epoch: int
+    generation: int
+
+@value(kw_only=True)
+class LeaveGroupResponse(Message):
+    """Its last offsets are stored; the coordinator ends the stream after it."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class CoordinatorMessage(Message):
+    """What a coordinator sends; exactly one field is set."""
+
+    last_number: int
+    registered: RegisterConsumerResponse | None = None
+    ping: PingRequest | None = None
+    stop: StopFetcherRequest | None = None
+    start: StartFetcherRequest | None = None
+    left: LeaveGroupResponse | None = None
+
+@value(kw_only=True)
+class CommitOffsetsRequest(Message):
+    """An active commit (OPEN-01), of a member, or of nobody (consumer_id empty, generation -1) while the group has n."""
+
+    group_id: str = ""
+    consumer_id: str = ""
+    incarnation: int
+    coordinator_epoch: int
+    generation: int
+    number: int
+    offsets: tuple[OffsetInfo, ...] = ()
+
+@value(kw_only=True)
+class CommittedResult(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class CommitOffsetsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    results: tuple[CommittedResult, ...] = ()
+
+@value(kw_only=True)
+class FetchOffsetsRequest(Message):
+    group_id: str = ""
+    partitions: tuple[PartitionName, ...] = ()
+
+@value(kw_only=True)
+class FetchOffsetsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    offsets: tuple[OffsetInfo, ...] = ()
+
+@value(kw_only=True)
+class ListGroupsRequest(Message):
+    """Of the groups that the asked broker coordinates; a client asks all brokers."""
+
+    states: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class ListedGroup(Message):
+    group_id: str = ""
+    state: str = ""
+
+@value(kw_only=True)
+class ListGroupsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+    shards: tuple[int, ...] = ()
+    shard_count: int
+
+@value(kw_only=True)
+class DescribeGroupsRequest(Message):
+    group_ids: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class DescribedMember(Message):
+    consumer_id: str = ""
+    client_id: str = ""
+    host: str = ""
+    topic_count: str = ""
+    session_timeout_ms: int
+    static_member: bool = False
+    partitions: tuple[PartitionName, ...] = ()
+
+@value(kw_only=True)
+class DescribedGroup(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    group_id: str = ""
+    state: str = ""
+    assignor: str = ""
+    coordinator_id: int
+    coordinator_epoch: int
+    generation: int
+    members: tuple[DescribedMember, ...] = ()
+    offsets: tuple[OffsetInfo, ...] = ()
+
+@value(kw_only=True)
+class DescribeGroupsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    groups: tuple[DescribedGroup, ...] = ()
+
+@value(kw_only=True)
+class DeleteGroupsRequest(Message):
+    """Only groups without members: NON_EMPTY_GROUP otherwise."""
+
+    group_ids: tuple[str, ...] = ()
+
+@value(kw_only=True)
+class DeletedGroup(Message):
+    group_id: str = ""
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+
+@value(kw_only=True)
+class DeleteGroupsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    results: tuple[DeletedGroup, ...] = ()
+
+@value(kw_only=True)
+class ProducePartition(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    records: bytes = b""
+
+@value(kw_only=True)
+class ProduceRequest(Message):
+    client_id: str = ""
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...] = ()
+
+@value(kw_only=True)
+class ProduceResult(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    base_offset: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+
+@value(kw_only=True)
+class ProduceResponse(Message):
+    results: tuple[ProduceResult, ...] = ()
+
+@value(kw_only=True)
+class ProduceAnswer(Message):
+    number: int
+    response: ProduceResponse
+
+@value(kw_only=True)
+class ProduceAnswers(Message):
+    """What has been decided since the last message."""
+
+    answers: tuple[ProduceAnswer, ...] = ()
+
+@value(kw_only=True)
+class FetchPartition(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+@value(kw_only=True)
+class FetchRequest(Message):
+    client_id: str = ""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...] = ()
+
+@value(kw_only=True)
+class FetchResult(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    high_watermark: int
+    log_start_offset: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    leader_id: int
+    leader_epoch: int
+    records: bytes = b""
+
+@value(kw_only=True)
+class FetchResponse(Message):
+    results: tuple[FetchResult, ...] = ()
+
+@value(kw_only=True)
+class ListOffsetsPartition(Message):
+    topic: str = ""
+    partition: int
+    leader_epoch: int
+    timestamp: int
+    topic_id: bytes = b""
+    own: bool = False
+
+@value(kw_only=True)
+class ListOffsetsRequest(Message):
+    partitions: tuple[ListOffsetsPartition, ...] = ()
+
+@value(kw_only=True)
+class ListOffsetsResult(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+@value(kw_only=True)
+class ListOffsetsResponse(Message):
+    results: tuple[ListOffsetsResult, ...] = ()
+
+@value(kw_only=True)
+class EpochPartition(Message):
+    topic: str = ""
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
+    topic_id: bytes = b""
+
+@value(kw_only=True)
+class OffsetForLeaderEpochRequest(Message):
+    partitions: tuple[EpochPartition, ...] = ()
+
+@value(kw_only=True)
+class EpochEndOffset(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leader_epoch: int
+    end_offset: int
+    error_message: str = ""
+
+@value(kw_only=True)
+class OffsetForLeaderEpochResponse(Message):
+    results: tuple[EpochEndOffset, ...] = ()
+
+@value(kw_only=True)
+class ReplicaPosition(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    error_code: ErrorCode = ErrorCode.NONE
+    leaving: bool = False
+    log_start_offset: int
+
+@value(kw_only=True)
+class ReplicaFetchRequest(Message):
+    """Follower to leader: where it stands."""
+
+    replica_id: int
+    broker_epoch: int
+    acked_chunk: int
+    partitions: tuple[ReplicaPosition, ...] = ()
+
+@value(kw_only=True)
+class ReplicaChunk(Message):
+    topic: str = ""
+    partition: int
+    leader_epoch: int
+    error_code: ErrorCode = ErrorCode.NONE
+    high_watermark: int
+    log_start_offset: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    offset: int
+    topic_id: bytes = b""
+    dropped_to: int
+    records: bytes = b""
+
+@value(kw_only=True)
+class ReplicaFetchResponse(Message):
+    """Leader to follower: everything with news, partitions in rotation, at most 1 MiB of records (or one larger batc."""
+
+    chunk: int
+    partitions: tuple[ReplicaChunk, ...] = ()
+
+@value(kw_only=True)
+class InitProducerIdRequest(Message):
+    client_id: str = ""
+    producer_id: int
+    producer_epoch: int
+
+@value(kw_only=True)
+class InitProducerIdResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    producer_id: int
+    producer_epoch: int
