@@ -1,8 +1,6 @@
 """`tidelog topics` and `tidelog cluster`: Kafka's and rpk's words."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -284,7 +282,7 @@ def test_config_show_says_where_a_value_comes_from(tidelog: Tidelog, cluster: Fa
     assert "tidelog: broker_id: required" in result.err
 
 
-def test_help_is_quick_and_every_command_has_an_example() -> None:
+def test_every_command_has_an_example() -> None:
     from tidelog.cli.table import TABLE
 
     def commands(command: object, path: str) -> list[tuple[str, str]]:
@@ -299,14 +297,6 @@ def test_help_is_quick_and_every_command_has_an_example() -> None:
         assert "Example: " in text, path
         # e.g. `tidelog topics create events ...`, after variables that may be set before it
         assert path in text.partition("Example: ")[2], path
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, tidelog.cli.main; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    # what costs time at start-up is imported by the command that needs it
-    assert not {"grpc", "aiokafka", "pydantic", "uvloop", "kazoo", "rich"} & set(loaded)
 
 
 def test_brokers_are_listed(tidelog: Tidelog, cluster: FakeCluster) -> None:
