@@ -158,7 +158,8 @@ async def consume(
                 await run.until_done(consumer, ends)
     finally:
         sys.stdout.flush()
-        note(f"Processed a total of {run.count} messages")
+        if run.count or sys.exception() is None:  # an error before the first record is one line
+            note(f"Processed a total of {run.count} messages")
     if run.damaged:
         raise typer.Exit(1)
 
