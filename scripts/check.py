@@ -29,7 +29,7 @@ _EDGES = f"{_PLAIN} config ports wire runtime"
 
 MAY_IMPORT: Mapping[str, str] = {
     # module or package below tidelog -> what of ours it may import besides itself; the longest name that fits counts
-    "__init__": "",
+    "__init__": "client errors ids release",
     "ids": "",
     "errors": "",
     "names": "errors",

@@ -1,1 +1,83 @@
-"""Tidelog: a replicated, partitioned log whose every protocol step can be watched, broken and proved."""
+"""Tidelog, a replicated, partitioned log: its Python client. Servers and the command line are packages below.
+
+`Producer`, `Consumer` and `Admin` run in an asyncio event loop; `SyncProducer`, `SyncConsumer` and `SyncAdmin` are for threads.
+A name is imported at its first use, so `import tidelog` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import AdminClient as Admin
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.errors import (
+        BadBatchError,
+        ClientClosed,
+        ClusterUnreachable,
+        DeliveryError,
+        LogTruncationError,
+        OffsetOutOfRangeError,
+    )
+    from tidelog.client.producer import Producer, RecordMetadata
+    from tidelog.client.records import ConsumerRecord
+    from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
+    from tidelog.errors import ErrorCode, TidelogError, TransportError
+    from tidelog.ids import Address, TopicPartition
+    from tidelog.release import VERSION as __version__
+
+__all__ = (
+    "Address",
+    "Admin",
+    "BadBatchError",
+    "ClientClosed",
+    "ClusterUnreachable",
+    "Consumer",
+    "ConsumerRecord",
+    "DeliveryError",
+    "ErrorCode",
+    "LogTruncationError",
+    "OffsetOutOfRangeError",
+    "Producer",
+    "RecordMetadata",
+    "SyncAdmin",
+    "SyncConsumer",
+    "SyncProducer",
+    "TidelogError",
+    "TopicPartition",
+    "TransportError",
+    "__version__",
+)
+
+_HOMES = {
+    "client.admin": ("Admin",),
+    "client.consumer": ("Consumer",),
+    "client.errors": (
+        "BadBatchError",
+        "ClientClosed",
+        "ClusterUnreachable",
+        "DeliveryError",
+        "LogTruncationError",
+        "OffsetOutOfRangeError",
+    ),
+    "client.producer": ("Producer", "RecordMetadata"),
+    "client.records": ("ConsumerRecord",),
+    "client.sync": ("SyncAdmin", "SyncConsumer", "SyncProducer"),
+    "errors": ("ErrorCode", "TidelogError", "TransportError"),
+    "ids": ("Address", "TopicPartition"),
+    "release": ("__version__",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_THERE = {"Admin": "AdminClient", "__version__": "VERSION"}
+"""Names that differ in the module."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    found = getattr(import_module(f"tidelog.{_HOME_OF[name]}"), _THERE.get(name, name))
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import Address
+from tidelog.ids import LOCALHOST, Address
 from tidelog.names import suggestion
 from tidelog.setting_types import Above, Range, Text, convert
 
@@ -337,7 +337,7 @@ class ControllerSettings(ServerSettings):
 class ClientSettings(Settings):
     """Settings of the command line and of pipeline jobs."""
 
-    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    bootstrap_servers: Addresses = LOCALHOST
     """Brokers to ask first. One that answers is enough."""
     client_id: Annotated[str, Range(0, 249)] = "tidelog"
     """Name of the client in logs and metrics of the servers."""
@@ -351,7 +351,7 @@ class ClientSettings(Settings):
 class AgentSettings(Settings):
     """Settings of an agent: a process that joins a group and passes the records of its partitions to a handler."""
 
-    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    bootstrap_servers: Addresses = LOCALHOST
     """Brokers to ask first. One that answers is enough."""
     agent_id: Annotated[str, Range(0, 249)] = ""
     """Name of the agent. Empty: the host's. Its consumer id adds a random number, unless it is a static member."""
@@ -412,7 +412,7 @@ class AgentSettings(Settings):
 class TrafficSettings(Settings):
     """Settings of a process that produces at a steady rate."""
 
-    bootstrap_servers: Addresses = (Address("localhost", 19092),)
+    bootstrap_servers: Addresses = LOCALHOST
     """Brokers to ask first. One that answers is enough."""
     client_id: Annotated[str, Range(0, 249)] = "traffic"
     """Name of the client in logs and metrics of the servers."""

@@ -43,3 +43,10 @@ class Address(NamedTuple):
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
             raise ValueError(f"{text!r} is not host:port with a port from 0 to 65535")
         return cls(host, int(port))
+
+
+CLIENT_PORTS: Final = (19_092, 29_092, 39_092)
+"""Ports of the first three brokers for clients on the same machine: of a local cluster where they are free, and of containers."""
+
+LOCALHOST: Final = tuple(Address("localhost", port) for port in CLIENT_PORTS)
+"""Brokers that a client asks when it is told of none."""

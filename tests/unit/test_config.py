@@ -17,7 +17,7 @@ from tidelog.config import (
     keys,
     load,
 )
-from tidelog.ids import Address
+from tidelog.ids import LOCALHOST, Address
 
 BROKER = {
     "TIDELOG_BROKER_ID": "1",
@@ -171,7 +171,7 @@ def test_settings_of_other_processes_and_of_scripts_are_no_mistake(environment: 
     environment.setenv("TIDELOG_BASE", "debian")
     assert load(BrokerSettings).broker_id == 1
     assert problems(ControllerSettings) == ["advertised: nobody can reach 0.0.0.0:9093; advertise a host name"]
-    assert load(ClientSettings).bootstrap_servers == (Address("localhost", 19092),)
+    assert load(ClientSettings).bootstrap_servers == LOCALHOST
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, TypeVar
 
-from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.gate import Gate
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.log_admin import LogAdmin
@@ -12,7 +12,7 @@ from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.offsets import FoundOffset, OffsetFinder
 from tidelog.client.reassignments import ReassignmentAdmin
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import NO_LEADER, Address, TopicPartition
+from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.net import Unary
 from tidelog.runtime.retry import ADMIN
@@ -36,7 +36,7 @@ class AdminClient:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[Address],
+        bootstrap: Bootstrap = None,
         *,
         request_timeout_ms: int = 15_000,
         ports: ClientPorts | None = None,

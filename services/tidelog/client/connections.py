@@ -1,14 +1,21 @@
 """The ports that a client needs, and the real ones for entry points."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from tidelog.client.produce_link import ProduceLink
-from tidelog.ids import Address
+from tidelog.ids import LOCALHOST, Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel, Net
 from tidelog.ports.rand import Rand
+
+BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP_SERVERS"
+
+Bootstrap = str | Sequence[str | Address] | None
+"""Brokers to ask first: "host:port,host:port", a list of them, or None for `BOOTSTRAP_VARIABLE`, else `LOCALHOST`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +46,19 @@ def real_ports() -> ClientPorts:
     return ClientPorts(SystemClock(), GrpcNet(), random.Random())
 
 
-def parse_bootstrap(bootstrap: str | Sequence[Address]) -> list[Address]:
-    """`host:port,host:port` or addresses; ValueError names what is wrong."""
+def parse_bootstrap(bootstrap: Bootstrap) -> list[Address]:
+    """Addresses of the brokers to ask first. TypeError or ValueError name what is wrong."""
+    if bootstrap is None:
+        named = os.environ.get(BOOTSTRAP_VARIABLE)
+        try:
+            return parse_bootstrap(named) if named else list(LOCALHOST)
+        except ValueError as error:
+            raise ValueError(f"{BOOTSTRAP_VARIABLE}: {error}") from None
     if isinstance(bootstrap, str):
-        return [Address.parse(part.strip()) for part in bootstrap.split(",") if part.strip()]
-    return list(bootstrap)
+        bootstrap = [part.strip() for part in bootstrap.split(",") if part.strip()]
+    if not isinstance(bootstrap, Sequence) or not all(isinstance(each, str | Address) for each in bootstrap):
+        raise TypeError(f"bootstrap {bootstrap!r} is not text like 'host:port,host:port', nor a list of addresses")
+    return [each if isinstance(each, Address) else Address.parse(each) for each in bootstrap]
 
 
 class Connections:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClientClosed
 from tidelog.client.fetch_state import QUEUED_MAX_BYTES, FetchState
 from tidelog.client.fetcher import Fetcher, FetchOptions
@@ -50,7 +50,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[Address],
+        bootstrap: Bootstrap = None,
         *,
         group: str | None = None,
         topics: Sequence[str] = (),

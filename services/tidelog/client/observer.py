@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap
+from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap
 from tidelog.client.offsets import LATEST
 from tidelog.client.overview import NO_CONTROLLER, Overview, SeenBroker, SeenGroup, Told
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -46,7 +46,7 @@ class ClusterObserver:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[Address],
+        bootstrap: Bootstrap,
         ports: ClientPorts,
         *,
         topics: Chosen = lambda name: True,

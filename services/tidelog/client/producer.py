@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
 from tidelog.client.accumulator import Accumulator, Batch, EndOf, halves
-from tidelog.client.connections import ClientPorts, Connections, parse_bootstrap, real_ports
+from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap, real_ports
 from tidelog.client.errors import ClientClosed, ClusterUnreachable, DeliveryError, refused_for_sure
 from tidelog.client.gate import Gate
 from tidelog.client.metadata import MAX_AGE_MS, ClusterMetadata
@@ -18,7 +18,7 @@ from tidelog.client.producer_stats import ProducerStats
 from tidelog.client.records import Header, codec_of, record_size_max
 from tidelog.client.snapshot import TopicInfo
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
-from tidelog.ids import NO_EPOCH, NO_OFFSET, Address, BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition
 from tidelog.runtime.bell import Turns
 from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
@@ -99,7 +99,7 @@ class Producer:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[Address],
+        bootstrap: Bootstrap = None,
         *,
         acks: int | str = "all",
         enable_idempotence: bool | None = None,

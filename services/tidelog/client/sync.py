@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tidelog.client.admin import DEFAULT, AdminClient
+from tidelog.client.connections import Bootstrap
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientClosed
 from tidelog.client.group_admin import GroupListing
@@ -156,7 +157,7 @@ class _Blocking:
 
     _inner: Any
 
-    def __init__(self, kind: type[Any], bootstrap: str, options: dict[str, Any]) -> None:
+    def __init__(self, kind: type[Any], bootstrap: Bootstrap, options: dict[str, Any]) -> None:
         self._thread = _loop_thread()
         self._inner = self._thread.call(_make(kind, (bootstrap,), options))
         self._thread.call(self._inner.__aenter__())
@@ -179,7 +180,7 @@ class SyncAdmin(_Blocking):
 
     _inner: AdminClient
 
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
         super().__init__(AdminClient, bootstrap, options)
 
     def create_topic(
@@ -236,7 +237,7 @@ class SyncConsumer(_Blocking):
 
     _inner: Consumer
 
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if (listener := options.get(name)) is not None:
                 options[name] = partial(asyncio.to_thread, listener)
@@ -371,7 +372,7 @@ class SyncProducer(_Blocking):
 
     _inner: Producer
 
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
         self._unsent: deque[_Sent | _Flush] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cluster.api import ClusterError, State
-from tidelog.cluster.free_ports import CLIENT_PORTS
 from tidelog.cluster.local import LocalCluster, local_name
-from tidelog.ids import Address
+from tidelog.ids import LOCALHOST, Address
 from tidelog.runtime.rpc_name import cluster_name
 
-CONTAINERS: Final = ",".join(f"localhost:{port}" for port in CLIENT_PORTS)
+CONTAINERS: Final = ",".join(map(str, LOCALHOST))
 """The addresses at which docker-compose.yml publishes the brokers."""
 COMPOSE: Final = "compose/"
 ANSWERS_WITHIN_S: Final = 2.0

@@ -14,10 +14,9 @@ from typing import Final
 import psutil
 
 from tidelog.cluster.api import ClusterError
+from tidelog.ids import CLIENT_PORTS
 
 LOWEST: Final = 10_000
-CLIENT_PORTS: Final = (19_092, 29_092, 39_092)
-"""Ports at which a client looks for brokers when it is told nothing; docker-compose.yml publishes them."""
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 DEFAULT_EPHEMERAL_LOW: Final = 32_768
 

@@ -15,10 +15,9 @@ from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
 SOON_S: Final = 2.0
-DOWN: Final = "nothing answers at b1:9092, b2:9092, b3:9092 (connection refused): is the cluster up? `tidelog local up` starts one"
-NO_HOST: Final = (
-    "nothing answers at nohost:9092 (no such host, or no route to it): is the cluster up? `tidelog local up` starts one"
-)
+HINT: Final = ": is the cluster up? `tidelog local up` starts one"
+DOWN: Final = f"nothing answers at b1:9092, b2:9092, b3:9092 (connection refused){HINT}"
+NO_HOST: Final = f"nothing answers at nohost:9092 (no such host, or no route to it){HINT}"
 
 
 NOTHING_ANSWERS: Final = [
