@@ -347,11 +347,12 @@ class FakeCluster:
         topic = self.topics.get(wanted.name)
         if topic is None:
             return m.PartitionsCreated(name=wanted.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if wanted.total_count <= len(topic.partitions):
+        had = len(topic.partitions)
+        if wanted.total_count <= had:
             return m.PartitionsCreated(
                 name=wanted.name,
                 error_code=ErrorCode.INVALID_PARTITIONS,
-                error_message=f"total_count {wanted.total_count} is not above {len(topic.partitions)}",
+                error_message=f"number of partitions {wanted.total_count} is not more than the {had} that the topic has",
             )
         if not validate_only:
             self.grow(wanted.name, wanted.total_count)

@@ -55,7 +55,7 @@ class FakeMoves:
 
     async def add_brokers(self, broker_id: int, request: m.AddBrokersRequest) -> m.AddBrokersResponse:
         if DEAD in request.broker_ids:
-            message = f"broker_ids [{DEAD}] are not alive"
+            message = f"{DEAD} not alive (alive: 1, 2, 3)"
             return m.AddBrokersResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
         return m.AddBrokersResponse(topics=self._plan(request.validate_only))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -24,7 +25,9 @@ from tidelog.cluster.wait import until
 from tidelog.ids import Address, BrokerId
 from tidelog.ports.meta import Create
 from tidelog.release import RELEASE, Release
+from tidelog.runtime.os_disk import OsDisk
 from tidelog.runtime.process import EXIT_REFUSED
+from tidelog.storage.data_dir import DataDir
 from tidelog.wire.batch import read_header
 from tidelog.wire.znodes import BrokerRegistration, broker_path, encode_broker
 
@@ -220,6 +223,19 @@ def test_a_data_directory_in_use(starter: Starter, shared_cluster: LocalCluster)
     assert line == (
         f"data directory {used} is in use by another process; stop it, or give this broker its own directory"
     )
+
+
+def test_a_data_directory_of_another_cluster(starter: Starter) -> None:
+    """It is refused before the broker listens, and so before it registers: a taken port is not what it complains of."""
+    DataDir.open(
+        OsDisk(), str(starter.data_dir), cluster_id="other", broker_id=BROKER_ID, rand=random.Random(1)
+    ).release()
+    taken = {"listeners": f"INTERNAL://127.0.0.1:{starter.busy_port}"}
+    (line,) = starter.complaints("broker", taken)
+    assert line.startswith(
+        f"data directory {starter.data_dir} belongs to broker {BROKER_ID} of cluster 'other', this is broker "
+    )
+    assert line.endswith("set the right directory, or move this one away")
 
 
 def test_a_place_where_nothing_can_be_made(starter: Starter) -> None:

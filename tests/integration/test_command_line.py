@@ -64,7 +64,7 @@ def test_bad_input_is_refused_with_its_limit(shared_servers: str) -> None:
     for args, code, said in (
         (("topics", "create", "a/b"), 2, "topic name"),
         (("topics", "create", "x" * 250), 2, "249"),
-        (("topics", "create", unique_topic(), "--replication-factor", "9"), 1, "replication_factor 9"),
+        (("topics", "create", unique_topic(), "--replication-factor", "9"), 1, "replication factor 9"),
         (("topics", "create", unique_topic(), "--config", "flushh=sync"), 2, "did you mean 'flush'?"),
         (("topics", "delete", unique_topic()), 1, "tidelog: no topic"),
     ):

@@ -6,7 +6,7 @@ The plan is worked out beside the event loop, and the cluster goes on meanwhile.
 when the partitions or those that are drained are not any more what it was made for, another one is made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,23 +102,24 @@ class BrokerDesk:
     def _check(self, request: m.AddBrokersRequest | m.DrainBrokersRequest) -> None:
         ids = _ids(request)
         if not ids:
-            raise TidelogError("broker_ids is empty", ErrorCode.INVALID_REQUEST)
+            raise TidelogError("no broker is named", ErrorCode.INVALID_REQUEST)
         if len(ids) != len(request.broker_ids):
-            raise TidelogError(f"broker_ids {list(request.broker_ids)} name a broker twice", ErrorCode.INVALID_REQUEST)
+            raise TidelogError(f"{_listed(request.broker_ids)} name a broker twice", ErrorCode.INVALID_REQUEST)
         if isinstance(request, m.AddBrokersRequest):
             dead, barred = ids - self._state.brokers.keys(), ids & self._state.barred
         elif request.undo:
             if spare := sorted(ids - self._state.draining):
-                raise TidelogError(f"broker_ids {spare} are not being drained", ErrorCode.INVALID_REQUEST)
+                raise TidelogError(f"{_listed(spare)} not being drained", ErrorCode.INVALID_REQUEST)
             return
         else:
             # Who is dead for good is drained too, to make up for the copies that are lost with it.
             held = {each for each in ids if self._state.partitions_on(each)}
             dead, barred = ids - self._state.brokers.keys() - held - self._state.draining, frozenset()
         if dead:
-            raise TidelogError(f"broker_ids {sorted(dead)} are not alive", ErrorCode.INVALID_REQUEST)
+            alive = _listed(sorted(self._state.brokers))
+            raise TidelogError(f"{_listed(sorted(dead))} not alive (alive: {alive})", ErrorCode.INVALID_REQUEST)
         if barred:
-            raise TidelogError(f"broker_ids {sorted(barred)} are being drained", ErrorCode.INVALID_REQUEST)
+            raise TidelogError(f"{_listed(sorted(barred))} being drained", ErrorCode.INVALID_REQUEST)
 
     def _refuse(
         self, token: Token, request: m.AddBrokersRequest | m.DrainBrokersRequest, code: ErrorCode, message: str
@@ -126,6 +127,10 @@ class BrokerDesk:
         self._state.emptying.pop(token, None)
         kind = m.AddBrokersResponse if isinstance(request, m.AddBrokersRequest) else m.DrainBrokersResponse
         self._out.reply(Reply(token, kind(error_code=code, error_message=message)))
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers))
 
 
 def _ids(request: m.AddBrokersRequest | m.DrainBrokersRequest) -> frozenset[BrokerId]:

@@ -61,12 +61,12 @@ def plan(
     factor = default_factor if topic.replication_factor == -1 else topic.replication_factor
     if not 0 < partitions <= PARTITIONS_MAX:
         raise TidelogError(
-            f"num_partitions {partitions} is not from 1 to {PARTITIONS_MAX} (-1: the cluster's default)",
+            f"number of partitions {partitions} is not from 1 to {PARTITIONS_MAX} (-1: the cluster's default)",
             ErrorCode.INVALID_PARTITIONS,
         )
     if not 0 < factor <= len(live):
         raise TidelogError(
-            f"replication_factor {factor} is not from 1 to {len(live)}, the number of live brokers",
+            f"replication factor {factor} is not from 1 to {len(live)}, the number of live brokers",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     check_racks(live)
@@ -78,10 +78,8 @@ def grow(wanted: m.NewPartitions, present: Sequence[tuple[BrokerId, ...]], live:
     """Replicas of the partitions that `wanted` adds to `present`. TidelogError names the field and the limit it breaks."""
     old, total, factor = len(present), wanted.total_count, len(present[0])
     if not old < total <= PARTITIONS_MAX:
-        raise TidelogError(
-            f"total_count {total} is not from {old + 1}, one more than there are, to {PARTITIONS_MAX}",
-            ErrorCode.INVALID_PARTITIONS,
-        )
+        limit = f"over the limit of {PARTITIONS_MAX}" if total > old else f"not more than the {old} that the topic has"
+        raise TidelogError(f"number of partitions {total} is {limit}", ErrorCode.INVALID_PARTITIONS)
     if wanted.assignments:
         by_index = {each.partition: each.replicas for each in wanted.assignments}
         if len(by_index) != len(wanted.assignments) or sorted(by_index) != list(range(old, total)):

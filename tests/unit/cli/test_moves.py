@@ -36,7 +36,7 @@ def test_what_would_move_is_only_shown(tidelog: Tidelog, events: FakeCluster) ->
 
 def test_brokers_that_are_not_alive_are_refused(tidelog: Tidelog, events: FakeCluster) -> None:
     result = tidelog("cluster", "add-brokers", str(DEAD))
-    assert (result.exit_code, result.error) == (1, "tidelog: brokers: broker_ids [99] are not alive")
+    assert (result.exit_code, result.error) == (1, "tidelog: brokers: 99 not alive (alive: 1, 2, 3)")
     assert tidelog("cluster", "add-brokers", "-1").exit_code == tidelog("cluster", "add-brokers").exit_code == 2
 
 

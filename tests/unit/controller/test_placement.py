@@ -91,10 +91,10 @@ def test_explicit_assignments_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("topic", "code", "names"),
     [
-        (new(0), ErrorCode.INVALID_PARTITIONS, "num_partitions 0"),
-        (new(-2), ErrorCode.INVALID_PARTITIONS, "num_partitions -2"),
+        (new(0), ErrorCode.INVALID_PARTITIONS, "number of partitions 0"),
+        (new(-2), ErrorCode.INVALID_PARTITIONS, "number of partitions -2"),
         (new(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, str(PARTITIONS_MAX)),
-        (new(1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "replication_factor 0"),
+        (new(1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "replication factor 0"),
         (new(1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "from 1 to 3"),
         (new(2, -1, (0,), (1,)), ErrorCode.INVALID_REQUEST, "num_partitions"),
         (new(-1, 1, (0,)), ErrorCode.INVALID_REQUEST, "replication_factor"),
@@ -108,7 +108,7 @@ def test_explicit_assignments_are_taken_as_they_are() -> None:
         (assigned(0, 0), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "once"),
         (assigned(-1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "from 0 on"),
         (assigned(*range(PARTITIONS_MAX + 1)), ErrorCode.INVALID_PARTITIONS, "10001 partitions, the limit is 10000"),
-        (new(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "num_partitions 2147483647"),
+        (new(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "number of partitions 2147483647"),
     ],
 )
 def test_what_cannot_be_is_refused_with_field_and_limit(topic: m.NewTopic, code: ErrorCode, names: str) -> None:
@@ -155,13 +155,13 @@ PRESENT = ((BrokerId(0), BrokerId(1)), (BrokerId(1), BrokerId(2)))
 @pytest.mark.parametrize(
     ("wanted", "code", "message"),
     [
-        (more(2), ErrorCode.INVALID_PARTITIONS, "total_count 2 is not from 3"),
-        (more(1), ErrorCode.INVALID_PARTITIONS, "total_count 1"),
-        (more(0), ErrorCode.INVALID_PARTITIONS, "total_count 0"),
-        (more(-1), ErrorCode.INVALID_PARTITIONS, "total_count -1"),
-        (more(-(2**31)), ErrorCode.INVALID_PARTITIONS, "total_count -2147483648"),
-        (more(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, "to 10000"),
-        (more(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "to 10000"),
+        (more(2), ErrorCode.INVALID_PARTITIONS, "number of partitions 2 is not more than the 2"),
+        (more(1), ErrorCode.INVALID_PARTITIONS, "number of partitions 1"),
+        (more(0), ErrorCode.INVALID_PARTITIONS, "number of partitions 0"),
+        (more(-1), ErrorCode.INVALID_PARTITIONS, "number of partitions -1"),
+        (more(-(2**31)), ErrorCode.INVALID_PARTITIONS, "number of partitions -2147483648"),
+        (more(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, "over the limit of 10000"),
+        (more(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "over the limit of 10000"),
         (more(4, (0, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 3 are not each named once"),
         (more(3, (0, 1), (1, 2)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 2"),
         (more(3, (0, 1), first=0), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 2"),
