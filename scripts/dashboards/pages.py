@@ -54,7 +54,7 @@ OF_ALERT: Final = {"series == 0": "silent", "series == 1": "its condition holds"
 
 def anchor(title: str) -> str:
     """The name of a heading in a link."""
-    return title.lower().replace(" ", "-")
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def runbook_of(alert: Alert) -> str:
