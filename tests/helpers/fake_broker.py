@@ -352,7 +352,7 @@ class FakeCluster:
             return m.PartitionsCreated(
                 name=wanted.name,
                 error_code=ErrorCode.INVALID_PARTITIONS,
-                error_message=f"number of partitions {wanted.total_count} is not more than the {had} that the topic has",
+                error_message=f"topic {wanted.name!r} has {had} partitions already",
             )
         if not validate_only:
             self.grow(wanted.name, wanted.total_count)

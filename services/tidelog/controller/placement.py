@@ -78,8 +78,7 @@ def grow(wanted: m.NewPartitions, present: Sequence[tuple[BrokerId, ...]], live:
     """Replicas of the partitions that `wanted` adds to `present`. TidelogError names the field and the limit it breaks."""
     old, total, factor = len(present), wanted.total_count, len(present[0])
     if not old < total <= PARTITIONS_MAX:
-        limit = f"over the limit of {PARTITIONS_MAX}" if total > old else f"not more than the {old} that the topic has"
-        raise TidelogError(f"number of partitions {total} is {limit}", ErrorCode.INVALID_PARTITIONS)
+        raise TidelogError(_bad_total(wanted.name, old, total), ErrorCode.INVALID_PARTITIONS)
     if wanted.assignments:
         by_index = {each.partition: each.replicas for each in wanted.assignments}
         if len(by_index) != len(wanted.assignments) or sorted(by_index) != list(range(old, total)):
@@ -95,6 +94,14 @@ def grow(wanted: m.NewPartitions, present: Sequence[tuple[BrokerId, ...]], live:
         )
     check_racks(live)
     return spread(live, total - old, factor, *_origin(present, live), first=old)
+
+
+def _bad_total(topic: str, old: int, total: int) -> str:
+    if total > old:
+        return f"number of partitions {total} is over the limit of {PARTITIONS_MAX}"
+    if total == old:
+        return f"topic {topic!r} has {old} partitions already"
+    return f"topic {topic!r} has {old} partitions, which is more than the requested {total}"
 
 
 def _origin(present: Sequence[tuple[BrokerId, ...]], brokers: Mapping[BrokerId, str]) -> tuple[int, int]:

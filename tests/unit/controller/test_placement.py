@@ -155,11 +155,11 @@ PRESENT = ((BrokerId(0), BrokerId(1)), (BrokerId(1), BrokerId(2)))
 @pytest.mark.parametrize(
     ("wanted", "code", "message"),
     [
-        (more(2), ErrorCode.INVALID_PARTITIONS, "number of partitions 2 is not more than the 2"),
-        (more(1), ErrorCode.INVALID_PARTITIONS, "number of partitions 1"),
-        (more(0), ErrorCode.INVALID_PARTITIONS, "number of partitions 0"),
-        (more(-1), ErrorCode.INVALID_PARTITIONS, "number of partitions -1"),
-        (more(-(2**31)), ErrorCode.INVALID_PARTITIONS, "number of partitions -2147483648"),
+        (more(2), ErrorCode.INVALID_PARTITIONS, "topic 't' has 2 partitions already"),
+        (more(1), ErrorCode.INVALID_PARTITIONS, "topic 't' has 2 partitions, which is more than the requested 1"),
+        (more(0), ErrorCode.INVALID_PARTITIONS, "more than the requested 0"),
+        (more(-1), ErrorCode.INVALID_PARTITIONS, "more than the requested -1"),
+        (more(-(2**31)), ErrorCode.INVALID_PARTITIONS, "more than the requested -2147483648"),
         (more(PARTITIONS_MAX + 1), ErrorCode.INVALID_PARTITIONS, "over the limit of 10000"),
         (more(2**31 - 1), ErrorCode.INVALID_PARTITIONS, "over the limit of 10000"),
         (more(4, (0, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions 2 to 3 are not each named once"),
