@@ -1,7 +1,7 @@
 """CLI: processor time of `tidelog topics list`, against that of a Python that imports grpc and nothing else.
 
-Both are processes of their own with compiled modules at hand. The command is told its brokers; that it takes when it looks for
-the cluster itself is printed beside it. The ratio is one of times: less is better.
+Each runs in a process of its own, with compiled modules. The command of the figure names its brokers; a note gives the ratio of a
+command that looks for the cluster itself. The ratio is one of times: less is better.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LEFT_OUT: Final = frozenset({"PYTHONDONTWRITEBYTECODE", "TIDELOG_BOOTSTRAP_SERVE
 
 
 def cpu_s(command: tuple[str, ...], directory: Path) -> float:
-    """Processor seconds of one run, in the kernel's time too."""
+    """Processor seconds of one run, user and system time."""
     environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
     process = subprocess.Popen(
         command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

@@ -1,7 +1,7 @@
 """Modules that a command imports: each costs every command of every user its milliseconds of processor time.
 
-A module that is missing in a list below can be imported by the function that uses it, or its price is worth a look: `make bench
-ONLY=CLI`.
+When a test fails, import the new module in the function that uses it. If every command needs it, measure its price with
+`make bench ONLY=CLI`, then add it here.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Mistakes of a newcomer: exit code, the line on standard error, and the time or the calls that the mistake may cost.
+"""A command whose brokers cannot be reached ends within two seconds, with 1 and one line that gives the cause.
 
 Commands run on the simulator's loop, so their time is virtual and a limit holds on any machine.
 """
