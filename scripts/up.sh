@@ -23,7 +23,7 @@ need_ports() {
     published=$(docker compose ps --format '{{.Ports}}')
     for port in "${broker_ports[@]}"; do
         if [[ $published == *":$port->"* ]] || ! listens "$port"; then continue; fi
-        if grep -q "\"port\": $port\b" data/local/cluster.json 2>/dev/null; then
+        if grep -qx " *$port" data/local/cluster.json 2>/dev/null; then
             fail "port $port belongs to the local cluster in data/local: 'tidelog local down' ends it"
         fi
         fail "another program listens at $host:$port, where a broker is to be: stop it, or set another port in .env (.env.example)"
