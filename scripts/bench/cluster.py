@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from bench.harness import percentile
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.produce_link import ProduceLink
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
@@ -242,7 +242,7 @@ class BenchCluster:
             await asyncio.to_thread(
                 self.local.up, self._brokers, settings=self._settings
             )  # it has an event loop of its own to ask the brokers
-            self._admin = AdminClient(self.bootstrap, request_timeout_ms=60_000)
+            self._admin = Admin(self.bootstrap, request_timeout_ms=60_000)
             await self._admin.start()
         except BaseException:
             self.local.down(grace_s=0.0)
@@ -264,8 +264,8 @@ class BenchCluster:
         return list(self.local.endpoints().values())
 
     @property
-    def admin(self) -> AdminClient:
-        assert isinstance(self._admin, AdminClient)
+    def admin(self) -> Admin:
+        assert isinstance(self._admin, Admin)
         return self._admin
 
     async def new_topic(

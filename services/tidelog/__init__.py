@@ -7,8 +7,10 @@ A name is imported at its first use, so `import tidelog` costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tidelog.release import VERSION as __version__
+
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient as Admin
+    from tidelog.client.admin import Admin
     from tidelog.client.consumer import Consumer
     from tidelog.client.errors import (
         BadBatchError,
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
     from tidelog.errors import ErrorCode, TidelogError, TransportError
     from tidelog.ids import Address, TopicPartition
-    from tidelog.release import VERSION as __version__
 
 __all__ = (
     "Address",
@@ -64,17 +65,14 @@ _HOMES = {
     "client.sync": ("SyncAdmin", "SyncConsumer", "SyncProducer"),
     "errors": ("ErrorCode", "TidelogError", "TransportError"),
     "ids": ("Address", "TopicPartition"),
-    "release": ("__version__",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_THERE = {"Admin": "AdminClient", "__version__": "VERSION"}
-"""Names that differ in the module."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
-    found = getattr(import_module(f"tidelog.{_HOME_OF[name]}"), _THERE.get(name, name))
+    found = getattr(import_module(f"tidelog.{_HOME_OF[name]}"), name)
     globals()[name] = found
     return found
 

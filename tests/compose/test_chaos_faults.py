@@ -16,7 +16,7 @@ from tidelog.chaos.faults.base import Bed, InForce, Injected, On
 from tidelog.chaos.faults.registry import fault_named, make
 from tidelog.chaos.replicas import read_replicas
 from tidelog.chaos.targets import parse, resolve
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, ZOOKEEPER, State, bootstrap_servers, broker_id_of, broker_name
@@ -74,7 +74,7 @@ async def playing(cluster: ComposeCluster) -> AsyncIterator[Play]:
     ports = ClientPorts(clock, GrpcNet(link_map=cluster.client_links()), Random(1))
     servers = bootstrap_servers(cluster)
     with InForce() as in_force:
-        async with AdminClient(servers) as admin, Producer(servers, ports=ports, request_timeout_ms=3_000) as producer:
+        async with Admin(servers) as admin, Producer(servers, ports=ports, request_timeout_ms=3_000) as producer:
             await admin.create_topic(topic, 1, 3, configs={"min.insync.replicas": "2"})
             await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
             play = Play(Bed(cluster, On.COMPOSE, admin, topic, clock, Random(1), tasks, in_force), producer)

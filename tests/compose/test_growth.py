@@ -13,7 +13,7 @@ from helpers.compose import ComposeProject
 from helpers.loads import Load
 from helpers.requirements import requirement
 from helpers.scripts import ROOT
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name, process_name
 from tidelog.cluster.wait import until
 
@@ -68,7 +68,7 @@ async def shrunk(project: ComposeProject) -> None:
 
 
 class Scene:
-    def __init__(self, project: ComposeProject, admin: AdminClient) -> None:
+    def __init__(self, project: ComposeProject, admin: Admin) -> None:
         self._project = project
         self._faults = project.faults
         self._admin = admin
@@ -160,7 +160,7 @@ async def test_three_brokers_become_five_and_three_again_under_load(grown: Compo
     project, servers = grown, grown.bootstrap_servers
     load = Load(unique_topic("growth"), PARTITIONS, "all", tmp_path)
 
-    async with AdminClient(servers, request_timeout_ms=int(WITHIN_S * 1000)) as admin:
+    async with Admin(servers, request_timeout_ms=int(WITHIN_S * 1000)) as admin:
         await admin.create_topic(load.topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
         await admin.wait_until_led(load.topic, in_sync=True, timeout_s=WITHIN_S)
         scene = Scene(project, admin)

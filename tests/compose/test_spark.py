@@ -10,7 +10,7 @@ import pytest
 from helpers.cluster import unique_topic
 from helpers.compose import ComposeProject
 from helpers.compose_spark import JOB, MASTER, SERVICES, WITHIN_S, WORKERS, ComposeSpark, compose_spark
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.cluster.wait import until
 
@@ -98,7 +98,7 @@ def test_a_master_that_is_not_there_is_one_line(spark: ComposeSpark, tmp_path: P
 
 
 async def create(servers: str, topic: str) -> None:
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(topic, PARTITIONS, 3)
         await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
 

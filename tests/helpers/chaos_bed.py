@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from helpers.fake_cluster import FakeCluster
 from tidelog.chaos.faults.base import Bed, InForce, On
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.ids import NO_LEADER, Address
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import Supervisor
@@ -39,7 +39,7 @@ def fake_bed(cluster: FakeCluster | None = None, admin: FakeAdmin | None = None,
     return Bed(
         cluster=cluster or FakeCluster(),
         on=on,
-        admin=cast(AdminClient, admin or FakeAdmin()),
+        admin=cast(Admin, admin or FakeAdmin()),
         topic="t",
         clock=SystemClock(),
         rand=Random(1),

@@ -22,7 +22,7 @@ from dashboards.proof import Fault
 from helpers.metrics import metric
 from helpers.prometheus import Prometheus
 from tidelog.chaos.metrics import ChaosMetrics
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.client.reassignments import Throttle
 from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, ZOOKEEPER, bootstrap_servers, broker_id_of, broker_name
@@ -125,13 +125,13 @@ def traffic(cluster: LocalCluster) -> Iterator[Address]:
 
 
 async def make_topics(cluster: LocalCluster) -> None:
-    async with AdminClient(bootstrap_servers(cluster)) as admin:
+    async with Admin(bootstrap_servers(cluster)) as admin:
         await admin.create_topic(TOPIC, assignment=EVENTS)
         await admin.create_topic("frail", assignment=FRAIL, configs={"min.insync.replicas": "1"})
 
 
 async def make_single(cluster: LocalCluster, broker: str) -> None:
-    async with AdminClient(bootstrap_servers(cluster)) as admin:
+    async with Admin(bootstrap_servers(cluster)) as admin:
         assignment = [[broker_id_of(broker)]]
         await admin.create_topic("single", assignment=assignment, configs={"min.insync.replicas": "1"})
 
@@ -321,14 +321,14 @@ class Story:
         self.chaos.recovered(fault, time.monotonic() - ended)
 
     async def begin_move(self) -> None:
-        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+        async with Admin(bootstrap_servers(self.cluster)) as admin:
             await admin.create_topic(MOVED, assignment=[[0]], configs={"min.insync.replicas": "1"})
             await self.fill(MOVED, MOVED_BYTES // VALUE_BYTES)
             throttle = Throttle(MOVES_BYTES_PER_S, MOVES_BYTES_PER_S)
             await admin.reassignments.alter({TopicPartition(MOVED, 0): [1]}, throttle=throttle)
 
     async def make_compacted(self) -> None:
-        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+        async with Admin(bootstrap_servers(self.cluster)) as admin:
             await admin.create_topic(COMPACTED, assignment=[[0, 1, 2]], configs=COMPACTS)
         await self.fill(COMPACTED, 20 * KEYS)
 
@@ -339,7 +339,7 @@ class Story:
             await producer.flush()
 
     async def delete(self, topic: str) -> None:
-        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+        async with Admin(bootstrap_servers(self.cluster)) as admin:
             await admin.delete_topic(topic)
 
     def flip_a_bit(self) -> None:
@@ -353,11 +353,11 @@ class Story:
             file.write(bytes([byte ^ 1]))
 
     async def configure(self, topic: str, configs: Mapping[str, str]) -> None:
-        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+        async with Admin(bootstrap_servers(self.cluster)) as admin:
             await admin.alter_configs(topic, configs)
 
     async def describe(self, topic: str) -> m.TopicDescription:
-        async with AdminClient(bootstrap_servers(self.cluster)) as admin:
+        async with Admin(bootstrap_servers(self.cluster)) as admin:
             return await admin.describe_topic(topic)
 
     async def write_behind_its_back(self) -> None:

@@ -23,7 +23,7 @@ from helpers.cluster import unique_topic
 from helpers.loads import Load
 from helpers.metrics import metric
 from helpers.stored import stored_by
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, State, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.os_process import OsProcess, tail
@@ -64,7 +64,7 @@ class Handled(NamedTuple):
 class WorkingGroup:
     cluster: LocalCluster
     servers: str
-    admin: AdminClient
+    admin: Admin
     group_id: str
     session_s: float
     load: Load
@@ -285,7 +285,7 @@ async def working_group(
     servers, topic = bootstrap_servers(cluster), unique_topic("worked")
     await shards_settled(cluster)
     load = Load(topic, len(assignment), "all", directory, records_per_s, request_timeout_ms=2_000)
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(topic, assignment=assignment)
         await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
         group_id = group_id or unique_topic("group")
@@ -350,7 +350,7 @@ async def groups_of_one_coordinator(cluster: LocalCluster, count: int) -> tuple[
     brokers = {address: name for name, address in cluster.endpoints(BROKER).items()}
     found: defaultdict[str, list[str]] = defaultdict(list)
     await shards_settled(cluster)
-    async with AdminClient(bootstrap_servers(cluster)) as admin:
+    async with Admin(bootstrap_servers(cluster)) as admin:
         while True:
             group_id = unique_topic("group")
             try:

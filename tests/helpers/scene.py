@@ -16,7 +16,7 @@ from helpers.cluster import end_faults, unique_topic
 from helpers.loads import Load
 from helpers.metrics import metric
 from helpers.stored import State, Stored, stored_by
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name, process_name
 from tidelog.cluster.api import State as ProcessState
@@ -153,7 +153,7 @@ async def under_load(
     """A new topic; inside, the test plays its fault and ends it. What every fault promises is checked behind it."""
     servers, topic = bootstrap_servers(cluster), unique_topic("scene")
     load = Load(topic, len(assignment), "all", directory, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(
             topic, assignment=assignment, configs={"min.insync.replicas": str(min_isr), "flush": flush}
         )

@@ -3,7 +3,7 @@
 import asyncio
 
 from helpers.cluster import unique_topic
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.records import ConsumerRecord
 
@@ -14,7 +14,7 @@ def make_topic(servers: str, **configs: str) -> str:
     name = unique_topic("sink")
 
     async def create() -> None:
-        async with AdminClient(servers) as admin:
+        async with Admin(servers) as admin:
             await admin.create_topic(name, PARTITIONS, 3, configs=configs)
             await admin.wait_until_led(name, in_sync=True)
 

@@ -9,7 +9,7 @@ import psutil
 
 from helpers.batches import batch
 from helpers.cluster import unique_topic
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, CONTROLLER, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode
@@ -38,7 +38,7 @@ class Bed:
     @classmethod
     async def make(cls, cluster: LocalCluster) -> "Bed":
         topic = unique_topic("bad-input")
-        async with AdminClient(bootstrap_servers(cluster)) as admin:
+        async with Admin(bootstrap_servers(cluster)) as admin:
             await admin.create_topic(topic, 1, 3)
             found = await admin.wait_until_led(topic, in_sync=True)
         (p,) = found.partitions

@@ -15,7 +15,7 @@ import pytest
 from helpers.cluster import MakeCluster, unique_topic
 from helpers.requirements import requirement
 from helpers.zookeeper import zk_clients
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, bootstrap_servers, broker_name
 from tidelog.cluster.free_ports import free_ports
@@ -210,7 +210,7 @@ def test_another_cluster_behind_zookeeper_is_refused(starter: Starter) -> None:
 
 def cluster_id(cluster: LocalCluster) -> str:
     async def ask() -> str:
-        async with AdminClient(bootstrap_servers(cluster)) as admin:
+        async with Admin(bootstrap_servers(cluster)) as admin:
             return (await admin.describe_cluster()).cluster_id
 
     return asyncio.run(ask())
@@ -263,7 +263,7 @@ async def send(servers: str, topic: str, partition: int, count: int) -> None:
 
 async def every_isr_is_full(servers: str, topic: str) -> None:
     """The ISR of both partitions holds brokers 0, 1 and 2, or a TimeoutError."""
-    async with AdminClient(servers) as admin, asyncio.timeout(WITHIN_S):
+    async with Admin(servers) as admin, asyncio.timeout(WITHIN_S):
         while True:
             if [tuple(sorted(p.isr)) for p in (await admin.describe_topic(topic)).partitions] == [(0, 1, 2)] * 2:
                 return
@@ -279,7 +279,7 @@ async def test_a_damaged_segment_costs_its_partition_on_that_broker_only(make_cl
     cluster = await asyncio.to_thread(make_cluster, controllers=1, settings={BROKER: quick})
     servers, topic = bootstrap_servers(cluster), unique_topic()
 
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(topic, assignment=[(0, 1, 2), (0, 1, 2)])
         await admin.wait_until_led(topic, in_sync=True)
         leader = (await admin.describe_topic(topic)).partitions[0].leader

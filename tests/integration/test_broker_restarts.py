@@ -13,7 +13,7 @@ import pytest
 from helpers.cluster import running_cluster
 from helpers.requirements import requirement
 from helpers.scene import POLL_S, WITHIN_S, Scene, under_load
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, CONTROLLER, State, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import NO_LEADER
@@ -95,7 +95,7 @@ async def test_a_log_that_a_power_loss_has_cut_is_no_leader_while_a_whole_copy_m
 
 async def vetoed(scene: Scene, broker: int) -> None:
     """Returns when the controller holds the load's partition back from the member that is there."""
-    async with AdminClient(str(scene.cluster.endpoints()[broker_name(broker)])) as admin, asyncio.timeout(WITHIN_S):
+    async with Admin(str(scene.cluster.endpoints()[broker_name(broker)])) as admin, asyncio.timeout(WITHIN_S):
         while not (await admin.describe_topic(scene.topic)).partitions[0].vetoed:  # noqa: ASYNC110 - what is waited for is no event of ours
             await asyncio.sleep(POLL_S)
 

@@ -12,7 +12,7 @@ from helpers.requirements import requirement
 from helpers.scene import Scene, under_load
 from tidelog.chaos.faults.base import Bed, InForce, On
 from tidelog.chaos.faults.processes import Bounce
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER
 from tidelog.cluster.local import LocalCluster
 from tidelog.runtime.clock import SystemClock
@@ -33,7 +33,7 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 @asynccontextmanager
 async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[tuple[Scene, Bed]]:
-    async with under_load(cluster, directory) as scene, AdminClient(scene.servers) as admin:
+    async with under_load(cluster, directory) as scene, Admin(scene.servers) as admin:
         with InForce() as in_force:
             bed = Bed(cluster, On.LOCAL, admin, scene.topic, SystemClock(), Random(1), Supervisor("faults"), in_force)
             yield scene, bed

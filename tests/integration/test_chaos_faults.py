@@ -17,7 +17,7 @@ from helpers.scene import Scene, log_bytes, under_load
 from tidelog.chaos.faults.base import Bed, InForce, Injected, On
 from tidelog.chaos.faults.registry import fault_named, make
 from tidelog.chaos.targets import parse, resolve
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER, CONTROLLER, ZOOKEEPER, State, broker_id_of
@@ -70,7 +70,7 @@ class Play:
 async def playing(cluster: LocalCluster, directory: Path) -> AsyncIterator[Play]:
     clock, tasks = SystemClock(), Supervisor("faults")
     ports = ClientPorts(clock, GrpcNet(link_map=cluster.client_links()), Random(1))
-    async with under_load(cluster, directory) as scene, AdminClient(scene.servers) as admin:
+    async with under_load(cluster, directory) as scene, Admin(scene.servers) as admin:
         with InForce() as in_force:
             async with Producer(scene.servers, ports=ports, request_timeout_ms=2_000) as producer:
                 bed = Bed(cluster, On.LOCAL, admin, scene.topic, clock, Random(1), tasks, in_force)

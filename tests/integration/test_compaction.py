@@ -13,7 +13,7 @@ from helpers.metrics import metric
 from helpers.requirements import requirement
 from helpers.scene import log_bytes, under_load
 from helpers.stored import Stored, stored_by
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.client.producer import Producer
@@ -104,7 +104,7 @@ class Story:
         """What a reader from the earliest offset gets, by offset: up to the end, and while records come, up to where it has
         seen every key. Of a key that was written again meanwhile, compaction may have taken what stood before it."""
         expected = {key: offset for key, offset in self.newest.items() if self.acked[offset][1] is not None}
-        async with AdminClient(self.servers) as admin, Consumer(self.servers) as consumer:
+        async with Admin(self.servers) as admin, Consumer(self.servers) as consumer:
             assert (await admin.list_offsets({self.tp: EARLIEST}))[self.tp].offset == 0, "compaction moves no start"
             await consumer.assign([self.tp])
             consumer.seek(self.tp, 0)
@@ -178,7 +178,7 @@ async def grown(story: Story, count: int) -> None:
     await until(f"{count} acks more", lambda: len(story.acked) >= goal)
 
 
-async def compacted_at_last(story: Story, admin: AdminClient) -> None:
+async def compacted_at_last(story: Story, admin: Admin) -> None:
     """Whoever leads, and has fetched it compacted or compacted it by itself, serves the same newest records."""
     await admin.alter_configs(story.tp.topic, {"min.insync.replicas": "1"})  # so that the last one is read to the end
     await story.in_sync()
@@ -197,7 +197,7 @@ async def compacted_at_last(story: Story, admin: AdminClient) -> None:
 
 
 async def compacted_under_load(story: Story) -> None:
-    async with AdminClient(story.servers) as admin, Producer(story.servers, acks=-1) as producer:
+    async with Admin(story.servers) as admin, Producer(story.servers, acks=-1) as producer:
         await story.send(producer, *((key, b"to be deleted") for key in DELETED))
         stop = asyncio.Event()
         task = asyncio.create_task(story.load(stop))
@@ -239,7 +239,7 @@ async def test_a_bit_that_flips_in_a_closed_segment_is_found_and_fetched_again(
     """By the scrub: nobody reads there. `under_load` compares all replicas byte by byte in the end."""
 
     async with under_load(cluster, tmp_path, assignment=[(0, 1, 2) if leads else (1, 0, 2)]) as scene:
-        async with AdminClient(scene.servers) as admin:
+        async with Admin(scene.servers) as admin:
             await admin.alter_configs(scene.topic, {"segment.bytes": "10000"}, [])
         folder = cluster.data_dir(BROKERS[0]) / f"{scene.topic}-0"
         await scene.until("closed segments", lambda: len(list(folder.glob("*.log"))) > 3)

@@ -12,7 +12,7 @@ import pytest
 from helpers.cluster import running_cluster, unique_topic
 from helpers.loads import Load
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.os_process import OsProcess
@@ -37,7 +37,7 @@ def servers(cluster: LocalCluster) -> str:
     return bootstrap_servers(cluster)
 
 
-async def loads(admin: AdminClient, directory: Path, acks: list[str]) -> list[Load]:
+async def loads(admin: Admin, directory: Path, acks: list[str]) -> list[Load]:
     made = [Load(unique_topic(f"acks-{each}"), PARTITIONS, each, directory) for each in acks]
     for load in made:
         await admin.create_topic(load.topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
@@ -79,7 +79,7 @@ async def test_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
     """No loss with acks=all and acks=1, leaders moved and ISRs shrunk before the exit, a clean end."""
 
     before = {reason: elections(cluster, reason) for reason in ("shutdown", "suspected", "broker_down")}
-    async with AdminClient(servers) as admin, AsyncExitStack() as stack:
+    async with Admin(servers) as admin, AsyncExitStack() as stack:
         running = await loads(admin, tmp_path, ["1", "all"])
         for load in running:
             await stack.enter_async_context(load.running(servers))
@@ -106,7 +106,7 @@ async def test_a_leader_that_is_terminated_hands_over_first_and_loses_nothing(
 
 
 async def full(servers: str, topics: list[str]) -> None:
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         for topic in topics:
             await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
 
@@ -119,7 +119,7 @@ async def test_a_rolling_restart_loses_nothing(cluster: LocalCluster, servers: s
 
     before = {reason: elections(cluster, reason) for reason in ("suspected", "broker_down")}
     ends = []
-    async with AdminClient(servers) as admin, AsyncExitStack() as stack:
+    async with Admin(servers) as admin, AsyncExitStack() as stack:
         running = await loads(admin, tmp_path, ["1", "all"])
         for load in running:
             await stack.enter_async_context(load.running(servers))

@@ -16,7 +16,7 @@ import pytest
 from helpers.cluster import unique_topic
 from helpers.requirements import requirement
 from helpers.scene import WITHIN_S, Scene, state_of, under_load
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, CONTROLLER, State, Traffic, bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.errors import ErrorCode, TidelogError
@@ -39,8 +39,8 @@ SETTINGS = {
 }
 
 
-def patient(cluster: LocalCluster) -> AdminClient:
-    return AdminClient(bootstrap_servers(cluster), request_timeout_ms=int(WITHIN_S * 1000))
+def patient(cluster: LocalCluster) -> Admin:
+    return Admin(bootstrap_servers(cluster), request_timeout_ms=int(WITHIN_S * 1000))
 
 
 def write_slowly(cluster: LocalCluster, controller: str) -> None:

@@ -31,7 +31,7 @@ from helpers.requirements import requirement
 from helpers.scene import state_of
 from helpers.stored import stored_by
 from helpers.zookeeper import end_session, password_of
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.cluster.api import BROKER, ZOOKEEPER, State, bootstrap_servers, broker_id_of, broker_name
 from tidelog.cluster.local import LocalCluster
@@ -139,7 +139,7 @@ async def check_bootstrap(cluster: LocalCluster, dead: str) -> None:
     addresses = cluster.endpoints()
     alive = next(name for name in cluster.names(BROKER) if name != dead)
     topic = unique_topic("found")
-    async with AdminClient(str(addresses[alive])) as admin:
+    async with Admin(str(addresses[alive])) as admin:
         await admin.create_topic(topic, 1, 2)
         await admin.wait_until_led(topic)
     servers = f"{addresses[dead]},{addresses[alive]}"
@@ -192,7 +192,7 @@ def refused(answer: object) -> bool:
 async def raw_beside(cluster: LocalCluster, broker: str) -> RawMember:
     """A member of a third group of the same coordinator, that was started; a ping of it is due before others are elected."""
     topic = unique_topic("raw")
-    async with AdminClient(bootstrap_servers(cluster)) as admin:
+    async with Admin(bootstrap_servers(cluster)) as admin:
         await admin.create_topic(topic, 1, 3)
         await admin.wait_until_led(topic, in_sync=True)
         group_id = unique_topic("group")
@@ -204,7 +204,7 @@ async def raw_beside(cluster: LocalCluster, broker: str) -> RawMember:
     return raw
 
 
-async def coordinator_of(admin: AdminClient, group_id: str) -> object:
+async def coordinator_of(admin: Admin, group_id: str) -> object:
     try:
         return await admin.groups.coordinator(group_id)
     except (TidelogError, TransportError):

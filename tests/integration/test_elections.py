@@ -12,7 +12,7 @@ import pytest
 
 from helpers.cluster import running_cluster, unique_topic
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import bootstrap_servers
@@ -41,7 +41,7 @@ def servers(cluster: LocalCluster) -> str:
 
 def described(servers: str, topic: str) -> m.PartitionDescription:
     async def ask() -> m.PartitionDescription:
-        async with AdminClient(servers) as admin:
+        async with Admin(servers) as admin:
             return (await admin.describe_topic(topic)).partitions[0]
 
     return asyncio.run(ask())
@@ -55,7 +55,7 @@ def create(servers: str, prefix: str, replicas: list[int], configs: dict[str, st
     topic = unique_topic(prefix)
 
     async def make() -> None:
-        async with AdminClient(servers) as admin:
+        async with Admin(servers) as admin:
             await admin.create_topic(topic, configs=configs, assignment=[replicas])
             await admin.wait_until_led(topic, in_sync=True, timeout_s=30.0)
 
@@ -148,7 +148,7 @@ def test_offline_without_consent_back_without_loss_and_by_hand_with_it(cluster: 
 
 def alive(servers: str, broker_id: int) -> bool:
     async def ask() -> bool:
-        async with AdminClient(servers) as admin:
+        async with Admin(servers) as admin:
             brokers = (await admin.describe_cluster()).brokers
             return any(each.broker.broker_id == broker_id and each.state == "alive" for each in brokers)
 

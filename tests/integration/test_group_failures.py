@@ -26,7 +26,7 @@ from helpers.groups import (
 )
 from helpers.raw_member import ALL, RawMember
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import State, broker_name
 from tidelog.cluster.local import LocalCluster
@@ -159,7 +159,7 @@ async def test_an_agent_that_ends_in_order_leaves_nothing_to_repeat_and_nobody_w
 async def filled_topic(servers: str, records: int) -> TopicPartition:
     """One partition."""
     topic = unique_topic("filled")
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(topic, 1, 3)
         await admin.wait_until_led(topic, in_sync=True)
     async with Producer(servers, acks=-1) as producer:
@@ -171,7 +171,7 @@ def group_of(tp: TopicPartition) -> str:
     return f"group-of-{tp.topic}"
 
 
-async def eventually_coordinated(admin: AdminClient, group_id: str) -> None:
+async def eventually_coordinated(admin: Admin, group_id: str) -> None:
     async with asyncio.timeout(LIMIT_S / 2):
         while True:
             try:
@@ -189,7 +189,7 @@ async def test_a_member_that_stopped_by_itself_and_asks_for_it_gets_a_rebalance(
     """The coordinator's half."""
 
     tp = await filled_topic(shared_servers, 20)
-    async with AdminClient(shared_servers) as admin:
+    async with Admin(shared_servers) as admin:
         await eventually_coordinated(admin, group_of(tp))
         address = await admin.groups.coordinator(group_of(tp))
         raw = RawMember(group_of(tp), tp.topic, "a", session_ms=10_000, answers=ALL)

@@ -10,7 +10,7 @@ from helpers.aio import eventually
 from helpers.cluster import unique_topic
 from helpers.requirements import requirement
 from helpers.scene import left_as_found
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.records import ConsumerRecord
@@ -31,7 +31,7 @@ LONG_MS = 20_000
 
 async def make_topic(servers: str) -> str:
     topic = unique_topic()
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.create_topic(topic, PARTITIONS, 3)
         await admin.wait_until_led(topic, in_sync=True)
     return topic
@@ -120,7 +120,7 @@ async def test_members_go_on_with_what_they_own_when_the_coordinator_is_killed(
 ) -> None:
     topic = await make_topic(shared_servers)
     a, b = (Reader(shared_servers, topic, name, LONG_MS) for name in "ab")
-    async with asyncio.TaskGroup() as tasks, AdminClient(shared_servers) as admin:
+    async with asyncio.TaskGroup() as tasks, Admin(shared_servers) as admin:
         tasks.create_task(a.run())
         tasks.create_task(b.run())
         await eventually(

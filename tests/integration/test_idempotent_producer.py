@@ -6,7 +6,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import State, broker_name
@@ -36,7 +36,7 @@ async def test_a_storm_of_retries_is_stored_once_and_in_order(
     count = 3_000
 
     try:
-        async with AdminClient(shared_servers) as admin:
+        async with Admin(shared_servers) as admin:
             await admin.create_topic(topic, 1, 3)
             leader = broker_name((await admin.wait_until_led(topic, in_sync=True)).partitions[0].leader)
         async with Producer(shared_servers, batch_bytes=2_000, request_timeout_ms=300) as producer:
@@ -52,7 +52,7 @@ async def test_a_storm_of_retries_is_stored_once_and_in_order(
                     await asyncio.to_thread(shared_cluster.resume, leader)
             await asyncio.gather(*acks)
         # Its session may have ended all the same, and those who come next find three brokers.
-        async with AdminClient(shared_servers) as admin:
+        async with Admin(shared_servers) as admin:
             await admin.wait_until_led(topic, in_sync=True, timeout_s=60.0)
         assert await everything(shared_servers, topic) == [b"%d" % number for number in range(count)]
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.cluster import MakeCluster, processes_of, unique_topic
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import ClusterError, State, bootstrap_servers
@@ -37,7 +37,7 @@ with LocalCluster(Path(sys.argv[1])) as cluster:
 @pytest.mark.smoke
 async def test_it_serves_records(shared_cluster: LocalCluster, shared_servers: str) -> None:
     topic = unique_topic()
-    async with AdminClient(shared_servers) as admin:
+    async with Admin(shared_servers) as admin:
         await admin.create_topic(topic, 1, 3)
         await admin.wait_until_led(topic, in_sync=True)
         assert (await admin.describe_cluster()).cluster_name == local_name(shared_cluster.base)

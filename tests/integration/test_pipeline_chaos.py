@@ -17,7 +17,7 @@ from helpers.scene import left_as_found
 from helpers.spark_cluster import SETTINGS, SparkCluster, running_spark_cluster
 from helpers.spark_queries import started
 from helpers.stored import Stored, stored_by
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import LATEST
 from tidelog.client.records import ConsumerRecord
@@ -102,7 +102,7 @@ class Pipeline:
 
     query: Any
     checkpoint: Path
-    admin: AdminClient
+    admin: Admin
     source: str
     target: str
 
@@ -156,7 +156,7 @@ class Pipeline:
 @asynccontextmanager
 async def running_pipeline(spark: Any, servers: str, folder: Path, **options: str) -> AsyncIterator[Pipeline]:
     checkpoint, source, target = folder / "checkpoint", unique_topic("in"), unique_topic("out")
-    async with AdminClient(servers, request_timeout_ms=int(PATIENCE_S * 1000)) as admin:
+    async with Admin(servers, request_timeout_ms=int(PATIENCE_S * 1000)) as admin:
         for topic in (source, target):
             await admin.create_topic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
             await admin.wait_until_led(topic, in_sync=True, timeout_s=PATIENCE_S)

@@ -17,7 +17,7 @@ from helpers.cluster import unique_topic
 from helpers.scene import WITHIN_S, left_as_found
 from helpers.spark_jobs import START_S, JobProcess, run_job, standalone, submit_job
 from tidelog.cli.main import run
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import BROKER
@@ -52,7 +52,7 @@ def make_topic(servers: str, *values: Sequence[bytes | None]) -> str:
     name = unique_topic("jobs")
 
     async def create() -> None:
-        async with AdminClient(servers) as admin:
+        async with Admin(servers) as admin:
             await admin.create_topic(name, PARTITIONS, 3)
         await led(servers, name)
 
@@ -64,7 +64,7 @@ def make_topic(servers: str, *values: Sequence[bytes | None]) -> str:
 
 async def led(servers: str, topic: str) -> None:
     """Returns when every replica is in sync."""
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.cluster import MakeCluster, unique_topic
 from helpers.requirements import requirement
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import bootstrap_servers, broker_name
@@ -24,7 +24,7 @@ async def test_a_leader_cut_from_its_followers_acknowledges_nothing_until_it_is_
     servers = bootstrap_servers(cluster)
     topic = unique_topic()
 
-    async with AdminClient(servers) as admin, Producer(servers) as producer:
+    async with Admin(servers) as admin, Producer(servers) as producer:
         await admin.create_topic(topic, 1, 3, configs={"min.insync.replicas": "2"})
         led = await admin.wait_until_led(topic, in_sync=True)
         before = await producer.send(topic, b"before")

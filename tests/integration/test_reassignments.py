@@ -8,7 +8,7 @@ import pytest
 from helpers.cluster import MakeCluster
 from helpers.requirements import requirement
 from helpers.scene import WITHIN_S, Scene, under_load
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.ids import TopicPartition
@@ -25,11 +25,11 @@ def plan(scene: Scene) -> dict[TopicPartition, tuple[int, ...]]:
     return {TopicPartition(scene.topic, index): row for index, row in enumerate(TARGETS)}
 
 
-async def moving(admin: AdminClient) -> set[TopicPartition]:
+async def moving(admin: Admin) -> set[TopicPartition]:
     return set(await admin.reassignments.list())
 
 
-async def moved(scene: Scene, admin: AdminClient) -> None:
+async def moved(scene: Scene, admin: Admin) -> None:
     """To where the plan says, and nothing is left where it was."""
     await settled(admin)
     scene.assignment = TARGETS
@@ -48,7 +48,7 @@ def cluster(make_cluster: MakeCluster) -> LocalCluster:
 async def test_partitions_move_while_the_controller_the_target_and_the_leader_die(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    async with under_load(cluster, tmp_path) as scene, AdminClient(scene.servers) as admin:
+    async with under_load(cluster, tmp_path) as scene, Admin(scene.servers) as admin:
         await scene.do(cluster.pause, broker_name(NEW))  # so that nothing comes to its end yet
         await admin.reassignments.alter(plan(scene))
         assert await moving(admin) == set(plan(scene))
@@ -65,7 +65,7 @@ async def test_partitions_move_while_the_controller_the_target_and_the_leader_di
         await scene.do(cluster.start, first)
 
 
-async def settled(admin: AdminClient) -> None:
+async def settled(admin: Admin) -> None:
     deadline = asyncio.get_running_loop().time() + WITHIN_S
     while await moving(admin):
         assert asyncio.get_running_loop().time() < deadline, await admin.reassignments.list()

@@ -11,7 +11,7 @@ import pytest
 from helpers.cluster import unique_topic
 from helpers.command_line import tidelog
 from helpers.stored import Stored, stored_by
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import OffsetOutOfRangeError
 from tidelog.client.offsets import EARLIEST, LATEST
@@ -60,7 +60,7 @@ async def in_sync(stored: Stored, topic: str, after: dict[int, int]) -> int:
     return stored.state(topic, 0).leader
 
 
-async def bounds(admin: AdminClient, tp: TopicPartition) -> tuple[int, int]:
+async def bounds(admin: Admin, tp: TopicPartition) -> tuple[int, int]:
     return (await admin.list_offsets({tp: EARLIEST}))[tp].offset, (await admin.list_offsets({tp: LATEST}))[tp].offset
 
 
@@ -103,7 +103,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> Non
 async def expire_under_load(cluster: LocalCluster, tp: TopicPartition, sent: dict[int, bytes]) -> int:
     """Where the log starts when retention was set while records came, and taken back."""
     servers = bootstrap_servers(cluster)
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         stop = asyncio.Event()
         task = asyncio.create_task(load(servers, tp, sent, stop))
 
@@ -141,7 +141,7 @@ async def expire_under_load(cluster: LocalCluster, tp: TopicPartition, sent: dic
 async def the_start_stays(cluster: LocalCluster, tp: TopicPartition, start: int, end: int) -> None:
     """Through the death of two brokers at once, and then of two leaders."""
     with stored_by(cluster) as stored:
-        async with AdminClient(bootstrap_servers(cluster)) as admin:
+        async with Admin(bootstrap_servers(cluster)) as admin:
             former = {broker: stored.broker_epoch(broker) for broker in range(2)}
             for act in (cluster.kill, cluster.start):
                 for broker in former:

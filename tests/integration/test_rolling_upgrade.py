@@ -10,7 +10,7 @@ import pytest
 from helpers import last_release
 from helpers.cluster import running_cluster, unique_topic
 from helpers.loads import Load
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import bootstrap_servers
 from tidelog.cluster.local import LocalCluster
 from tidelog.errors import TransportError
@@ -40,7 +40,7 @@ def old(tmp_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
-async def replace(cluster: LocalCluster, name: str, services: Path | None, admin: AdminClient, topic: str) -> None:
+async def replace(cluster: LocalCluster, name: str, services: Path | None, admin: Admin, topic: str) -> None:
     """In order: the next one only when every replica is in sync again."""
     await asyncio.to_thread(cluster.stop, name)
     cluster.run_from(name, services)
@@ -71,7 +71,7 @@ async def until_software(cluster: LocalCluster, brokers: dict[int, str]) -> None
             await asyncio.sleep(0.1)
 
 
-async def started(admin: AdminClient, directory: Path) -> Load:
+async def started(admin: Admin, directory: Path) -> Load:
     load = Load(unique_topic("rolling"), PARTITIONS, "all", directory)
     await admin.create_topic(load.topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
     await admin.wait_until_led(load.topic, in_sync=True, timeout_s=WAIT_S)
@@ -86,7 +86,7 @@ async def assert_nothing_lost(load: Load, servers: str) -> None:
 async def brought_up(cluster: LocalCluster, directory: Path) -> Load:
     """Every process goes to this release, one after another under load."""
     servers, last = bootstrap_servers(cluster), last_release.VERSION
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         load = await started(admin, directory)
         async with load.running(servers):
             for name in MIXED:
@@ -101,7 +101,7 @@ async def brought_up(cluster: LocalCluster, directory: Path) -> Load:
 async def brought_down(cluster: LocalCluster, directory: Path) -> Load:
     """Processes go back to the last release, one after another under load."""
     servers, services = bootstrap_servers(cluster), last_release.services()
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         load = await started(admin, directory)
         async with load.running(servers):
             await replace(cluster, "broker-2", services, admin, load.topic)

@@ -13,7 +13,7 @@ from helpers.bad_batches import made, record
 from helpers.batches import batch
 from helpers.cluster import unique_topic
 from helpers.wire import TIMEOUT_S, Bed
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.client.sync import SyncAdmin, SyncProducer
 from tidelog.cluster.api import broker_name
@@ -46,7 +46,7 @@ def topic(shared_servers: str) -> str:
     name = unique_topic("spark")
 
     async def fill() -> None:
-        async with AdminClient(shared_servers) as admin:
+        async with Admin(shared_servers) as admin:
             await admin.create_topic(name, PARTITIONS, 3)
             await admin.wait_until_led(name, in_sync=True)
         async with Producer(shared_servers, compression="lz4") as producer:
@@ -135,7 +135,7 @@ def test_a_pattern_and_an_assignment_select(spark: Any, shared_servers: str, top
 async def test_an_empty_topic_is_an_empty_frame(spark: Any, shared_servers: str) -> None:
     name = unique_topic("empty")
 
-    async with AdminClient(shared_servers) as admin:
+    async with Admin(shared_servers) as admin:
         await admin.create_topic(name, 2, 3)
         await admin.wait_until_led(name)
 
@@ -313,7 +313,7 @@ async def test_a_task_follows_the_leader_when_it_is_killed(
     count, value = 6_000, bytes(10_000)
     reading, killed = tmp_path / "reading", tmp_path / "killed"
 
-    async with AdminClient(shared_servers) as admin:
+    async with Admin(shared_servers) as admin:
         await admin.create_topic(name, 1, 3)
         leader = broker_name((await admin.wait_until_led(name, in_sync=True)).partitions[0].leader)
     async with Producer(shared_servers, linger_ms=5) as producer:

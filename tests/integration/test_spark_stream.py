@@ -14,7 +14,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.spark_queries import PATIENCE_S, started
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import broker_name
 from tidelog.cluster.local import LocalCluster
@@ -103,14 +103,14 @@ class Topics:
         return asyncio.run(self._create(name or unique_topic("stream"), partitions))
 
     async def _create(self, name: str, partitions: int) -> str:
-        async with AdminClient(self._servers) as admin:
+        async with Admin(self._servers) as admin:
             await admin.create_topic(name, partitions, 3)
             await admin.wait_until_led(name, in_sync=True)
         return name
 
     def grow(self, name: str, partitions: int) -> None:
         async def grow() -> None:
-            async with AdminClient(self._servers) as admin:
+            async with Admin(self._servers) as admin:
                 await admin.create_partitions(name, partitions)
                 await admin.wait_until_led(name, in_sync=True)
 
@@ -118,14 +118,14 @@ class Topics:
 
     def delete(self, name: str) -> None:
         async def delete() -> None:
-            async with AdminClient(self._servers) as admin:
+            async with Admin(self._servers) as admin:
                 await admin.delete_topic(name)
 
         asyncio.run(delete())
 
     def leader(self, name: str, partition: int) -> str:
         async def leader() -> str:
-            async with AdminClient(self._servers) as admin:
+            async with Admin(self._servers) as admin:
                 return broker_name((await admin.describe_topic(name)).partitions[partition].leader)
 
         return asyncio.run(leader())

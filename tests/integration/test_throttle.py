@@ -11,7 +11,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.scene import WITHIN_S
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 from tidelog.client.reassignments import Throttle
 from tidelog.cluster.api import bootstrap_servers
@@ -26,7 +26,7 @@ SIZE_BYTES = VALUES * VALUE_BYTES
 NO_THROTTLE = Throttle(0, 0)
 
 
-async def filled(admin: AdminClient, servers: str) -> TopicPartition:
+async def filled(admin: Admin, servers: str) -> TopicPartition:
     """A partition with one copy, on broker 0."""
     tp = TopicPartition(unique_topic("throttle"), 0)
     await admin.create_topic(tp.topic, assignment=((0,),), configs={"min.insync.replicas": "1"})
@@ -37,7 +37,7 @@ async def filled(admin: AdminClient, servers: str) -> TopicPartition:
     return tp
 
 
-async def moved(admin: AdminClient, tp: TopicPartition) -> None:
+async def moved(admin: Admin, tp: TopicPartition) -> None:
     deadline = asyncio.get_running_loop().time() + WITHIN_S
     while await admin.reassignments.list():
         assert asyncio.get_running_loop().time() < deadline, await admin.reassignments.list()
@@ -46,7 +46,7 @@ async def moved(admin: AdminClient, tp: TopicPartition) -> None:
     assert (partition.leader, partition.replicas, partition.isr) == (1, (1,), (1,))
 
 
-async def lifted(admin: AdminClient) -> None:
+async def lifted(admin: Admin) -> None:
     deadline = asyncio.get_running_loop().time() + WITHIN_S
     while (found := await admin.reassignments.throttles()) != NO_THROTTLE:
         assert asyncio.get_running_loop().time() < deadline, found
@@ -71,7 +71,7 @@ async def test_a_throttle_is_changed_on_the_way_by_the_command_line_and_ends_wit
     file = tmp_path / "plan.json"
     plan = ("--reassignment-json-file", file)
 
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         tp = await filled(admin, servers)
         rows = [{"topic": tp.topic, "partition": tp.partition, "replicas": [1]}]
         file.write_text(json.dumps({"version": 1, "partitions": rows}))

@@ -19,7 +19,7 @@ import pytest
 
 from helpers.cluster import unique_topic
 from helpers.loads import Load
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name, process_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.cluster.ready import wait_ready
@@ -84,14 +84,14 @@ async def watched(servers: str, topic: str) -> AsyncIterator[Watched]:
             await process.wait()
 
 
-async def make_topic(admin: AdminClient) -> str:
+async def make_topic(admin: Admin) -> str:
     topic = unique_topic("top")
     await admin.create_topic(topic, assignment=[[0, 1, 2]])
     await admin.wait_until_led(topic, in_sync=True, timeout_s=WITHIN_S)
     return topic
 
 
-async def made_group(admin: AdminClient, group: str, tp: TopicPartition) -> None:
+async def made_group(admin: Admin, group: str, tp: TopicPartition) -> None:
     """Its coordinator hears of a new topic some time after the topic's leader."""
     async with asyncio.timeout(WITHIN_S):
         while True:
@@ -107,7 +107,7 @@ async def test_a_leader_dies_and_comes_back_and_the_view_shows_every_step(
 ) -> None:
     servers = bootstrap_servers(shared_cluster)
 
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         topic = await make_topic(admin)
         group = unique_topic("group")
         await made_group(admin, group, TopicPartition(topic, 0))
@@ -154,7 +154,7 @@ async def test_a_leader_dies_and_comes_back_and_the_view_shows_every_step(
 async def test_the_controller_dies_and_what_is_known_stays_with_its_age(shared_cluster: LocalCluster) -> None:
     servers = bootstrap_servers(shared_cluster)
 
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         topic = await make_topic(admin)
     async with watched(servers, topic) as top:
         await top.until("a controller", lambda: top.seen["controllerId"] is not None)
@@ -173,7 +173,7 @@ async def test_the_controller_dies_and_what_is_known_stays_with_its_age(shared_c
         )
         assert top.seen["controllerEpoch"] > epoch
         await asyncio.to_thread(shared_cluster.start, process_name(CONTROLLER, first))
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.delete_topic(topic)
     await asyncio.to_thread(wait_ready, shared_cluster, WITHIN_S)
 

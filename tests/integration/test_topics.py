@@ -10,7 +10,7 @@ from helpers.cluster import unique_topic
 from helpers.command_line import tidelog
 from helpers.requirements import requirement
 from helpers.wire import TIMEOUT_S, creation, rows
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import State, bootstrap_servers
@@ -70,7 +70,7 @@ def replica(cluster: LocalCluster, broker: int, topic: str) -> tuple[list[str], 
 
 
 async def in_sync(servers: str, topic: str) -> None:
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         await admin.wait_until_led(topic, in_sync=True, timeout_s=READY_S)
 
 
@@ -98,7 +98,7 @@ async def deleted_and_made_again(cluster: LocalCluster, topic: str) -> bytes:
 async def test_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(whole: LocalCluster, fault: str) -> None:
     topic, servers = unique_topic("l24"), bootstrap_servers(whole)
 
-    async with AdminClient(servers) as admin:
+    async with Admin(servers) as admin:
         old_id = (await admin.create_topic(topic, assignment=[[0, 1, 2]])).topic_id
     await in_sync(servers, topic)
     await send(servers, topic, *[b"old-%d" % i for i in range(20)])

@@ -14,7 +14,7 @@ from tidelog.chaos.chronicle import Chronicle
 from tidelog.chaos.faults.base import to_the_end
 from tidelog.chaos.history import ASSIGNED, LOST, Ownership, Processed, Span
 from tidelog.chaos.sources import name_of
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import AGENT, ClusterError, process_name
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, TopicPartition
@@ -53,7 +53,7 @@ class AgentWatch:
 
     def __init__(
         self,
-        admin: AdminClient,
+        admin: Admin,
         count: int,
         partitions: Collection[TopicPartition],
         directory: Path,

@@ -12,7 +12,7 @@ from tidelog.chaos.samples import Partitions, Sample
 from tidelog.chaos.scenario import PlannedFault
 from tidelog.chaos.targets import resolve
 from tidelog.chaos.time_line import Moment
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import ClusterError, broker_name
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import NO_LEADER
@@ -196,7 +196,7 @@ def _ends(planned: PlannedFault) -> bool:
     return planned.for_s is not None or planned.until_part is not None or planned.until_moved
 
 
-async def _led_by(targets: Sequence[str], admin: AdminClient, topic: str) -> set[int]:
+async def _led_by(targets: Sequence[str], admin: Admin, topic: str) -> set[int]:
     """None while no broker answers: then no target leads anything."""
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -22,7 +22,7 @@ from tidelog.chaos.run_files import PLAYED, SCENARIO_FILE, RunFile, judge
 from tidelog.chaos.scenario import ClusterShape, Column, Scenario
 from tidelog.chaos.workload import GROUP
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import Cluster, ClusterError, bootstrap_servers
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ports.clock import Clock
@@ -174,7 +174,7 @@ def _end_topic(cluster: Cluster, topic: str, verdict: Verdict | None, say: Calla
         return
 
     async def delete() -> None:
-        async with asyncio.timeout(DELETED_WITHIN_S), AdminClient(bootstrap_servers(cluster)) as admin:
+        async with asyncio.timeout(DELETED_WITHIN_S), Admin(bootstrap_servers(cluster)) as admin:
             await admin.delete_topic(topic)
 
     try:

@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample as Measured
 
 from tidelog.chaos import samples as s
 from tidelog.chaos.lines import Lines
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import (
     BROKER,
     CONTROLLER,
@@ -94,7 +94,7 @@ class Observer:
     async def start(self) -> None:
         """Truncates the file."""
         self._lines = Lines(self._path, buffered=False)
-        self._admin = AdminClient(bootstrap_servers(self._cluster), request_timeout_ms=int(ANSWER_WITHIN_S * 1000))
+        self._admin = Admin(bootstrap_servers(self._cluster), request_timeout_ms=int(ANSWER_WITHIN_S * 1000))
         sources = list(self._sources(await asyncio.to_thread(self._cluster.names)))
         for number, (name, ask) in enumerate(sources):
             first = number * self._period_s / len(sources)  # spread, so that they do not all ask at once

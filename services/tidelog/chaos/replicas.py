@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from tidelog.chaos.checker.replicas import PartitionReplicas, ReplicaLog, Stretch
 from tidelog.chaos.faults.base import to_the_end
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.offsets import LATEST
 from tidelog.cluster.api import Cluster, ClusterError, broker_name
 from tidelog.ids import TopicPartition
@@ -19,7 +19,7 @@ from tidelog.wire.batch import HEADER_BYTES, batch_size, read_header
 DIGEST_BYTES = 16
 
 
-async def read_replicas(cluster: Cluster, admin: AdminClient, topic: str) -> list[PartitionReplicas]:
+async def read_replicas(cluster: Cluster, admin: Admin, topic: str) -> list[PartitionReplicas]:
     """Of every partition, in order. ClusterError when a replica that should be there is not, and for a compacted topic.
 
     The high watermark is asked for first: a replica that is in sync then has everything below it in its files.

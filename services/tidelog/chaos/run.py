@@ -25,7 +25,7 @@ from tidelog.chaos.sources import Lines, Orders, Source
 from tidelog.chaos.spark_reader import read_with_spark
 from tidelog.chaos.time_line import time_line
 from tidelog.chaos.workload import Load, LoopLag
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.offsets import LATEST
 from tidelog.cluster.api import ZOOKEEPER, Cluster, ClusterError, bootstrap_servers, kind_of
@@ -93,14 +93,14 @@ class Run:
         try:
             for planned in self.scenario.planned:
                 planned.fault.check(self.cluster)
-            async with AdminClient(servers) as admin:
+            async with Admin(servers) as admin:
                 await self._create_topic(admin)
                 with Chronicle(self.directory / HISTORY, self.clock) as chronicle:
                     await self._chronicled(servers, admin, chronicle)
         except NO_VERDICT as error:
             raise NoVerdict(str(error)) from error
 
-    async def _create_topic(self, admin: AdminClient) -> None:
+    async def _create_topic(self, admin: Admin) -> None:
         shape = self.scenario.topic
         self.watcher.phase("set-up")
         configs = {"min.insync.replicas": str(shape.min_isr), **shape.configs}
@@ -110,7 +110,7 @@ class Run:
         copies = f"{shape.partitions} partitions, {shape.replication_factor} replicas, min ISR {shape.min_isr}"
         self.watcher.say(f"created topic {self.topic}: {copies}")
 
-    async def _chronicled(self, servers: str, admin: AdminClient, chronicle: Chronicle) -> None:
+    async def _chronicled(self, servers: str, admin: Admin, chronicle: Chronicle) -> None:
         background, lag = Supervisor("run"), LoopLag(chronicle)
         bed = Bed(
             cluster=self.cluster,
@@ -198,7 +198,7 @@ class Run:
         (self.directory / REPLICAS).write_text(json.dumps([each.to_json() for each in replicas]))
         self._enter(chronicle, "end")
 
-    async def _whole(self, admin: AdminClient) -> None:
+    async def _whole(self, admin: Admin) -> None:
         """NeverWhole."""
         for topic in self.file.topics:
             try:
@@ -213,7 +213,7 @@ class Run:
             return Orders(plan.orders, Random(self.file.seed), self.clock.wall_ms())
         return None if plan.lines is None else Lines(plan.lines)
 
-    def _agents(self, admin: AdminClient, chronicle: Chronicle, load: Load) -> AgentWatch:
+    def _agents(self, admin: Admin, chronicle: Chronicle, load: Load) -> AgentWatch:
         count = self.scenario.workload.consumers.agents
         partitions = [TopicPartition(self.topic, p) for p in range(self.scenario.topic.partitions)]
         return AgentWatch(admin, count, partitions, self.directory, chronicle, load.processed, self.watcher.say)
@@ -241,7 +241,7 @@ class Run:
                 raise ClusterError(f"after {AT_WORK_WITHIN_S:g} s of load {', '.join(idle)}")
             await self.clock.sleep(LOOK_AGAIN_S)
 
-    async def _ends(self, admin: AdminClient, chronicle: Chronicle) -> dict[TopicPartition, int]:
+    async def _ends(self, admin: Admin, chronicle: Chronicle) -> dict[TopicPartition, int]:
         """High watermarks behind everything that was ever seen. What still lies beyond them after a while is gone, which is
         for the checker to say."""
         wanted = {TopicPartition(self.topic, p): LATEST for p in range(self.scenario.topic.partitions)}

@@ -16,7 +16,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.errors import TidelogError, TransportError
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
 
 LIMIT_S: Final = 1.0
 """For connecting, asking and answering; a cluster that takes longer is of no help to whoever waits for Tab."""
@@ -26,21 +26,21 @@ Named = list[tuple[str, str]]
 
 
 def topics(ctx: typer.Context, incomplete: str) -> Named:
-    async def ask(admin: "AdminClient") -> Named:
+    async def ask(admin: "Admin") -> Named:
         return [(t.name, f"{len(t.partitions)} partitions") for t in await admin.describe_topics()]
 
     return _asked(ctx, ask, incomplete)
 
 
 def groups(ctx: typer.Context, incomplete: str) -> Named:
-    async def ask(admin: "AdminClient") -> Named:
+    async def ask(admin: "Admin") -> Named:
         return [(g.group_id, g.state) for g in (await admin.groups.listing()).groups]
 
     return _asked(ctx, ask, incomplete)
 
 
 def brokers(ctx: typer.Context, incomplete: str) -> Named:
-    async def ask(admin: "AdminClient") -> Named:
+    async def ask(admin: "Admin") -> Named:
         return [(str(b.broker.broker_id), b.state) for b in (await admin.describe_cluster()).brokers]
 
     return _asked(ctx, ask, incomplete)
@@ -57,7 +57,7 @@ def processes(ctx: typer.Context, incomplete: str) -> Named:
         return []
 
 
-def _asked(ctx: typer.Context, ask: Callable[["AdminClient"], Awaitable[Named]], incomplete: str) -> Named:
+def _asked(ctx: typer.Context, ask: Callable[["Admin"], Awaitable[Named]], incomplete: str) -> Named:
     params: dict[str, Any] = ctx.params
     file = params.get("config_file")  # as it is typed: nothing is converted while a line is completed
     properties = (*(params.get("properties") or ()), f"request_timeout_ms={LIMIT_S * 1000:.0f}")

@@ -15,7 +15,7 @@ from tidelog.cli.errors import CommandError, as_bad_input, bad_input
 from tidelog.cli.show import note
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.client.connections import ClientPorts
     from tidelog.client.consumer import Consumer
     from tidelog.client.producer import Producer
@@ -115,13 +115,13 @@ class Connection:
         found = ports()
         return found if self._timeout_s is not None else replace(found, patience=Patience(*_PATIENCE_S))
 
-    def admin(self, *, destroys: bool = False, request_timeout_ms: int | None = None) -> "AdminClient":
+    def admin(self, *, destroys: bool = False, request_timeout_ms: int | None = None) -> "Admin":
         """To be used with `async with`."""
-        from tidelog.client.admin import AdminClient
+        from tidelog.client.admin import Admin
 
         settings = self.settings(destroys=destroys)
         limit_ms = settings.request_timeout_ms if request_timeout_ms is None else request_timeout_ms
-        return AdminClient(settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=self.ports)
+        return Admin(settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=self.ports)
 
     def producer(self, **options: Any) -> "Producer":
         """A Producer of these settings; `options` win over them."""

@@ -10,7 +10,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.client.group_admin import GroupListing
 
 GroupArgument = Annotated[
@@ -31,7 +31,7 @@ def chosen(names: Sequence[str] | None, options: Sequence[str] | None, all_group
     return None if all_groups else wanted
 
 
-async def resolve(admin: "AdminClient", wanted: list[str] | None) -> list[str]:
+async def resolve(admin: "Admin", wanted: list[str] | None) -> list[str]:
     """All groups for None; CommandError if a broker did not tell its groups."""
     if wanted is not None:
         return wanted

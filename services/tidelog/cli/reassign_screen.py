@@ -14,7 +14,7 @@ from rich.progress import (
 )
 
 from tidelog.cli.connection import Connection
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.move_progress import CopyMeter, holders
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -60,7 +60,7 @@ async def follow(
                 await clock.sleep(POLL_S)
 
 
-async def _moving(admin: AdminClient, waited_for: set[TopicPartition]) -> list[m.OngoingReassignment] | None:
+async def _moving(admin: Admin, waited_for: set[TopicPartition]) -> list[m.OngoingReassignment] | None:
     """None: nobody says so at the moment, which a failover of the controller explains."""
     try:
         return [each for tp, each in (await admin.reassignments.list()).items() if tp in waited_for]

@@ -1,4 +1,4 @@
-"""AdminClient: topics and the state of the cluster, through any broker; groups, through their coordinators."""
+"""Admin: topics and the state of the cluster, through any broker; groups, through their coordinators."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -31,8 +31,8 @@ _RETRIED: Final = frozenset(
 """The controller was not reached, so nothing was done: ask again, by another broker."""
 
 
-class AdminClient:
-    """Used as `async with AdminClient("host:port") as admin`. Errors of one topic are TidelogErrors that name it."""
+class Admin:
+    """Used as `async with Admin("host:port") as admin`. Errors of one topic are TidelogErrors that name it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class AdminClient:
         self._gate.close()
         await self._connections.close()
 
-    async def __aenter__(self) -> "AdminClient":
+    async def __aenter__(self) -> "Admin":
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._connections.close)
             await self.start()

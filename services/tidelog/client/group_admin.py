@@ -38,7 +38,7 @@ class GroupListing:
 
 
 class GroupAdmin:
-    """An AdminClient's `groups`. Errors of one group are TidelogErrors that name it."""
+    """An Admin's `groups`. Errors of one group are TidelogErrors that name it."""
 
     def __init__(self, ports: ClientPorts, connections: Connections, metadata: ClusterMetadata, limit_s: float) -> None:
         self._ports = ports

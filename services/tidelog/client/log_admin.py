@@ -1,4 +1,4 @@
-"""What an AdminClient asks of the brokers that hold the logs: deletion of records, and what lies in data directories."""
+"""What an Admin asks of the brokers that hold the logs: deletion of records, and what lies in data directories."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ _ASKED_AGAIN: Final = frozenset(
 
 
 class LogAdmin:
-    """An AdminClient's `logs`. Errors of one partition or broker are TidelogErrors that name it."""
+    """An Admin's `logs`. Errors of one partition or broker are TidelogErrors that name it."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ AS_IT_IS: Final = Throttle(0, 0)
 
 
 class ReassignmentAdmin:
-    """An AdminClient's `reassignments`. A plan is refused whole, by a TidelogError that names the partition and the reason."""
+    """An Admin's `reassignments`. A plan is refused whole, by a TidelogError that names the partition and the reason."""
 
     def __init__(self, ports: ClientPorts, metadata: ClusterMetadata, limit_s: float) -> None:
         self._ports = ports

@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from tidelog.client.admin import DEFAULT, AdminClient
+from tidelog.client.admin import DEFAULT, Admin
 from tidelog.client.connections import Bootstrap
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientClosed
@@ -176,12 +176,12 @@ class _Blocking:
 
 
 class SyncAdmin(_Blocking):
-    """`AdminClient`, blocking."""
+    """`Admin`, blocking."""
 
-    _inner: AdminClient
+    _inner: Admin
 
     def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
-        super().__init__(AdminClient, bootstrap, options)
+        super().__init__(Admin, bootstrap, options)
 
     def create_topic(
         self,

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import BROKER, Cluster, ClusterError, State, bootstrap_servers, broker_id_of
 from tidelog.cluster.wait import until
 from tidelog.errors import TidelogError
@@ -43,7 +43,7 @@ async def _wait_members(cluster: Cluster, started: Collection[str], timeout_s: f
     while clock.now() < deadline:
         check_run(cluster, started)
         try:
-            async with AdminClient(bootstrap_servers(cluster), request_timeout_ms=ANSWERS_WITHIN_MS) as admin:
+            async with Admin(bootstrap_servers(cluster), request_timeout_ms=ANSWERS_WITHIN_MS) as admin:
                 answer = await admin.describe_cluster()
         except TidelogError as error:
             found = error.message

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts, real_ports
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.errors import ErrorCode, TidelogError, TransportError, is_transient
@@ -27,7 +27,7 @@ class LookUps:
     def __init__(self, options: SourceOptions, ports: ClientPorts | None = None) -> None:
         self._options = options
         self._ports = ports or real_ports()
-        self._admin: AdminClient | None = None
+        self._admin: Admin | None = None
 
     async def __aenter__(self) -> "LookUps":
         return self
@@ -94,7 +94,7 @@ class LookUps:
         found = await self._ask(lambda admin: admin.list_offsets(wanted)) if wanted else {}
         return {tp: found[tp].offset for tp in wanted}
 
-    async def _ask(self, call: Callable[[AdminClient], Awaitable[T]]) -> T:
+    async def _ask(self, call: Callable[[Admin], Awaitable[T]]) -> T:
         for attempt in range(1, self._options.num_retries + 1):
             try:
                 return await call(await self._opened())
@@ -106,10 +106,10 @@ class LookUps:
                 await self._ports.clock.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("numRetries is at least 1")
 
-    async def _opened(self) -> AdminClient:
+    async def _opened(self) -> Admin:
         if self._admin is None:
             timeout_ms = self._options.request_timeout_ms
-            admin = AdminClient(self._options.bootstrap, request_timeout_ms=timeout_ms, ports=self._ports)
+            admin = Admin(self._options.bootstrap, request_timeout_ms=timeout_ms, ports=self._ports)
             self._admin = await admin.__aenter__()
         return self._admin
 

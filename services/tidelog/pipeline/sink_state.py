@@ -110,10 +110,10 @@ async def ends_now(options: SinkOptions) -> dict[TopicPartition, int]:
 
     UNKNOWN_TOPIC_OR_PARTITION for option topic: none is created by writing to it.
     """
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.client.offsets import LATEST
 
-    async with AdminClient(options.bootstrap, request_timeout_ms=options.request_timeout_ms) as admin:
+    async with Admin(options.bootstrap, request_timeout_ms=options.request_timeout_ms) as admin:
         if options.topic is None:
             topics = await admin.describe_topics()
         else:
@@ -137,10 +137,10 @@ def check_exists(topics: "Iterable[m.TopicDescription]") -> None:
 
 async def check_topic(options: SinkOptions) -> None:
     """UNKNOWN_TOPIC_OR_PARTITION when the topic of option topic is not there."""
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
 
     if options.topic is not None:
-        async with AdminClient(options.bootstrap, request_timeout_ms=options.request_timeout_ms) as admin:
+        async with Admin(options.bootstrap, request_timeout_ms=options.request_timeout_ms) as admin:
             check_exists(await admin.describe_topics([options.topic]))
 
 

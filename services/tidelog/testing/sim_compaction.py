@@ -10,7 +10,7 @@ and no offset names another record than it did.
 import asyncio
 from typing import Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.errors import ClusterUnreachable, DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import decode_batch
@@ -52,7 +52,7 @@ class CompactRun(Run):
 
     async def _until_created(self) -> None:
         await super()._until_created()
-        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("table-admin"))
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("table-admin"))
         tombstones_ms = TOMBSTONES_MS[self._rand.randrange(len(TOMBSTONES_MS))]
         async with admin, within(HEAL_S, "no compacted topic was created"):
             while True:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
@@ -81,7 +81,7 @@ class GroupRun(Run):
         low, high = GROWTH_S
         await asyncio.sleep(low + (high - low) * seeded(self.seed, "growth").random())
         topic, total = "events", sum(tp.topic == "events" for tp in self._partitions) + 1
-        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("growth"))
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("growth"))
         async with admin:
             while not self._idle.is_set():
                 try:

@@ -8,7 +8,7 @@ what it is no replica of.
 import asyncio
 from typing import Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.reassignments import Throttle
 from tidelog.errors import TidelogError, TransportError
@@ -44,7 +44,7 @@ class MoveRun(Run):
             tasks.create_task(self._move())
 
     async def _move(self) -> None:
-        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("mover"))
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("mover"))
         async with admin:
             while not self._idle.is_set():
                 await asyncio.sleep(self._pace_s * (0.2 + 1.6 * self._rand.random()))
@@ -55,7 +55,7 @@ class MoveRun(Run):
             async with within(HEAL_S, "a drain was not undone"):
                 await self._undrain(admin)
 
-    async def _act(self, admin: AdminClient) -> None:
+    async def _act(self, admin: Admin) -> None:
         drawn = self._rand.random()
         moving = await admin.reassignments.list()
         self._remember(set(moving))
@@ -98,7 +98,7 @@ class MoveRun(Run):
             del self._began[tp]
             reached[goals.MOVED] += 1
 
-    async def _undrain(self, admin: AdminClient) -> None:
+    async def _undrain(self, admin: Admin) -> None:
         """Until it is done: who is drained gets nothing, and what is added later may need everybody."""
         while ids := [each.broker_id for each in (await admin.describe_cluster()).draining]:
             await admin.reassignments.undrain(ids)

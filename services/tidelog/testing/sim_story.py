@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable, DeliveryError
 from tidelog.client.producer import Producer
@@ -130,7 +130,7 @@ class Run:
             await asyncio.wait(loads)
 
     async def _until_created(self) -> None:
-        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
         async with admin, within(HEAL_S, "no topic was created"):
             for topic, min_isr in TOPICS.items():
                 while True:
@@ -143,7 +143,7 @@ class Run:
 
     async def _churn(self) -> None:
         """A topic that is created, written to, deleted and created again under the same name (HOLE-10)."""
-        admin = AdminClient(self.cluster.bootstrap, ports=self.cluster.client_ports("churn"))
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("churn"))
         async with admin:
             while not self._idle.is_set():
                 try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
@@ -135,7 +135,7 @@ class Traffic:
     async def _make_topic(self) -> None:
         settings = self._settings
         limit_ms = settings.request_timeout_ms
-        async with AdminClient(settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=self._ports) as admin:
+        async with Admin(settings.bootstrap_servers, request_timeout_ms=limit_ms, ports=self._ports) as admin:
             try:
                 await admin.create_topic(
                     settings.traffic_topic, settings.traffic_partitions, settings.traffic_replication_factor

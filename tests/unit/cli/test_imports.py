@@ -22,6 +22,7 @@ OF_CLIENT = {
         "ids",
         "names",
         "ports",
+        "release",
         "runtime",
         "setting_types",
         "values",

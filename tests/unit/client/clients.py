@@ -3,7 +3,7 @@
 from typing import Any
 
 from helpers.fake_cluster import FakeCluster
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.producer import Producer
 
 
@@ -11,8 +11,8 @@ def producer(cluster: FakeCluster, **options: Any) -> Producer:
     return Producer(cluster.bootstrap, ports=cluster.ports, **options)
 
 
-def admin(cluster: FakeCluster, **options: Any) -> AdminClient:
-    return AdminClient(cluster.bootstrap, ports=cluster.ports, **options)
+def admin(cluster: FakeCluster, **options: Any) -> Admin:
+    return Admin(cluster.bootstrap, ports=cluster.ports, **options)
 
 
 def values(count: int, start: int = 0) -> list[bytes]:

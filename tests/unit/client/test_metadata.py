@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.fake_broker import FakeCall, FakeCluster
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import Patience
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
@@ -37,7 +37,7 @@ async def test_addresses_that_all_refuse_end_a_short_patience(bootstrap: str, wh
     ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
     began = cluster.ports.clock.now()
     with pytest.raises(ClusterUnreachable) as caught:
-        await AdminClient(bootstrap, ports=ports).start()
+        await Admin(bootstrap, ports=ports).start()
     assert str(caught.value) == f"nothing answers at {why}"
     assert 1.0 <= cluster.ports.clock.now() - began < 2.0
 
@@ -51,13 +51,13 @@ async def test_one_address_that_may_answer_is_waited_for(state: str) -> None:
     if state == "paused":
         cluster.paused.add(3)
     asyncio.get_running_loop().call_later(5.0, cluster.paused.clear)
-    await AdminClient(cluster.bootstrap, ports=ports, request_timeout_ms=10_000).start()
+    await Admin(cluster.bootstrap, ports=ports, request_timeout_ms=10_000).start()
 
 
 async def test_a_cluster_that_has_answered_is_waited_for() -> None:
     cluster = FakeCluster()
     ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
-    async with AdminClient(cluster.bootstrap, ports=ports, request_timeout_ms=10_000) as admin:
+    async with Admin(cluster.bootstrap, ports=ports, request_timeout_ms=10_000) as admin:
         cluster.down.update(cluster.addresses)
         asyncio.get_running_loop().call_later(5.0, cluster.down.clear)
         await admin.list_topics()
@@ -67,7 +67,7 @@ async def test_a_client_that_tries_in_vain_says_why_once(caplog: pytest.LogCaptu
     cluster = FakeCluster()
     cluster.down.update(cluster.addresses)
     with pytest.raises(ClusterUnreachable):
-        await AdminClient("b1:9092", ports=cluster.ports, request_timeout_ms=10_000).start()
+        await Admin("b1:9092", ports=cluster.ports, request_timeout_ms=10_000).start()
     assert caplog.messages == ["nothing answers at b1:9092 (connection refused); still trying"]
 
 

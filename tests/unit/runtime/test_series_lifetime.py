@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.samples import Sample
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
@@ -38,12 +38,12 @@ def about(cluster: SimCluster, subject: str) -> set[str]:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[SimCluster, AdminClient]]:
+async def running() -> AsyncIterator[tuple[SimCluster, Admin]]:
     """Three brokers, two controllers, and a topic with a group that stay."""
     cluster = SimCluster(seed=1)
     cluster.start()
     ports = cluster.client_ports("client")
-    admin = AdminClient(cluster.bootstrap, ports=ports)
+    admin = Admin(cluster.bootstrap, ports=ports)
     async with admin:
         await ports.clock.sleep(5.0)
         async with used(cluster, admin, ports, "stays"):
@@ -55,7 +55,7 @@ async def running() -> AsyncIterator[tuple[SimCluster, AdminClient]]:
 
 
 @asynccontextmanager
-async def used(cluster: SimCluster, admin: AdminClient, ports: ClientPorts, name: str) -> AsyncIterator[None]:
+async def used(cluster: SimCluster, admin: Admin, ports: ClientPorts, name: str) -> AsyncIterator[None]:
     """A topic of this name that is written, and read by a group of this name."""
     await admin.create_topic(name, 4, 3)
     await admin.wait_until_led(name)

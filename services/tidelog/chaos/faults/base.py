@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.cluster.api import Cluster, ClusterError
 from tidelog.ports.clock import Clock
 from tidelog.ports.rand import Rand
@@ -159,7 +159,7 @@ class Bed:
 
     cluster: Cluster
     on: On
-    admin: AdminClient
+    admin: Admin
     topic: str
     """`leader of 0` leads this topic's partition 0."""
     clock: Clock

@@ -22,7 +22,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.wire.messages import DescribedGroup, DescribedMember, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -256,7 +256,7 @@ async def _show(view: _View, wanted: list[str] | None, output: Format, on: Conne
     complain(missing)
 
 
-async def _ends(admin: "AdminClient", group: "DescribedGroup") -> dict[TopicPartition, int]:
+async def _ends(admin: "Admin", group: "DescribedGroup") -> dict[TopicPartition, int]:
     """Log ends of what the group has to do with; without topics that are gone and partitions without a leader."""
     from tidelog.client.offsets import LATEST
 

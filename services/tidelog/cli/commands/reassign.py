@@ -14,7 +14,7 @@ from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.ids import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.client.move_progress import Copied
     from tidelog.client.reassignments import Throttle
     from tidelog.wire.messages import OngoingReassignment
@@ -256,7 +256,7 @@ async def list_(
 
 
 async def _copied(
-    admin: "AdminClient", moving: Mapping[TopicPartition, "OngoingReassignment"]
+    admin: "Admin", moving: Mapping[TopicPartition, "OngoingReassignment"]
 ) -> dict[TopicPartition, "Copied | None"]:
     """None: no broker says how large it is."""
     from tidelog.client.move_progress import copied, holders
@@ -308,7 +308,7 @@ async def wait(plan: Iterable[TopicPartition], on: Connection, timeout_ms: int |
         raise CommandError(f"not everything has moved within {timeout_ms} ms; it goes on")
 
 
-async def _assigned(admin: "AdminClient", topics: Iterable[str]) -> Plan:
+async def _assigned(admin: "Admin", topics: Iterable[str]) -> Plan:
     """The replicas of every partition of these topics, of one that moves those of before. Unknown topics are refused."""
     from tidelog.errors import ErrorCode
 

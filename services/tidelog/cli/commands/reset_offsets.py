@@ -19,7 +19,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
 
 Offsets = dict[TopicPartition, int]
 
@@ -147,7 +147,7 @@ def _report(plans: Mapping[str, Offsets], output: Format, export: bool, *, execu
         print_table(_COLUMNS, rows)
 
 
-async def _commit(admin: "AdminClient", group_id: str, plan: Offsets) -> None:
+async def _commit(admin: "Admin", group_id: str, plan: Offsets) -> None:
     results = await admin.groups.alter_offsets(group_id, plan) if plan else []
     complain(
         [
@@ -163,7 +163,7 @@ async def _commit(admin: "AdminClient", group_id: str, plan: Offsets) -> None:
 class _Plan:
     """The new offsets of one group."""
 
-    def __init__(self, admin: "AdminClient", group_id: str, target: _Target, now_ms: int) -> None:
+    def __init__(self, admin: "Admin", group_id: str, target: _Target, now_ms: int) -> None:
         self._admin = admin
         self._group_id = group_id
         self._target = target

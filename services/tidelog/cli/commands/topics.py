@@ -19,7 +19,7 @@ from tidelog.cli.show import Format, FormatOption, note, options_of, print_json,
 from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import AdminClient
+    from tidelog.client.admin import Admin
     from tidelog.wire.messages import CreatedTopic, PartitionDescription, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -239,9 +239,7 @@ def _tell_grown(dry_run: bool) -> None:
     print("Adding partitions would succeed." if dry_run else "Adding partitions succeeded!")
 
 
-async def _grow(
-    admin: "AdminClient", topic: str, total: int, assignment: Sequence[Sequence[int]], checks: bool
-) -> None:
+async def _grow(admin: "Admin", topic: str, total: int, assignment: Sequence[Sequence[int]], checks: bool) -> None:
     present = len((await admin.describe_topic(topic)).partitions)
     await admin.create_partitions(topic, total, assignment=assignment[present:], validate_only=checks)
 

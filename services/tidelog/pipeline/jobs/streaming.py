@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from tidelog.client.admin import AdminClient
+from tidelog.client.admin import Admin
 from tidelog.ids import Address
 from tidelog.pipeline.jobs.checkpoints import check
 from tidelog.pipeline.jobs.driver import spark_of
@@ -149,7 +149,7 @@ async def _prepared(servers: Sequence[Address], job: Job, watcher: Watcher) -> s
 
 async def _ask(servers: Sequence[Address], job: Job) -> str:
     """The cluster's id; TidelogError when a topic does not exist."""
-    async with AdminClient(servers, request_timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+    async with Admin(servers, request_timeout_ms=ADMIN_TIMEOUT_MS) as admin:
         for topic in (*job.plan.input.topics, *((job.to,) if job.to is not None else ())):
             await admin.describe_topic(topic)
         return (await admin.describe_cluster()).cluster_id
