@@ -6,7 +6,7 @@ ON ?= local
 TIMES ?= 1
 COLUMN ?= all/2
 
-.PHONY: help setup demo quick test test-integration test-spark test-compose gate check model sim chaos mutants bench proto dashboards lock clean up down grow shrink logs ps images
+.PHONY: help setup demo quick test test-integration test-spark test-compose gate check model sim chaos mutants bench proto generate lock clean up down grow shrink logs ps images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -56,8 +56,8 @@ bench: setup ## one line a figure (ONLY=B2,B5)
 proto: setup ## regenerate tidelog.wire from proto/
 	@$(PY) scripts/gen_proto.py
 
-dashboards: setup ## regenerate the boards of Grafana, the alerts and recorded queries of Prometheus
-	@$(PY) scripts/gen_dashboards.py
+generate: setup ## regenerate boards, alerts, recorded queries, and the pages of docs/ that are made from code
+	@$(PY) scripts/generate.py
 
 lock: setup ## write the lock files anew from pyproject.toml
 	@scripts/lock.sh

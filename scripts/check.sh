@@ -18,7 +18,7 @@ step "types" mypy -p tidelog -p helpers -p bench
 step "tidy" python scripts/check.py
 step "language" python scripts/ratchet.py
 step "generated protocol code" python scripts/gen_proto.py --check
-step "generated dashboards" python scripts/gen_dashboards.py --check
+step "generated pages and boards" python scripts/generate.py --check
 
 step "requirements" python -m pytest --quiet tests/unit/test_requirements.py
 if ((${#failed[@]})); then

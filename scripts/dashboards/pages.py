@@ -10,9 +10,7 @@ from dashboards.boards import BOARDS
 from dashboards.panels import Panel
 from dashboards.proof import Condition, Fault, Proof, parse
 
-GENERATED: Final = (
-    "<!-- Generated from scripts/dashboards by `make dashboards`; a change made here would be lost. -->\n"
-)
+GENERATED: Final = "<!-- Generated from scripts/dashboards by `make generate`; a change made here would be lost. -->\n"
 RUNBOOK: Final = "docs/runbook.md"
 FAULTS: Final = "docs/faults.md"
 RUNBOOK_HEAD: Final = f"""# Runbook

@@ -553,6 +553,8 @@ def _text(value: Any) -> str:
     match value:
         case None:
             return ""
+        case bool():
+            return str(value).lower()
         case float() if value.is_integer():
             return str(int(value))
         case Address() | str() | int() | float() | Path():

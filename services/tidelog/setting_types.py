@@ -87,8 +87,9 @@ def form(hint: Any) -> str:
     if optional := _optional(plain):
         return f"{form(optional)}, or empty"
     if get_origin(plain) is Literal:
-        *others, last = get_args(plain)
-        return f"{', '.join(others)} or {last}" if others else str(last)
+        *others, last = (each for each in get_args(plain) if each)
+        named = f"{', '.join(others)} or {last}" if others else str(last)
+        return f"{named}, or empty" if "" in get_args(plain) else named
     if plain is str:
         return _text_form(limit)
     name = {bool: "true or false", int: "a whole number", float: "a number"}[plain]

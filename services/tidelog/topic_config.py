@@ -27,31 +27,35 @@ class TopicConfig:
     """A topic's settings in force. A field's Kafka name has dots for the underscores."""
 
     min_insync_replicas: int = 2
+    """acks=all is refused while fewer replicas than this are in sync. A topic with fewer replicas needs all of them. Kafka: 1."""
     flush: str = "none"
-    """sync: fsync before a record counts as held by a replica."""
+    """sync: a replica syncs a record to disk before it counts as stored there."""
     retention_ms: int = -1
-    """A segment goes when its newest record is older than this; -1: none goes for its age."""
+    """A closed segment is deleted when its newest record is older than this. -1: never. Kafka: 7 days."""
     retention_bytes: int = -1
-    """The oldest segments go while the others hold as much as this; -1: none goes for its size."""
+    """The oldest closed segments are deleted until the partition is at most this large. -1: no limit."""
     segment_bytes: int = 128 << 20
+    """A segment is closed at this size. Kafka: 1 GiB."""
     segment_ms: int = 604_800_000
-    """A segment older than this is closed, however small it is."""
+    """A segment is closed at this age, however small it is."""
     max_message_bytes: int = 1_048_588
-    """Of one batch, its header included."""
+    """Largest batch, its header included."""
     validate: str = "header"
-    """header: what the batch headers show is checked, the records inside are the reader's business; full: they are too."""
+    """header: a leader checks the header and the CRC of each batch. full: it also decodes the records."""
     compression_type: str = PRODUCER
-    """producer: batches are kept as they are sent; a codec, or uncompressed: a leader compresses what comes otherwise anew."""
+    """producer: batches are stored as they were sent. Otherwise a leader stores every new batch with this codec."""
     unclean_leader_election_enable: bool = False
-    """true: rather lose records than wait. A replica outside the ISR leads when no member can (HOLE-25)."""
+    """true: a replica outside the ISR leads when no member can. Records that it lacks are lost (KIP-106)."""
     cleanup_policy: str = DELETE
-    """delete: by the two limits of retention; compact: what a later record of its key replaces; both, with a comma."""
+    """delete: by age and size. compact: keep the newest record of each key. compact,delete: both."""
     delete_retention_ms: int = 86_400_000
-    """How long compaction leaves a tombstone, so that whoever reads from the start learns of the deletion."""
+    """Compaction keeps a tombstone at least this long, so that a reader that began before sees the deletion."""
     min_cleanable_dirty_ratio: float = 0.5
-    """Of the bytes that are not compacted yet, in all but the active segment."""
+    """A log is compacted when more than this share of its closed segments is new."""
     min_compaction_lag_ms: int = 0
+    """A record is not compacted away before this age."""
     max_compaction_lag_ms: int = _INT64_MAX
+    """A record is compacted at this age at the latest, whatever the ratio."""
 
     def __post_init__(self) -> None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:

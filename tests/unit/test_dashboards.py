@@ -27,7 +27,7 @@ from tidelog.runtime.group_metrics import GroupCollector
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.traffic_metrics import TrafficMetrics
 
-generator = load_script("gen_dashboards")
+generator = load_script("generate")
 FILES = sorted(generator.GRAFANA.glob("*.json"))
 SUFFIX = re.compile(r"_(total|bucket|count|sum|info)$")
 OF_PROMETHEUS = {"up", "ALERTS"}
@@ -73,10 +73,10 @@ def overlap(a: dict[str, int], b: dict[str, int]) -> bool:
 
 def test_the_files_are_up_to_date_and_there_are_no_others() -> None:
     made = generator.files()
-    pages = [generator.ROOT / "docs" / name for name in ("runbook.md", "faults.md")]
+    pages = [generator.ROOT / "docs" / name for name in ("runbook.md", "faults.md", "operations/settings.md")]
     assert sorted(made) == sorted([*FILES, *generator.RULES.glob("*.yml"), *pages])
     for path, text in made.items():
-        assert path.read_text() == text, "run make dashboards"
+        assert path.read_text() == text, "run make generate"
 
 
 def test_there_are_six_boards() -> None:

@@ -23,7 +23,7 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
     assert headings(pages.RUNBOOK) == [alert.name for alert in ALERTS]
     anchors = {pages.anchor(title) for title in headings(pages.RUNBOOK)}
     for alert in ALERTS:
-        path, _, anchor = load_script("gen_dashboards").alerting(alert)["annotations"]["runbook_url"].partition("#")
+        path, _, anchor = load_script("generate").alerting(alert)["annotations"]["runbook_url"].partition("#")
         assert path == pages.RUNBOOK and anchor in anchors
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what is made of the boards, alerts and recorded queries of scripts/dashboards, or checks that it is up to date:
-deploy/grafana/dashboards/*.json, deploy/prometheus/rules/*.yml, docs/runbook.md and docs/faults.md.
+"""Writes what is made from code, or checks that it is up to date: of the boards, alerts and recorded queries in
+scripts/dashboards deploy/grafana/dashboards/*.json, deploy/prometheus/rules/*.yml, docs/runbook.md and docs/faults.md; of the
+classes of settings docs/operations/settings.md.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+import reference
 from dashboards import pages
 from dashboards.alerts import GROUPS_OF_RULES, Alert
 from dashboards.boards import BOARDS
@@ -20,7 +22,7 @@ from dashboards.rules import RECORDINGS, Recording
 ROOT: Final = Path(__file__).resolve().parent.parent
 GRAFANA: Final = ROOT / "deploy" / "grafana" / "dashboards"
 RULES: Final = ROOT / "deploy" / "prometheus" / "rules"
-HEADER: Final = "# Generated from scripts/dashboards by `make dashboards`; a change made here would be lost.\n"
+HEADER: Final = "# Generated from scripts/dashboards by `make generate`; a change made here would be lost.\n"
 
 
 def recorded(recording: Recording) -> dict[str, Any]:
@@ -54,6 +56,7 @@ def files() -> dict[Path, str]:
         RULES / "recording.yml": rules({"recording": [recorded(each) for each in RECORDINGS]}),
         ROOT / pages.RUNBOOK: pages.runbook(),
         ROOT / pages.FAULTS: pages.faults(),
+        ROOT / reference.SETTINGS: reference.settings(),
     }
 
 
@@ -67,13 +70,13 @@ def main() -> None:
     foreign = sorted(there - made.keys())
     if check and (stale or foreign):
         names = ", ".join(str(path.relative_to(ROOT)) for path in stale + foreign)
-        sys.exit(f"not up to date: {names}; run make dashboards")
+        sys.exit(f"not up to date: {names}; run make generate")
     for path in stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made[path])
     for path in foreign:
         path.unlink()
-    print(f"{len(made)} files of dashboards, rules and pages, {len(stale)} {'stale' if check else 'written'}")
+    print(f"{len(made)} files, {len(stale)} {'stale' if check else 'written'}")
 
 
 if __name__ == "__main__":
