@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what is made from code, or checks that it is up to date: of the boards, alerts and recorded queries in
 scripts/dashboards deploy/grafana/dashboards/*.json, deploy/prometheus/rules/*.yml, docs/runbook.md and docs/faults.md; of the
-classes of settings docs/operations/settings.md.
+classes of settings and errors docs/operations/settings.md and error-codes.md.
 """
 
 import argparse
@@ -57,6 +57,7 @@ def files() -> dict[Path, str]:
         ROOT / pages.RUNBOOK: pages.runbook(),
         ROOT / pages.FAULTS: pages.faults(),
         ROOT / reference.SETTINGS: reference.settings(),
+        ROOT / reference.ERROR_CODES: reference.error_codes(),
     }
 
 

@@ -1,7 +1,7 @@
 """Tidelog, a replicated, partitioned log: its Python client. Servers and the command line are packages below.
 
 `Producer`, `Consumer` and `Admin` run in an asyncio event loop; `SyncProducer`, `SyncConsumer` and `SyncAdmin` are for threads.
-A name is imported at its first use, so `import tidelog` costs next to nothing.
+A name is imported at its first use, so `import tidelog` costs next to nothing. `tidelog.errors` has a class for each error code.
 """
 
 from importlib import import_module
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
         ClusterUnreachable,
         DeliveryError,
         LogTruncationError,
-        OffsetOutOfRangeError,
+        PositionOutOfRangeError,
     )
     from tidelog.client.producer import Producer, RecordMetadata
     from tidelog.client.records import ConsumerRecord
     from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
-    from tidelog.errors import ErrorCode, TidelogError, TransportError
+    from tidelog.errors import Error, ErrorCode, TidelogError, TransportError
     from tidelog.ids import Address, TopicPartition
 
 __all__ = (
@@ -35,9 +35,10 @@ __all__ = (
     "Consumer",
     "ConsumerRecord",
     "DeliveryError",
+    "Error",
     "ErrorCode",
     "LogTruncationError",
-    "OffsetOutOfRangeError",
+    "PositionOutOfRangeError",
     "Producer",
     "RecordMetadata",
     "SyncAdmin",
@@ -58,12 +59,12 @@ _HOMES = {
         "ClusterUnreachable",
         "DeliveryError",
         "LogTruncationError",
-        "OffsetOutOfRangeError",
+        "PositionOutOfRangeError",
     ),
     "client.producer": ("Producer", "RecordMetadata"),
     "client.records": ("ConsumerRecord",),
     "client.sync": ("SyncAdmin", "SyncConsumer", "SyncProducer"),
-    "errors": ("ErrorCode", "TidelogError", "TransportError"),
+    "errors": ("Error", "ErrorCode", "TidelogError", "TransportError"),
     "ids": ("Address", "TopicPartition"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import InvalidConfigError
 from tidelog.ids import LOCALHOST, Address
 from tidelog.names import suggestion
 from tidelog.setting_types import Above, Range, Text, convert
@@ -29,10 +29,8 @@ INTERNAL = "INTERNAL"
 EXTERNAL = "EXTERNAL"
 
 
-class ConfigError(TidelogError):
+class ConfigError(InvalidConfigError):
     """`message` holds one line for each problem."""
-
-    default_code: ClassVar[ErrorCode] = ErrorCode.INVALID_CONFIG
 
 
 def _items(text: str) -> list[str]:

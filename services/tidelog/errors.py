@@ -1,11 +1,12 @@
 """Errors are a protocol: each has Kafka's number, and says whether a client may retry and must refresh its metadata.
 
 The register is section R of the requirements. A handler raises a `TidelogError`; the service turns it into the code and
-the message of one partition's or one item's answer. A gRPC status is for transport trouble only.
+the message of one partition's or one item's answer. A gRPC status is for transport trouble only. A client raises the class of
+the code again.
 """
 
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 
 class ErrorCode(IntEnum):
@@ -111,10 +112,35 @@ REFRESH_METADATA: Final = frozenset(
 """The caller's picture of the cluster is old: ask for metadata before the retry."""
 
 
-class TidelogError(Exception):
-    """An error with a number. `message` names the field and the limit that a request broke."""
+class Error(Exception):
+    """Root of all errors that clients raise about a cluster. Wrong types and values are TypeErrors and ValueErrors."""
+
+
+_CLASSES: Final[dict[ErrorCode, type["TidelogError"]]] = {}
+
+
+class TidelogError(Error):
+    """An error with a code. `message` names the field and the limit that a request broke.
+
+    `TidelogError(message, code)` is an instance of the class of that code.
+    """
 
     default_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
+        """A class with a `code` stands for it."""
+        if code is not None:
+            cls.default_code = code
+            _CLASSES[code] = cls
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        code = args[1] if len(args) > 1 else kwargs.get("code")
+        kind = _CLASSES.get(code, cls) if cls is TidelogError and code is not None else cls
+        return super().__new__(kind, *args, **kwargs)  # type: ignore[return-value]  # a class of a code is below TidelogError
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Subclasses take other arguments than a message, and a copy is not to call their `__init__` again."""
+        return _restored, (type(self), self.args, self.__dict__)
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
@@ -130,7 +156,246 @@ class TidelogError(Exception):
         return self.code in REFRESH_METADATA
 
 
-class TransportError(Exception):
+def _restored(kind: type[TidelogError], args: tuple[Any, ...], state: dict[str, Any]) -> TidelogError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class UnknownServerError(TidelogError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
+    """A server failed in a way that has no code; its log says more."""
+
+
+class OffsetOutOfRangeError(TidelogError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
+    """The offset is before the start of the log or after its end."""
+
+
+class CorruptMessageError(TidelogError, code=ErrorCode.CORRUPT_MESSAGE):
+    """A batch is damaged: its CRC or its header is wrong."""
+
+
+class UnknownTopicOrPartitionError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+    """The topic or the partition does not exist, or this broker does not know it yet."""
+
+
+class LeaderNotAvailableError(TidelogError, code=ErrorCode.LEADER_NOT_AVAILABLE):
+    """The partition has no leader at the moment."""
+
+
+class NotLeaderOrFollowerError(TidelogError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
+    """This broker does not lead the partition, or does not hold it."""
+
+
+class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
+    """The request was not done in time. It may still be done."""
+
+
+class MessageTooLargeError(TidelogError, code=ErrorCode.MESSAGE_TOO_LARGE):
+    """A record or batch is larger than the topic or the client allows."""
+
+
+class StaleControllerEpochError(TidelogError, code=ErrorCode.STALE_CONTROLLER_EPOCH):
+    """The request comes from a controller that has been replaced."""
+
+
+class OffsetMetadataTooLargeError(TidelogError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
+    """The text beside a committed offset is too long."""
+
+
+class CoordinatorLoadInProgressError(TidelogError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+    """The coordinator of the group is still loading its state."""
+
+
+class CoordinatorNotAvailableError(TidelogError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
+    """No broker coordinates the group at the moment."""
+
+
+class NotCoordinatorError(TidelogError, code=ErrorCode.NOT_COORDINATOR):
+    """Another broker coordinates the group."""
+
+
+class InvalidTopicError(TidelogError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
+    """The topic's name is not allowed."""
+
+
+class NotEnoughReplicasError(TidelogError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
+    """Fewer replicas are in sync than min.insync.replicas. Nothing was written."""
+
+
+class NotEnoughReplicasAfterAppendError(TidelogError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+    """The record was written, and then fewer replicas were in sync than min.insync.replicas."""
+
+
+class InvalidRequiredAcksError(TidelogError, code=ErrorCode.INVALID_REQUIRED_ACKS):
+    """acks is not 0, 1 or all."""
+
+
+class IllegalGenerationError(TidelogError, code=ErrorCode.ILLEGAL_GENERATION):
+    """The group has rebalanced since the member was assigned its partitions."""
+
+
+class InconsistentGroupProtocolError(TidelogError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
+    """The member's assignment strategy is not the one of its group."""
+
+
+class InvalidGroupIdError(TidelogError, code=ErrorCode.INVALID_GROUP_ID):
+    """The group's id is empty or too long."""
+
+
+class UnknownMemberIdError(TidelogError, code=ErrorCode.UNKNOWN_MEMBER_ID):
+    """The group does not have this member, or no longer."""
+
+
+class InvalidSessionTimeoutError(TidelogError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
+    """The session timeout is outside the limits of the broker."""
+
+
+class RebalanceInProgressError(TidelogError, code=ErrorCode.REBALANCE_IN_PROGRESS):
+    """The group is rebalancing."""
+
+
+class TopicAuthorizationFailedError(TidelogError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+    """The caller may not do this with the topic."""
+
+
+class ClusterAuthorizationFailedError(TidelogError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+    """The caller may not do this in the cluster."""
+
+
+class UnsupportedVersionError(TidelogError, code=ErrorCode.UNSUPPORTED_VERSION):
+    """A process of an older release does not know this feature: upgrade it first."""
+
+
+class TopicAlreadyExistsError(TidelogError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
+    """A topic of this name exists."""
+
+
+class InvalidPartitionsError(TidelogError, code=ErrorCode.INVALID_PARTITIONS):
+    """The number of partitions is out of range, or not above the present one."""
+
+
+class InvalidReplicationFactorError(TidelogError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
+    """The replication factor is out of range, or above the number of live brokers."""
+
+
+class InvalidReplicaAssignmentError(TidelogError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
+    """The replicas named for a partition cannot hold it."""
+
+
+class InvalidConfigError(TidelogError, code=ErrorCode.INVALID_CONFIG):
+    """A setting is unknown, or its value is not allowed."""
+
+
+class NotControllerError(TidelogError, code=ErrorCode.NOT_CONTROLLER):
+    """The controller that was asked is not active, or none is."""
+
+
+class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
+    """The request contradicts itself or breaks a limit that its message names."""
+
+
+class OutOfOrderSequenceNumberError(TidelogError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    """A batch of an idempotent producer does not follow the last one."""
+
+
+class DuplicateSequenceNumberError(TidelogError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+    """A batch of an idempotent producer is a repetition, too old to say at which offset it is."""
+
+
+class InvalidProducerEpochError(TidelogError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
+    """A newer producer has taken over this producer's id."""
+
+
+class OperationNotAttemptedError(TidelogError, code=ErrorCode.OPERATION_NOT_ATTEMPTED):
+    """Another part of the request was refused, so this part was not tried."""
+
+
+class StorageError(TidelogError, code=ErrorCode.KAFKA_STORAGE_ERROR):
+    """The broker cannot read or write the partition's log on its disk."""
+
+
+class UnknownProducerIdError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
+    """The partition no longer remembers this producer."""
+
+
+class ReassignmentInProgressError(TidelogError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
+    """The partition is being moved: cancel that first, or wait."""
+
+
+class NonEmptyGroupError(TidelogError, code=ErrorCode.NON_EMPTY_GROUP):
+    """The group has members: stop them first."""
+
+
+class GroupIdNotFoundError(TidelogError, code=ErrorCode.GROUP_ID_NOT_FOUND):
+    """The group does not exist."""
+
+
+class FencedLeaderEpochError(TidelogError, code=ErrorCode.FENCED_LEADER_EPOCH):
+    """The request names an older leader epoch than the partition's."""
+
+
+class UnknownLeaderEpochError(TidelogError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
+    """The request names a newer leader epoch than this broker knows."""
+
+
+class StaleBrokerEpochError(TidelogError, code=ErrorCode.STALE_BROKER_EPOCH):
+    """The request is from or for an earlier run of the broker."""
+
+
+class OffsetNotAvailableError(TidelogError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
+    """The leader is new and does not know yet what is committed."""
+
+
+class PreferredLeaderNotAvailableError(TidelogError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
+    """The first replica is dead or not in sync, so it cannot lead."""
+
+
+class GroupMaxSizeReachedError(TidelogError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
+    """The group has as many members as group_max_size allows."""
+
+
+class DuplicateConsumerIdError(TidelogError, code=ErrorCode.DUPLICATE_CONSUMER_ID):
+    """Another member of the group has this id. Kafka has no such code."""
+
+
+class EligibleLeadersNotAvailableError(TidelogError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
+    """No replica that is alive may lead the partition."""
+
+
+class ElectionNotNeededError(TidelogError, code=ErrorCode.ELECTION_NOT_NEEDED):
+    """The partition has such a leader already."""
+
+
+class NoReassignmentInProgressError(TidelogError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+    """The partition is not being moved."""
+
+
+class InvalidRecordError(TidelogError, code=ErrorCode.INVALID_RECORD):
+    """A record is not allowed in this topic, such as one without a key in a compacted topic."""
+
+
+class InvalidUpdateVersionError(TidelogError, code=ErrorCode.INVALID_UPDATE_VERSION):
+    """An ISR change names another version of the partition's state than the present one."""
+
+
+class UnknownTopicIdError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_ID):
+    """No topic with this id exists: it was deleted, or this broker does not know it yet."""
+
+
+class InconsistentTopicIdError(TidelogError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
+    """The topic of this name has another id: it was deleted and created again."""
+
+
+class IneligibleReplicaError(TidelogError, code=ErrorCode.INELIGIBLE_REPLICA):
+    """An ISR change names a replica that is dead, being stopped or without its log."""
+
+
+class NewLeaderElectedError(TidelogError, code=ErrorCode.NEW_LEADER_ELECTED):
+    """An ISR change was accepted and has led to another leader."""
+
+
+class TransportError(Error):
     """A call or a stream broke: nobody knows whether the other side acted on it.
 
     `status` is the gRPC status name (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, ...).

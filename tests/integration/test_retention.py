@@ -13,7 +13,7 @@ from helpers.command_line import tidelog
 from helpers.stored import Stored, stored_by
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
-from tidelog.client.errors import OffsetOutOfRangeError
+from tidelog.client.errors import PositionOutOfRangeError
 from tidelog.client.offsets import EARLIEST, LATEST
 from tidelog.client.producer import Producer
 from tidelog.cluster.api import bootstrap_servers, broker_name
@@ -166,7 +166,7 @@ async def test_retention_set_on_a_live_topic_under_load(cluster: LocalCluster) -
     tidelog(servers, "topics", "create", topic, "--partitions", "1", "--config", f"segment.bytes={SEGMENT_BYTES}")
     start = await expire_under_load(cluster, tp, sent)
     end, left = max(sent) + 1, {offset: value for offset, value in sent.items() if offset >= start}
-    with pytest.raises(OffsetOutOfRangeError, match=f"holds offsets {start} to {end}"):
+    with pytest.raises(PositionOutOfRangeError, match=f"holds offsets {start} to {end}"):
         await contents(servers, tp, 0, end)
     assert await contents(servers, tp, 0, end, reset="earliest") == left
     report = json.loads(tidelog(servers, "log-dirs", "describe", "--topic-list", topic, "--format", "json"))

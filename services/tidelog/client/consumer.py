@@ -431,7 +431,7 @@ class Consumer:
         """The record batches that hold offsets `start` to `end` (exclusive), as bytes, undecoded, CRC checked.
 
         Each item is one or more whole batches; the first may begin before `start` and the last end after `end`. Needs no
-        assignment. OffsetOutOfRangeError if the log no longer holds all of the range: it is complete or it fails.
+        assignment. PositionOutOfRangeError if the log no longer holds all of the range: it is complete or it fails.
         With `topic_id`, INCONSISTENT_TOPIC_ID if the topic is another one by now.
         """
         self._gate.check()

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    TidelogError,
+)
 from tidelog.ids import Address, TopicPartition
 
 REFUSED_BEFORE_APPEND: Final = frozenset(
@@ -56,10 +62,8 @@ class ClientClosed(TidelogError):
         super().__init__(f"the {client} is closed")
 
 
-class ClusterUnreachable(TidelogError):
+class ClusterUnreachable(RequestTimedOutError):
     """No broker answered. `certain`: every address refuses connections or has no host, so another try is not worth it."""
-
-    default_code = ErrorCode.REQUEST_TIMED_OUT
 
     def __init__(self, causes: Mapping[Address, str], *, certain: bool = False) -> None:
         by_cause: dict[str, list[str]] = {}
@@ -75,10 +79,8 @@ class ClusterUnreachable(TidelogError):
         return not self.certain
 
 
-class BadBatchError(TidelogError):
+class BadBatchError(CorruptMessageError):
     """A fetched batch is damaged. The position stays before it; seek to `next_offset` to skip it."""
-
-    default_code = ErrorCode.CORRUPT_MESSAGE
 
     def __init__(self, partition: TopicPartition, offset: int, next_offset: int, reason: str) -> None:
         super().__init__(f"{partition}: bad batch at offset {offset}: {reason}; seek to {next_offset} to skip it")
@@ -87,10 +89,8 @@ class BadBatchError(TidelogError):
         self.next_offset = next_offset
 
 
-class OffsetOutOfRangeError(TidelogError):
+class PositionOutOfRangeError(OffsetOutOfRangeError):
     """The wanted offset is not in the log and there is no reset policy, or it is inside a range that must be complete."""
-
-    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
     def __init__(self, partition: TopicPartition, offset: int, log_start: int, end: int) -> None:
         super().__init__(f"{partition}: offset {offset} is not in the log, which holds offsets {log_start} to {end}")
@@ -98,10 +98,8 @@ class OffsetOutOfRangeError(TidelogError):
         self.offset = offset
 
 
-class LogTruncationError(TidelogError):
+class LogTruncationError(OffsetOutOfRangeError):
     """The log was cut below the position (KIP-320): what was read from `diverging_offset` on is no longer in it."""
-
-    default_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
         super().__init__(

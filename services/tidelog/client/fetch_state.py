@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, NamedTuple
 
-from tidelog.client.errors import BadBatchError, LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.errors import BadBatchError, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.records import ConsumerRecord, decode_batch, split_batches
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition
@@ -295,7 +295,7 @@ class FetchState:
         if p is None or self._recreated(p, ask):
             return
         if self._reset == "error":
-            p.buffer.append(OffsetOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark))
+            p.buffer.append(PositionOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark))
         else:
             p.place(NO_OFFSET)
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from tidelog.client.connections import ClientPorts, Connections
-from tidelog.client.errors import LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.errors import LogTruncationError, PositionOutOfRangeError
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.records import Clip, clip_batches
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -120,7 +120,7 @@ class RangeReader:
             case ErrorCode.NONE:
                 return result
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise OffsetOutOfRangeError(tp, position, result.log_start_offset, result.high_watermark)
+                raise PositionOutOfRangeError(tp, position, result.log_start_offset, result.high_watermark)
             case code:
                 raise TidelogError(f"{tp}: {result.error_message or code.name}", code)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
-from tidelog.client.errors import LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.errors import LogTruncationError, PositionOutOfRangeError
 from tidelog.client.metadata import MAX_AGE_MS
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.pipeline.columns import ColumnReader
@@ -71,14 +71,14 @@ def read_range(
 
 
 def _is_loss(error: TidelogError) -> bool:
-    return isinstance(error, OffsetOutOfRangeError | LogTruncationError) or error.code in _LOST
+    return isinstance(error, PositionOutOfRangeError | LogTruncationError) or error.code in _LOST
 
 
 async def _skip(consumer: Consumer, columns: ColumnReader, wanted: OffsetRange, error: TidelogError) -> None:
     """To where the log goes on; to the end of the range when there is nothing more of it."""
     if isinstance(error, LogTruncationError):
         return  # what stands in its place is read from the same position on
-    if not isinstance(error, OffsetOutOfRangeError):
+    if not isinstance(error, PositionOutOfRangeError):
         columns.skip_to(wanted.end)
         return
     tp = wanted.partition

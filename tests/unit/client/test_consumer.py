@@ -7,7 +7,7 @@ import pytest
 
 from helpers.fake_broker import FakeCluster, forgotten_meanwhile, no_tasks_left
 from tidelog.client.consumer import Consumer
-from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, OffsetOutOfRangeError
+from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError
@@ -149,7 +149,7 @@ async def test_without_a_reset_policy_the_error_names_the_range() -> None:
             await c.poll(timeout_s=1)
         c.seek(T0, 99)
         with pytest.raises(
-            OffsetOutOfRangeError, match="t-0: offset 99 is not in the log, which holds offsets 0 to 50"
+            PositionOutOfRangeError, match="t-0: offset 99 is not in the log, which holds offsets 0 to 50"
         ):
             await c.poll(timeout_s=1)
         c.seek(T0, 49)
@@ -382,7 +382,7 @@ async def test_fetch_batches_survives_an_election_and_refuses_a_hole() -> None:
                 cluster.down.add(1)
         assert bases == list(range(0, 200, 10))
         cluster.partition("t").log_start = 40
-        with pytest.raises(OffsetOutOfRangeError, match="offset 0 is not in the log, which holds offsets 40 to 200"):
+        with pytest.raises(PositionOutOfRangeError, match="offset 0 is not in the log, which holds offsets 40 to 200"):
             async for _ in c.fetch_batches("t", 0, 0, 200):
                 pass
         with pytest.raises(TidelogError) as caught:
