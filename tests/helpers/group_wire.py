@@ -170,7 +170,7 @@ class GroupBed:
                 first = min(BROKERS, key=lambda each: rank(shard_of(mine, SHARDS), each, BROKERS))
                 # A young cluster gives each shard to the broker that comes first for it.
                 until(
-                    lambda: admin.describe_group(mine).coordinator_id == first,
+                    lambda: admin.groups.describe_one(mine).coordinator_id == first,
                     "the coordinator that stays",
                     timeout_s=SETTLED_S,
                 )
@@ -240,7 +240,7 @@ class GroupBed:
 
     def _kept(self) -> tuple[object, ...]:
         """What nobody but the bystander itself may change."""
-        group = self.admin.describe_group(self.bystander_group)
+        group = self.admin.groups.describe_one(self.bystander_group)
         counts = self.bystander.stats.membership
         members = [(each.consumer_id, each.partitions) for each in group.members]
         return (

@@ -80,10 +80,10 @@ async def test_odd_but_valid_names_work(groups: GroupBed) -> None:
 
     tp = TopicPartition(groups.topic, 0)
     for name in odd:
-        groups.admin.alter_group_offsets(name, {tp: 1})
-        found = groups.admin.committed_offsets(name)
+        groups.admin.groups.alter_offsets(name, {tp: 1})
+        found = groups.admin.groups.committed(name)
         assert [(each, offset.offset) for each, offset in found.items() if offset is not None] == [(tp, 1)], name
-        groups.admin.delete_group(name)
+        groups.admin.groups.delete(name)
 
 
 @requirement("A duplicate consumer id or too short a session gets an error code")
@@ -168,13 +168,13 @@ async def test_coord_13_answers_that_nobody_asked_for_and_old_ones_change_nothin
         for what, stray in STRAYS.items():
             await stray(member)
             await goes_on(groups, channel, member)
-            assert groups.admin.describe_group(groups.group).offsets[0].offset == 0, what
+            assert groups.admin.groups.describe_one(groups.group).offsets[0].offset == 0, what
         ping = await member.hear("ping")
         assert ping.generation == member.generation
         await member.pong()
         await goes_on(groups, channel, member, offset=1)
         await member.leave(generation=0, offset_info=(at(groups.topic, 0, 0),))
-        (found,) = groups.admin.describe_group(groups.group).offsets
+        (found,) = groups.admin.groups.describe_one(groups.group).offsets
         assert found.offset == 1, "its last words were of another generation: it has left, and they do not count"
         await groups.forget(channel)
 

@@ -11,25 +11,26 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from tidelog.client.admin import DEFAULT, Admin
-from tidelog.client.connections import Bootstrap
+from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClientClosed
-from tidelog.client.group_admin import GroupListing
-from tidelog.client.groups import CommittedOffset, ConsumerStats, GroupMetadata
-from tidelog.client.offsets import FoundOffset
+from tidelog.client.group_admin import GroupAdmin
+from tidelog.client.groups import ConsumerStats, GroupMetadata
+from tidelog.client.log_admin import LogAdmin
 from tidelog.client.producer import Ack, Producer, RecordMetadata, flushes_after
-from tidelog.client.records import ConsumerRecord, Header
+from tidelog.client.producer_stats import ProducerStats
+from tidelog.client.reassignments import ReassignmentAdmin
+from tidelog.client.records import Header
 from tidelog.ids import TopicPartition
 from tidelog.runtime.clock import SystemClock
 from tidelog.runtime.tasks import Supervisor
-from tidelog.wire import messages as m
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
@@ -152,14 +153,43 @@ async def _make(kind: type[T], args: tuple[Any, ...], options: dict[str, Any]) -
     return kind(*args, **options)
 
 
-class _Blocking:
+def _waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """`method` of the client inside, with the same arguments; the caller waits for its end."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        thread: _LoopThread = self._thread
+        return thread.call(method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The same for a plain function, which is called on the loop because it changes what tasks there read."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        thread: _LoopThread = self._thread
+        return thread.call(_called(method, self._inner, *args, **kwargs))
+
+    return call
+
+
+def _takes(
+    options: Callable[Concatenate[Any, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """The decorated `__init__` has the parameters of another one, for type checkers, editors and `help`."""
+    return wraps(options)
+
+
+class _SyncClient:
     """Start and stop of the client inside, which is made on its loop: gRPC ties a channel to the loop it is made on."""
 
     _inner: Any
 
-    def __init__(self, kind: type[Any], bootstrap: Bootstrap, options: dict[str, Any]) -> None:
+    def __init__(self, kind: type[Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._thread = _loop_thread()
-        self._inner = self._thread.call(_make(kind, (bootstrap,), options))
+        self._inner = self._thread.call(_make(kind, args, options))
         self._thread.call(self._inner.__aenter__())
 
     def close(self) -> None:
@@ -175,91 +205,124 @@ class _Blocking:
         self.close()
 
 
-class SyncAdmin(_Blocking):
-    """`Admin`, blocking."""
+class _Part:
+    """The blocking twin of an object that an Admin has."""
+
+    def __init__(self, thread: _LoopThread, inner: object) -> None:
+        self._thread = thread
+        self._inner = inner
+
+
+class SyncGroupAdmin(_Part):
+    """The blocking `GroupAdmin`."""
+
+    listing = _waits(GroupAdmin.listing)
+    describe = _waits(GroupAdmin.describe)
+    describe_one = _waits(GroupAdmin.describe_one)
+    coordinator = _waits(GroupAdmin.coordinator)
+    members = _waits(GroupAdmin.members)
+    committed = _waits(GroupAdmin.committed)
+    alter_offsets = _waits(GroupAdmin.alter_offsets)
+    delete = _waits(GroupAdmin.delete)
+
+
+class SyncLogAdmin(_Part):
+    """The blocking `LogAdmin`."""
+
+    delete_records = _waits(LogAdmin.delete_records)
+    describe_log_dirs = _waits(LogAdmin.describe_log_dirs)
+    sizes = _waits(LogAdmin.sizes)
+    describe_broker_configs = _waits(LogAdmin.describe_broker_configs)
+
+
+class SyncReassignmentAdmin(_Part):
+    """The blocking `ReassignmentAdmin`."""
+
+    alter = _waits(ReassignmentAdmin.alter)
+    throttle = _waits(ReassignmentAdmin.throttle)
+    throttles = _waits(ReassignmentAdmin.throttles)
+    cancel = _waits(ReassignmentAdmin.cancel)
+    list = _waits(ReassignmentAdmin.list)
+    add_brokers = _waits(ReassignmentAdmin.add_brokers)
+    drain = _waits(ReassignmentAdmin.drain)
+    undrain = _waits(ReassignmentAdmin.undrain)
+
+
+class SyncAdmin(_SyncClient):
+    """The blocking `Admin`."""
 
     _inner: Admin
 
-    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
-        super().__init__(Admin, bootstrap, options)
+    @_takes(Admin.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(Admin, args, options)
+        self.groups = SyncGroupAdmin(self._thread, self._inner.groups)
+        self.logs = SyncLogAdmin(self._thread, self._inner.logs)
+        self.reassignments = SyncReassignmentAdmin(self._thread, self._inner.reassignments)
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = DEFAULT,
-        replication_factor: int = DEFAULT,
-        configs: Mapping[str, str] | None = None,
-    ) -> m.CreatedTopic:
-        return self._thread.call(self._inner.create_topic(name, partitions, replication_factor, configs=configs))
-
-    def delete_topic(self, name: str) -> None:
-        self._thread.call(self._inner.delete_topic(name))
-
-    def list_topics(self) -> list[str]:
-        return self._thread.call(self._inner.list_topics())
-
-    def describe_topic(self, name: str) -> m.TopicDescription:
-        return self._thread.call(self._inner.describe_topic(name))
-
-    def describe_cluster(self) -> m.DescribeClusterResponse:
-        return self._thread.call(self._inner.describe_cluster())
-
-    def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
-        return self._thread.call(self._inner.wait_until_led(name, in_sync=in_sync, timeout_s=timeout_s))
-
-    def list_groups(self, states: Sequence[str] = ()) -> GroupListing:
-        return self._thread.call(self._inner.groups.listing(states))
-
-    def describe_group(self, group_id: str) -> m.DescribedGroup:
-        return self._thread.call(self._inner.groups.describe_one(group_id))
-
-    def group_members(self, group_id: str) -> list[m.DescribedMember]:
-        return self._thread.call(self._inner.groups.members(group_id))
-
-    def committed_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, m.OffsetInfo]:
-        return self._thread.call(self._inner.groups.committed(group_id, partitions))
-
-    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[m.CommittedResult]:
-        return self._thread.call(self._inner.groups.alter_offsets(group_id, offsets))
-
-    def delete_group(self, group_id: str) -> None:
-        self._thread.call(self._inner.groups.delete(group_id))
+    create_topic = _waits(Admin.create_topic)
+    create_topics = _waits(Admin.create_topics)
+    delete_topic = _waits(Admin.delete_topic)
+    delete_topics = _waits(Admin.delete_topics)
+    create_partitions = _waits(Admin.create_partitions)
+    alter_configs = _waits(Admin.alter_configs)
+    describe_configs = _waits(Admin.describe_configs)
+    partitions_of = _waits(Admin.partitions_of)
+    list_topics = _waits(Admin.list_topics)
+    describe_topics = _waits(Admin.describe_topics)
+    describe_topic = _waits(Admin.describe_topic)
+    describe_cluster = _waits(Admin.describe_cluster)
+    elect_leaders = _waits(Admin.elect_leaders)
+    release_veto = _waits(Admin.release_veto)
+    list_offsets = _waits(Admin.list_offsets)
+    wait_until_led = _waits(Admin.wait_until_led)
 
 
-class SyncConsumer(_Blocking):
+class SyncConsumer(_SyncClient):
     """`Consumer`, blocking. As a member of a group it answers pings on its own thread while the caller works.
 
     Rebalance callbacks are plain functions; they run on a third thread and may call this consumer, which hands nothing out
-    meanwhile.
+    meanwhile. Iterated, it hands out one record after the other, for ever; a loop that is left loses none, see `Consumer`.
     """
 
     _inner: Consumer
 
-    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
+    @_takes(Consumer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if (listener := options.get(name)) is not None:
                 options[name] = partial(asyncio.to_thread, listener)
-        super().__init__(Consumer, bootstrap, options)
+        super().__init__(Consumer, args, options)
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int | tuple[int, str]] | None = None, timeout_s: float | None = None
-    ) -> None:
-        self._thread.call(self._inner.commit(offsets, timeout_s))
+    assign = _waits(Consumer.assign)
+    assign_topics = _waits(Consumer.assign_topics)
+    partitions_of = _waits(Consumer.partitions_of)
+    owns = _on_loop(Consumer.owns)
+    seek = _on_loop(Consumer.seek)
+    seek_to_beginning = _waits(Consumer.seek_to_beginning)
+    seek_to_end = _waits(Consumer.seek_to_end)
+    position = _waits(Consumer.position)
+    high_watermark = _on_loop(Consumer.high_watermark)
+    beginning_offsets = _waits(Consumer.beginning_offsets)
+    end_offsets = _waits(Consumer.end_offsets)
+    offsets_for_times = _waits(Consumer.offsets_for_times)
+    pause = _on_loop(Consumer.pause)
+    resume = _on_loop(Consumer.resume)
+    commit = _waits(Consumer.commit)
+    committed = _waits(Consumer.committed)
+    poll = _waits(Consumer.poll)
+    __next__ = _waits(Consumer.__anext__)
 
-    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        return self._thread.call(self._inner.committed(tps))
-
-    def pause(self, *tps: TopicPartition) -> None:
-        self._thread.call(_called(self._inner.pause, *tps))
-
-    def resume(self, *tps: TopicPartition) -> None:
-        self._thread.call(_called(self._inner.resume, *tps))
+    def __iter__(self) -> Self:
+        return self
 
     @property
     def assignment(self) -> list[TopicPartition]:
         return self._thread.call(_called(lambda: self._inner.assignment))
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return self._thread.call(_called(lambda: self._inner.paused))
 
     @property
     def group_metadata(self) -> GroupMetadata:
@@ -269,40 +332,9 @@ class SyncConsumer(_Blocking):
     def stats(self) -> ConsumerStats:
         return self._thread.call(_called(lambda: self._inner.stats))
 
-    def __iter__(self) -> Self:
-        """One record after the other, for ever; a loop that is left loses none, see `Consumer`."""
-        return self
-
-    def __next__(self) -> ConsumerRecord:
-        return self._thread.call(self._inner.__anext__())
-
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._thread.call(self._inner.assign(partitions))
-
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        return self._thread.call(self._inner.partitions_of(topic))
-
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        self._thread.call(_called(self._inner.seek, tp, offset))
-
-    def position(self, tp: TopicPartition) -> int:
-        return self._thread.call(self._inner.position(tp))
-
-    def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._thread.call(self._inner.beginning_offsets(tps))
-
-    def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._thread.call(self._inner.end_offsets(tps))
-
-    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        return self._thread.call(self._inner.offsets_for_times(times_ms))
-
-    def poll(self, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumerRecord]:
-        return self._thread.call(self._inner.poll(max_records, timeout_s))
-
-    def fetch_batches(self, topic: str, partition: int, start: int, end: int) -> Iterator[bytes]:
+    def fetch_batches(self, topic: str, partition: int, start: int, end: int, topic_id: bytes = b"") -> Iterator[bytes]:
         """See `Consumer.fetch_batches`; the next chunk is fetched while the caller works on this one."""
-        chunks = self._inner.fetch_batches(topic, partition, start, end)
+        chunks = self._inner.fetch_batches(topic, partition, start, end, topic_id)
         try:
             while (chunk := self._thread.call(_next(chunks))) is not None:
                 yield chunk
@@ -367,12 +399,13 @@ class _Flush(concurrent.futures.Future[None]):
 _Sent = tuple[tuple[Any, ...], Acked]
 
 
-class SyncProducer(_Blocking):
+class SyncProducer(_SyncClient):
     """`Producer`, blocking. `send` hands records over in bulk: crossing to the loop's thread costs more than a record."""
 
     _inner: Producer
 
-    def __init__(self, bootstrap: Bootstrap = None, **options: Any) -> None:
+    @_takes(Producer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
         self._unsent: deque[_Sent | _Flush] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -385,7 +418,7 @@ class SyncProducer(_Blocking):
         self._unseen = _Unseen(SystemClock().now)
         self._last_flush: _Flush | None = None
         """The one of `close`, behind which nothing is handed over."""
-        super().__init__(Producer, bootstrap, options)
+        super().__init__(Producer, args, options)
         self._supervisor = self._thread.call(_make(Supervisor, ("sync-producer",), {}))
         _open[self] = None
 
@@ -394,7 +427,7 @@ class SyncProducer(_Blocking):
         topic: str,
         value: bytes | None,
         key: bytes | None = None,
-        headers: Sequence[Header] = (),
+        headers: Iterable[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Acked:
@@ -416,6 +449,12 @@ class SyncProducer(_Blocking):
             self.unacknowledged += 1
         acked.add_done_callback(self._ended)
         return acked
+
+    partitions_of = _waits(Producer.partitions_of)
+
+    @property
+    def stats(self) -> ProducerStats:
+        return self._thread.call(_called(lambda: self._inner.stats))
 
     def flush(self) -> None:
         """Returns when every record sent before is acknowledged or has failed, also while other threads go on sending."""
@@ -545,8 +584,8 @@ def _pass_on(acked: Acked, done: Ack) -> None:
         acked.set_result(done.result())
 
 
-async def _called(function: Callable[..., T], *args: Any) -> T:
-    return function(*args)
+async def _called(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return function(*args, **kwargs)
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:

@@ -64,6 +64,28 @@ def test_records_make_the_round_trip(cluster: FakeCluster) -> None:
         assert ends == sorted(ends)
 
 
+def test_positions_are_set_and_read(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    with SyncProducer(cluster.bootstrap) as producer:
+        assert producer.partitions_of("t") == 1
+        for i in range(10):
+            producer.send("t", b"%d" % i)
+    with SyncConsumer(cluster.bootstrap) as consumer:
+        consumer.assign_topics("t")
+        assert consumer.assignment == [T0] and consumer.owns(T0)
+        consumer.seek_to_end(T0)
+        assert consumer.position(T0) == 10
+        consumer.seek_to_beginning(T0)
+        assert [record.value for record in consumer.poll(1, timeout_s=5)] == [b"0"]
+        assert consumer.high_watermark(T0) == 10
+        consumer.seek(T0, 7)
+        consumer.pause(T0)
+        assert consumer.paused == [T0] and consumer.poll(timeout_s=0) == []
+        consumer.resume(T0)
+        assert consumer.paused == []
+        assert next(consumer).value == b"7"
+
+
 def test_a_loop_that_is_left_skips_no_record(cluster: FakeCluster) -> None:
     cluster.create("t")
     with SyncProducer(cluster.bootstrap) as producer:
@@ -237,7 +259,7 @@ def test_calls_after_close_raise_one_error(cluster: FakeCluster) -> None:
             producer.send("t", b"v")
         with pytest.raises(ClientClosed):
             producer.flush()
-    for ask in (admin.list_topics, admin.list_groups, lambda: admin.create_topic("u")):
+    for ask in (admin.list_topics, admin.groups.listing, lambda: admin.create_topic("u")):
         with pytest.raises(ClientClosed):
             ask()
 
@@ -287,16 +309,16 @@ def test_groups_are_administered(cluster: FakeCluster) -> None:
     cluster.groups.create("g", {("t", 0): 5}, coordinator=2)
     cluster.groups.create("busy", coordinator=3, members={"x": [T0]})
     with SyncAdmin(cluster.bootstrap) as admin:
-        assert [g.group_id for g in admin.list_groups().groups] == ["busy", "g"]
-        assert [g.group_id for g in admin.list_groups(["Stable"]).groups] == ["busy"]
-        assert admin.describe_group("g").coordinator_id == 2
-        assert [member.consumer_id for member in admin.group_members("busy")] == ["x"]
-        assert admin.committed_offsets("g")[T0].offset == 5
-        admin.alter_group_offsets("g", {T0: 7})
-        assert admin.committed_offsets("g", [T0])[T0].offset == 7
-        admin.delete_group("g")
+        assert [g.group_id for g in admin.groups.listing().groups] == ["busy", "g"]
+        assert [g.group_id for g in admin.groups.listing(["Stable"]).groups] == ["busy"]
+        assert admin.groups.describe_one("g").coordinator_id == 2
+        assert [member.consumer_id for member in admin.groups.members("busy")] == ["x"]
+        assert admin.groups.committed("g")[T0].offset == 5
+        admin.groups.alter_offsets("g", {T0: 7})
+        assert admin.groups.committed("g", [T0])[T0].offset == 7
+        admin.groups.delete("g")
         with pytest.raises(TidelogError, match="group 'g' does not exist"):
-            admin.describe_group("g")
+            admin.groups.describe_one("g")
 
 
 def test_a_wake_up_that_another_loop_took_is_no_error_and_others_are(caplog: pytest.LogCaptureFixture) -> None:
