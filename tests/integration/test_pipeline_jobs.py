@@ -138,7 +138,7 @@ def test_rows_are_the_records_exactly_once_though_the_job_is_killed_in_a_batch(
     send(shared_servers, topic, [value_of(n) for n in range(3_000, 3_500)], first=3_000)
     with submit_job(tmp_path / "submitted", spark_cluster, "ingest", *words, "--once", *CONF) as job:
         assert job.wait() == 0, job.said
-    assert "ingest: 500 records in 1 batches" in job.said and "Exception" not in job.said
+    assert "ingest: 500 records in 1 batch," in job.said and "Exception" not in job.said
     assert rows_are(output, 3_500)
 
 

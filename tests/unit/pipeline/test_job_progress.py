@@ -79,7 +79,33 @@ def test_totals_are_of_the_run_and_offsets_of_the_last_batch() -> None:
 
 
 def test_a_run_that_found_nothing_says_so() -> None:
-    assert summary(Totals()) == "0 records in 0 batches, 0 records/s"
+    assert summary(Totals()) == "0 records in 0 batches"
+
+
+@pytest.mark.parametrize(
+    "rows, took_ms, told",
+    [
+        (1, 48_000, "1 record in 1 batch, 0.021 records/s"),
+        (2, 1_000, "2 records in 1 batch, 2.0 records/s"),
+        (473, 9_000, "473 records in 1 batch, 53 records/s"),
+        (5_000, 1_000, "5,000 records in 1 batch, 5,000 records/s"),
+        (0, 1_000, "0 records in 1 batch, 0 records/s"),
+    ],
+)
+def test_one_is_singular_and_a_slow_rate_is_not_zero(rows: int, took_ms: int, told: str) -> None:
+    took = {"durationMs": {"addBatch": took_ms, "triggerExecution": took_ms}}
+    found, totals = parsed(0, {"a": {"0": rows}}, None, rows=rows, **took), Totals()
+    totals.add(found)
+    assert summary(totals) == told
+    assert line(found).endswith(told.split(", ", 1)[1])
+
+
+def test_one_late_row_and_one_window_are_singular() -> None:
+    state = {"stateOperators": [{"numRowsTotal": 1, "numRowsDroppedByWatermark": 1}]}
+    found, totals = parsed(0, {"a": {"0": 1}}, None, rows=1, **state), Totals()
+    totals.add(found)
+    assert line(found).endswith("1 row too late, 1 window open")
+    assert summary(totals).endswith("1 row too late for its window, 1 window still open")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How far a query is, from what Spark reports after each micro-batch. Pure."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,6 +10,9 @@ from tidelog.ids import TopicPartition
 
 OBSERVED: Final = "tidelog"
 """The name under which the jobs count what they see in rows (`DataFrame.observe`)."""
+
+RATE_WHOLE: Final = 10.0
+"""Records per second from which a rate has no decimal places."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -111,7 +115,7 @@ class Totals:
             "corrupt": self.corrupt,
             "late": self.late,
             "busySeconds": round(self.busy_s, 3),
-            "rowsPerSecond": round(self.rows_per_s, 1),
+            "rowsPerSecond": round(self.rows_per_s, 3),
             "openWindows": self.windows,
             "partitions": partitions,
         }
@@ -119,23 +123,40 @@ class Totals:
 
 def line(progress: Progress) -> str:
     """Of one micro-batch, for whoever watches."""
-    rate = progress.rows / progress.took_s if progress.took_s else 0.0
     parts = [
-        f"batch {progress.batch}: {progress.rows:,} records in {progress.took_s:.1f} s, {rate:,.0f} records/s",
+        f"batch {progress.batch}: {_counted(progress.rows, 'record')} in {progress.took_s:.1f} s, "
+        f"{_rate(progress.rows, progress.took_s)}",
         *([f"lag {sum(progress.lag.values()):,}"] if progress.latest else []),
         *([f"{progress.corrupt:,} corrupt"] if progress.corrupt else []),
-        *([f"{progress.late:,} rows too late"] if progress.late else []),
-        *([f"{progress.windows:,} windows open"] if progress.windows is not None else []),
+        *([f"{_counted(progress.late, 'row')} too late"] if progress.late else []),
+        *([f"{_counted(progress.windows, 'window')} open"] if progress.windows is not None else []),
     ]
     return ", ".join(parts)
 
 
 def summary(totals: Totals) -> str:
     """Of a whole run."""
+    rate = [_rate(totals.rows, totals.busy_s)] if totals.batches else []
     parts = [
-        f"{totals.rows:,} records in {totals.batches:,} batches, {totals.rows_per_s:,.0f} records/s",
+        f"{_counted(totals.rows, 'record')} in {_counted(totals.batches, 'batch', 'batches')}",
+        *rate,
         *([f"{totals.corrupt:,} corrupt"] if totals.corrupt else []),
-        *([f"{totals.late:,} rows too late for their windows"] if totals.late else []),
-        *([f"{totals.windows:,} windows still open"] if totals.windows else []),
+        *(
+            [_counted(totals.late, "row too late for its window", "rows too late for their windows")]
+            if totals.late
+            else []
+        ),
+        *([f"{_counted(totals.windows, 'window')} still open"] if totals.windows else []),
     ]
     return ", ".join(parts)
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _rate(rows: int, took_s: float) -> str:
+    """Two digits at least, so that a slow run has a rate that is not 0."""
+    per_s = rows / took_s if took_s else 0.0
+    digits = 0 if per_s >= RATE_WHOLE or not per_s else max(1, -math.floor(math.log10(per_s)) + 1)
+    return f"{per_s:,.{digits}f} records/s"
