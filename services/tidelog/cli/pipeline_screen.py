@@ -1,10 +1,12 @@
 """What a person sees of a job: where it is while it runs, and a table of its topics at the end."""
 
+import os
+import sys
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidelog.cli.show import note, print_table
 from tidelog.pipeline.jobs import progress as jobs
@@ -19,13 +21,15 @@ class Screen:
     def __init__(self, name: str, *, quiet: bool = False) -> None:
         """`quiet`: nothing at all, for programs."""
         self._quiet = quiet
-        self._console = Console(stderr=True, quiet=quiet)
+        self._terminal = _terminal()
+        self._console = Console(stderr=True, file=self._terminal, quiet=quiet)
         self._moves = self._console.is_terminal
         columns = (
             SpinnerColumn(),
             TextColumn("[bold]{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[said]}", markup=False),
+            TimeElapsedColumn(),
         )
         self._progress = Progress(*columns, console=self._console, transient=True, disable=not self._moves)
         self._task = self._progress.add_task(name, total=None, said="")
@@ -39,6 +43,8 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+        if self._terminal is not None:
+            self._terminal.close()
 
     def phase(self, what: str) -> None:
         self._progress.update(self._task, description=f"{self._name}: {what}")
@@ -51,6 +57,11 @@ class Screen:
         self._progress.update(self._task, completed=totals.rows, total=total, said=said)
         if not self._moves and not self._quiet:
             note(f"{self._name}: {said}")
+
+
+def _terminal() -> TextIO | None:
+    """The standard error where it is a terminal, on a descriptor of its own: while Spark starts, the other one is its log."""
+    return os.fdopen(os.dup(2), "w") if sys.stderr is not None and sys.stderr.isatty() else None
 
 
 def print_totals(totals: Totals) -> None:

@@ -1,6 +1,7 @@
 """A Spark session that knows the source `tidelog`."""
 
 import os
+import shutil
 import sys
 from typing import Final
 
@@ -16,15 +17,23 @@ LOCAL: Final = "local[*]"
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Of a session whose executors are in this process: nobody else has to reach it."""
 
-NO_JVM: Final = (
-    "its JVM ended at once; it needs Java 17 or later: that of JAVA_HOME, else that on PATH "
-    "(Debian: apt-get install openjdk-17-jre-headless)"
-)
+INSTALL: Final = "Debian: apt-get install openjdk-17-jre-headless"
+NO_JAVA: Final = f"Java is missing, Spark needs 17 or later: install it ({INSTALL})"
+NO_JVM: Final = f"its JVM ended at once; it needs Java 17 or later: that of JAVA_HOME, else that on PATH ({INSTALL})"
 
 
 def submitted() -> bool:
     """Whether spark-submit has started the JVM, and this program from there."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def java_missing() -> str | None:
+    """Says what to do where Spark would find no Java."""
+    home = os.environ.get("JAVA_HOME")
+    if not home:
+        return None if shutil.which("java") else NO_JAVA
+    java = os.path.join(home, "bin", "java")
+    return None if shutil.which(java) else f"JAVA_HOME is {home}, and {java} is no program: set it right, or not at all"
 
 
 def spark_session(app: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:

@@ -71,6 +71,14 @@ An error occurred while calling o205.create.
             "SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: ingest",
             "Python worker failed to connect back.",
         ),
+        (
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nSELEC x",
+            "Syntax error at or near 'SELEC'. (line 1, pos 0)",
+        ),
+        (
+            "[UNRESOLVED_COLUMN] A column with name `nope` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'P",
+            "A column with name `nope` cannot be resolved. line 1 pos 7",
+        ),
         ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03", "Path does not exist: file:/x."),
         ("", "Spark failed and did not say why"),
     ],

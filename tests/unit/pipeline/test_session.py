@@ -6,7 +6,9 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from tidelog.pipeline.session import NO_JVM, spark_session
+from tidelog.pipeline.jobs.driver import JobError, spark_of
+from tidelog.pipeline.jobs.plans import run_of
+from tidelog.pipeline.session import NO_JAVA, NO_JVM, spark_session
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,17 @@ def test_missing_java_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch, condi
     with pytest.raises(PySparkRuntimeError) as caught:
         spark_session("test", "local[1]")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("home", "told"), [(None, NO_JAVA), ("/nope", "JAVA_HOME is /nope, and /nope/bin/java is no program: ")]
+)
+def test_no_java_is_said_without_a_log_of_spark(monkeypatch: pytest.MonkeyPatch, home: str | None, told: str) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    if home is not None:
+        monkeypatch.setenv("JAVA_HOME", home)
+    with pytest.raises(JobError) as caught, spark_of(run_of({}), "test", {}):
+        pass
+    assert str(caught.value).startswith(told) and "log" not in str(caught.value)

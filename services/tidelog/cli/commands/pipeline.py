@@ -147,18 +147,26 @@ def query(
 
     Example: tidelog pipeline query data/lake "SELECT partition, count(*) FROM records GROUP BY 1 ORDER BY 1"
     """
+    from tidelog.pipeline.jobs.finished import NothingFinished, check_local_output
     from tidelog.pipeline.jobs.plans import run_of
 
-    with as_bad_input():
-        run = run_of(_given(given))
+    try:
+        with as_bad_input():
+            run = run_of(_given(given))
+            check_local_output(directory, run.conf)
+    except NothingFinished as error:
+        raise CommandError(str(error)) from None
     module = _jobs("query")
+    from tidelog.cli.pipeline_screen import Screen
     from tidelog.pipeline.jobs.driver import JobError
 
+    as_json = output_format is Format.JSON
     try:
-        answer = module.query(run, directory, sql, rows_max, as_json=output_format is Format.JSON)
+        with as_bad_input(), Screen("query", quiet=as_json) as screen:
+            answer = module.query(run, directory, sql, rows_max, as_json=as_json, phase=screen.phase)
     except JobError as error:
         raise CommandError(str(error)) from None
-    if output_format is Format.JSON:
+    if as_json:
         print_json(answer.rows)
     else:
         print_table(answer.columns, answer.rows)

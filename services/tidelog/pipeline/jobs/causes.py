@@ -8,7 +8,8 @@ _PYTHON_CLASS: Final = re.compile(r"^(?:[a-z_]\w*\.)+[A-Z]\w*: ")
 _FRAME: Final = re.compile(r"^\s+(?:at |File \"|\.\.\. \d+ more)|^Traceback \(most recent call last\):|^\s*~*\^+~*\s*$")
 _HEAD: Final = re.compile(r"^(\[[A-Z][A-Z0-9_.]*\]|Query \[id = [^]]*\] terminated with exception:) ?")
 _JVM_ERROR: Final = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error)): ?(.*)$")
-_TAIL: Final = re.compile(r"\s*(SQLSTATE: \w+|== .*|JVM stacktrace:.*|Driver stacktrace:.*)$")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+;?")
+_TAIL: Final = re.compile(r"\s*(;|== .*|JVM stacktrace:.*|Driver stacktrace:.*)$")
 _UNTELLING: Final = (
     "PythonException",
     "SparkException",
@@ -49,7 +50,7 @@ def _jvm(lines: list[str]) -> str | None:
 
 
 def _clean(text: str) -> str:
-    text = text.strip()
+    text = _STATE.sub("", text).strip()
     for outer in (_HEAD, _TAIL):
         while (shorter := outer.sub("", text)) != text:
             text = shorter

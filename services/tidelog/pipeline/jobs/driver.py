@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 from tidelog.pipeline.jobs.causes import cause_of
 from tidelog.pipeline.jobs.plans import Run
 from tidelog.pipeline.jobs.waiting import master_listens
-from tidelog.pipeline.session import spark_session, submitted
+from tidelog.pipeline.session import java_missing, spark_session, submitted
 
 CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
@@ -39,6 +39,7 @@ def plain_errors() -> Iterator[None]:
 def spark_of(run: Run, app: str, settings: Mapping[str, str]) -> Iterator[Any]:
     """A session for one job, stopped at the end. `settings` are Spark's own; those of `run` win. JobError when Spark fails."""
     _silence()
+    _find_java()
     _find_master(run.master)
     if submitted():
         # The JVM is not ours, and writes where spark-submit was called.
@@ -78,6 +79,12 @@ def _log_of(run: Run) -> Iterator[Path]:
     finally:
         if run.spark_log is None and not failed:
             log.unlink(missing_ok=True)
+
+
+def _find_java() -> None:
+    """JobError without a log of Spark, which has nothing to add."""
+    if not submitted() and (missing := java_missing()) is not None:
+        raise JobError(missing)
 
 
 def _find_master(master: str | None) -> None:

@@ -21,8 +21,8 @@ class Places:
 
     def look(self, checkpoint: str, output: str | None) -> Place:
         """Both qualified."""
-        names = self._names(checkpoint)
-        commits = [int(name) for name in self._names(f"{checkpoint}/commits") if name.isdigit()]
+        names = self.names(checkpoint)
+        commits = [int(name) for name in self.names(f"{checkpoint}/commits") if name.isdigit()]
         inside = None if output is None else f"{checkpoint}/".removeprefix(f"{output}/").split("/")[0]
         return Place(
             checkpoint=checkpoint,
@@ -30,7 +30,7 @@ class Places:
             checkpoint_names=frozenset(names - {IDENTITY_FILE, f"{IDENTITY_FILE}.new"}),
             batches=max(commits, default=-1) + 1,
             output=output,
-            output_names=frozenset(self._names(output) - {inside}) if output is not None else frozenset(),
+            output_names=frozenset(self.names(output) - {inside}) if output is not None else frozenset(),
         )
 
     def mark(self, checkpoint: str, identity: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ class Places:
         path = self._path(where)
         return path, path.getFileSystem(self._conf)
 
-    def _names(self, where: str) -> set[str]:
+    def names(self, where: str) -> set[str]:
         """What a directory holds; nothing when there is none."""
         path, files = self._open(where)
         return {str(each.getPath().getName()) for each in files.listStatus(path)} if files.exists(path) else set()
