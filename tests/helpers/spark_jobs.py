@@ -53,10 +53,10 @@ class JobProcess:
         """Its exit code."""
         return self._process.wait(START_S)
 
-    def interrupt(self) -> int:
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         """Ctrl-C: SIGINT for all of the group. Returns the exit code when no process of the job is left, whose children too."""
         family = self._family()
-        os.killpg(self._process.pid, signal.SIGINT)
+        os.killpg(self._process.pid, number)
         code = self.wait()
         _, left = psutil.wait_procs(family, timeout=60.0)
         assert not left, [each.cmdline() for each in left]
@@ -65,6 +65,9 @@ class JobProcess:
     def jvm(self) -> psutil.Process:
         (jvm,) = [each for each in self._family() if each.name() == "java"]
         return jvm
+
+    def children(self) -> list[psutil.Process]:
+        return self._family()[1:]
 
     def kill(self) -> None:
         """SIGKILL for everything; what was started last first, so that the JVM, which does the work, is not told of it."""

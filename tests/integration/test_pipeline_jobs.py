@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import threading
 import urllib.request
 from collections import Counter
@@ -222,6 +223,27 @@ def test_fields_that_cannot_be_read_are_counted_and_those_that_are_absent_are_no
             assert size == (None if value is None else len(value))
     finally:
         spark.stop()
+
+
+def test_a_job_that_is_terminated_ends_in_order_and_goes_on(shared_servers: str, tmp_path: Path) -> None:
+    topic = make_topic(shared_servers, [value_of(n) for n in range(1_000)])
+    output = tmp_path / "lake"
+    words = ["--bootstrap-server", shared_servers, "--topic", topic, "--output", str(output), *SPARK]
+    with run_job(tmp_path / "starting", "ingest", *words) as job:
+        job.wait_for(lambda: "starting Spark" in job.said and bool(job.children()), "the JVM")
+        assert job.interrupt(signal.SIGTERM) == 0, job.said
+    assert job.said.splitlines()[2:] == ["0 records in 0 batches."], job.said
+
+    a_little = ["--trigger", "0s", "--max-offsets-per-trigger", "50"]
+    with run_job(tmp_path / "running", "ingest", *words, *a_little) as job:
+        job.wait_for(lambda: (output / "_spark_metadata" / "1").exists(), "the second micro-batch")
+        assert job.interrupt(signal.SIGTERM) == 0, job.said
+    assert "ingest: SIGTERM, stopping Spark ..." in job.said and "Traceback" not in job.said, job.said
+    assert 0 < len(rows_of(output)) < 1_000
+
+    with run_job(tmp_path / "again", "ingest", *words, "--once") as job:
+        assert job.wait() == 0, job.said
+    assert rows_are(output, 1_000)
 
 
 def windows_of(records: Sequence[int], length_s: int, slide_s: int, delay_s: int) -> dict[tuple[int, str], Any]:

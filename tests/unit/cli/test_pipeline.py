@@ -1,11 +1,15 @@
 """`tidelog pipeline`: what the command line takes, and what it refuses before Spark is started."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli.commands import pipeline
+from tidelog.pipeline.jobs import program, streaming
 from tidelog.pipeline.jobs.flags import AGGREGATE, INGEST, Flag
+from tidelog.pipeline.jobs.ingest import main
+from tidelog.pipeline.jobs.progress import Totals
 from unit.cli.conftest import Tidelog
 
 COMMANDS = {"ingest": INGEST, "aggregate": AGGREGATE}
@@ -55,3 +59,23 @@ def test_what_is_no_run_has_no_verdict_and_spark_is_not_started_for_it(tidelog: 
 
 def test_a_flag_is_an_identifier_in_python() -> None:
     assert Flag("max-offsets-per-trigger", "N", "").identifier == "max_offsets_per_trigger"
+
+
+@pytest.mark.parametrize(
+    "by, once, code",
+    [
+        (signal.SIGTERM, ("--once",), 143),
+        (signal.SIGINT, ("--once",), 130),
+        (None, ("--once",), 0),
+        (signal.SIGTERM, (), 0),
+    ],
+)
+def test_a_job_that_is_not_done_exits_as_its_signal_says(
+    tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch, by: signal.Signals | None, once: tuple[str, ...], code: int
+) -> None:
+    for module in (streaming, program):
+        monkeypatch.setattr(module, "run_job", lambda job, servers, watcher: (Totals(), by))
+    words = ["--topic", "a", "--output", "lake", *once]
+    result = tidelog("pipeline", "run", "ingest", *words)
+    assert (result.exit_code, result.err) == (code, "0 records in 0 batches.\n")
+    assert main(words) == code

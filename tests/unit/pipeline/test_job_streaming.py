@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,11 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
+from tidelog.ids import Address
+from tidelog.pipeline.jobs import streaming
+from tidelog.pipeline.jobs.driver import NotStarted
+from tidelog.pipeline.jobs.ingest import Ingest
+from tidelog.pipeline.jobs.plans import ingest_plan
 from tidelog.pipeline.jobs.progress import Progress, Totals
 from tidelog.pipeline.jobs.streaming import NO_WORKER, START_ATTEMPTS, Stop, follow, run_query
 
@@ -81,6 +88,84 @@ def test_a_stop_ends_the_query_and_tells_what_was_done() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         batches, totals = told(query, stop)
     assert (query.stopped, batches, totals.batches) == (True, [0], 1)
+
+
+def test_a_signal_ends_the_start_of_spark_and_no_query() -> None:
+    ended: list[str] = []
+    starting, running = Stop(lambda: ended.append("start")), Stop(lambda: ended.append("query"))
+    with starting.installed():
+        os.kill(os.getpid(), signal.SIGTERM)
+    with running.installed():
+        running.started()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (starting.by, running.by, ended) == (signal.SIGTERM, signal.SIGTERM, ["start"])
+
+
+def test_ctrl_c_is_taken_back_from_spark() -> None:
+    stop = Stop()
+    with stop.installed():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as SparkContext does
+        stop.started()
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.by is signal.SIGINT
+
+
+def test_no_query_starts_after_a_stop() -> None:
+    stop, writer = Stop(), FakeWriter()
+    stop(signal.SIGTERM, None)
+    run_query(writer, stop, lambda progress, totals: None, Totals())
+    assert writer.started == 0
+
+
+class Phases:
+    """A Watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def phase(self, what: str) -> None:
+        self.told.append(what)
+
+    def progressed(self, progress: Progress, totals: Totals) -> None:
+        raise AssertionError
+
+
+def job_is_run(monkeypatch: pytest.MonkeyPatch, *, starts: bool) -> tuple[signal.Signals | None, list[str]]:
+    """Returns what `run_job` says when SIGTERM comes while Spark starts, or while its query runs."""
+
+    async def prepared(*args: Any) -> str:
+        return "cluster"
+
+    @contextmanager
+    def spark_of(run: Any, app: str, settings: Any, stopped: Any) -> Iterator[None]:
+        if not starts:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stopped()
+            raise NotStarted
+        yield
+
+    def run_query(*args: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise StreamingQueryException("its workers were told too")
+
+    monkeypatch.setattr(streaming, "_prepared", prepared)
+    monkeypatch.setattr(streaming, "spark_of", spark_of)
+    monkeypatch.setattr(streaming, "_writer", lambda *args: None)
+    monkeypatch.setattr(streaming, "run_query", run_query)
+    monkeypatch.setattr(streaming, "end_jvm", lambda: None)
+    plan = ingest_plan({"topic": ["a"], "output": "lake"})
+    watcher = Phases()
+    return streaming.run_job(Ingest(plan), [Address("127.0.0.1", 1)], watcher)[1], watcher.told
+
+
+def test_sigterm_in_a_query_stops_spark_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    by, told = job_is_run(monkeypatch, starts=True)
+    assert (by, told[-1]) == (signal.SIGTERM, "SIGTERM, stopping Spark")
+
+
+def test_sigterm_before_a_query_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    by, told = job_is_run(monkeypatch, starts=False)
+    assert (by, told[-1]) == (signal.SIGTERM, "starting Spark")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

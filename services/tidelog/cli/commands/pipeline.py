@@ -209,5 +209,5 @@ def _run(job_of: "Callable[[], Job]", settings: "ClientSettings", output: Format
         print_json(totals.as_json())
     else:
         print_totals(totals)
-    if stopped and job.plan.run.once:
-        raise KeyboardInterrupt  # there is more to do
+    if stopped is not None and job.plan.run.once:
+        raise typer.Exit(128 + stopped)  # there is more to do

@@ -5,11 +5,12 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -26,6 +27,10 @@ class JobError(Exception):
     """A job failed; one line says why."""
 
 
+class NotStarted(Exception):
+    """Spark was to end before it had started."""
+
+
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """What Spark raises inside becomes a JobError with the cause alone."""
@@ -36,27 +41,39 @@ def plain_errors() -> Iterator[None]:
 
 
 @contextmanager
-def spark_of(run: Run, app: str, settings: Mapping[str, str]) -> Iterator[Any]:
-    """A session for one job, stopped at the end. `settings` are Spark's own; those of `run` win. JobError when Spark fails."""
+def spark_of(
+    run: Run, app: str, settings: Mapping[str, str], stopped: Callable[[], bool] = lambda: False
+) -> Iterator[Any]:
+    """A session for one job, stopped at the end. `settings` are Spark's own; those of `run` win. JobError when Spark fails,
+    NotStarted when it does so after `stopped`."""
     _silence()
     _find_java()
     _find_master(run.master)
     if submitted():
         # The JVM is not ours, and writes where spark-submit was called.
-        with plain_errors(), _session(run, app, {"spark.log.level": "ERROR", **settings}, None) as spark:
-            _leave_ctrl_c_to_us(spark)
+        quiet = {"spark.log.level": "ERROR", **settings}
+        with plain_errors(), _session(run, app, quiet, None, stopped) as spark:
+            _leave_to_us("INT", spark)
             yield spark
         return
-    with _log_of(run) as log, plain_errors(), _session(run, app, {"spark.log.level": "WARN", **settings}, log) as spark:
+    quiet = {"spark.log.level": "WARN", **settings}
+    with _log_of(run) as log, plain_errors(), _session(run, app, quiet, log, stopped) as spark:
+        _leave_to_us("TERM", spark)
         yield spark
 
 
 @contextmanager
-def _session(run: Run, app: str, settings: Mapping[str, str], log: Path | None) -> Iterator[Any]:
+def _session(
+    run: Run, app: str, settings: Mapping[str, str], log: Path | None, stopped: Callable[[], bool]
+) -> Iterator[Any]:
     try:
-        with nullcontext() if log is None else _standard_error_to(log):
+        with nullcontext() if log is None else _standard_error_to(log), _whole_or_not_at_all():
+            if stopped():
+                raise NotStarted
             spark = spark_session(app, run.master, {**settings, **run.conf})
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        if stopped():
+            raise NotStarted from None
         # A master that nobody reaches is a "stopped SparkContext" for Spark.
         where = "" if run.master is None else f" at {run.master}"
         raise JobError(f"Spark does not start{where}: {cause_of(str(error))}") from error
@@ -64,6 +81,23 @@ def _session(run: Run, app: str, settings: Mapping[str, str], log: Path | None) 
         yield spark
     finally:
         _stop(spark)
+
+
+@contextmanager
+def _whole_or_not_at_all() -> Iterator[None]:
+    """PySpark leaves a JVM that is starting alone when Ctrl-C interrupts it, and such a JVM may never end."""
+    with ExitStack() as undo:
+        undo.callback(end_jvm)
+        yield
+        undo.pop_all()
+
+
+def end_jvm() -> None:
+    """Sends SIGTERM to the JVM that this process has started, or is starting through a shell, and waits for none: PySpark
+    does, and would wait for ever for an exit code that was taken from it."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.terminate()
 
 
 @contextmanager
@@ -102,10 +136,14 @@ def _silence() -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
-def _leave_ctrl_c_to_us(spark: Any) -> None:
-    """Ctrl-C reaches the JVM of spark-submit too, which would end at once, below the query that is being stopped."""
+def _leave_to_us(name: str, spark: Any) -> None:
+    """Makes the JVM ignore a signal, at which it would end at once, below the query that is being stopped.
+
+    Ctrl-C reaches the JVM of spark-submit too. systemd and timeout send SIGTERM to this process and to the JVM, which PySpark
+    shields from Ctrl-C alone; it ends by itself when this process does.
+    """
     signals = spark._jvm.sun.misc
-    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
+    signals.Signal.handle(signals.Signal(name), signals.SignalHandler.SIG_IGN)
 
 
 def _temporary_log() -> Path:

@@ -52,7 +52,8 @@ def parser(name: str, flags: Sequence[Flag]) -> argparse.ArgumentParser:
 
 
 def run_program(name: str, flags: Sequence[Flag], arguments: Sequence[str], job_of: Callable[[Given], Job]) -> int:
-    """Its exit code: 0, 1 failed, 2 not understood (argparse exits by itself), 130 stopped before --once was done."""
+    """Its exit code: 0, 1 failed, 2 not understood (argparse exits by itself), 128 + the number of the signal that
+    stopped it before --once was done."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own log goes to the standard error
     given: Mapping[str, Any] = vars(parser(name, flags).parse_args(list(arguments)))
     watcher = Lines(name)
@@ -67,4 +68,4 @@ def run_program(name: str, flags: Sequence[Flag], arguments: Sequence[str], job_
         sys.stderr.write(f"{name}: {error.message if isinstance(error, TidelogError) else error}\n")
         return EXIT_BAD_INPUT if isinstance(error, ValueError) else EXIT_FAILED
     sys.stderr.write(f"{name}: {summary(totals)}\n")
-    return EXIT_INTERRUPTED if stopped and job.plan.run.once else 0
+    return 128 + stopped if stopped is not None and job.plan.run.once else 0

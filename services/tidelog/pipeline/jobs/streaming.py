@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from tidelog.client.admin import Admin
 from tidelog.ids import Address
 from tidelog.pipeline.jobs.checkpoints import check
-from tidelog.pipeline.jobs.driver import spark_of
+from tidelog.pipeline.jobs.driver import NotStarted, end_jvm, spark_of
 from tidelog.pipeline.jobs.metrics import PipelineMetrics
 from tidelog.pipeline.jobs.places import Places
 from tidelog.pipeline.jobs.plans import Input, Run
@@ -87,31 +87,54 @@ class Job(Protocol):
 class Stop:
     """Set by SIGINT and SIGTERM; a second one ends the process at once, and its JVM with it."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, end_start: Callable[[], None] | None = None) -> None:
+        """`end_start` is called when a signal comes before `started`: Spark takes ten seconds, and nothing is lost yet."""
+        self.by: signal.Signals | None = None
+        self._end_start = end_start
+
+    @property
+    def asked(self) -> bool:
+        return self.by is not None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             os._exit(128 + number)
-        self.asked = True
+        self.by = signal.Signals(number)
+        if self._end_start is not None:
+            self._end_start()
+
+    def started(self) -> None:
+        """Spark is there, with a handler of SIGINT of its own, which would raise anywhere."""
+        self._end_start = None
+        self._install()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """What fails in Spark after a signal is no failure of the job: Ctrl-C at a terminal ends the JVM of spark-submit and
-        Spark's own Python workers too. The next run does the micro-batch again."""
-        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = self._install()
         try:
-            yield
-        except (PySparkException, Py4JError, ConnectionError):
-            if not self.asked:
-                raise
+            with self.forgiving():
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def forgiving(self) -> Iterator[None]:
+        """What fails in Spark after a signal is no failure of the job: Ctrl-C at a terminal ends the JVM of spark-submit and
+        Spark's own Python workers too. The next run does the micro-batch again."""
+        try:
+            yield
+        except (PySparkException, Py4JError, ConnectionError, NotStarted):
+            if not self.asked:
+                raise
 
-def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Totals, bool]:
-    """What it did, and whether it was stopped before its work was done.
+    def _install(self) -> dict[signal.Signals, Any]:
+        """Returns the handlers before."""
+        return {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Totals, signal.Signals | None]:
+    """What it did, and the signal that stopped it before its work was done.
 
     ValueError or TidelogError before anything has started when the plan does not fit what is there, JobError when Spark
     or the query fails. Runs in the main thread, where signals arrive.
@@ -119,18 +142,20 @@ def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Tot
     bootstrap = ",".join(map(str, servers))
     source = {"kafka.bootstrap.servers": bootstrap, **job.source_options()}
     parse_stream_options(source)
-    metrics, stop = PipelineMetrics(CollectorRegistry()), Stop()
+    metrics, stop = PipelineMetrics(CollectorRegistry()), Stop(end_jvm)
     watcher.phase("asking the brokers")
     cluster_id = asyncio.run(_prepared(servers, job, watcher))
     totals = Totals()
-    with metrics.served(job.plan.run.metrics_address):
+    with metrics.served(job.plan.run.metrics_address), stop.installed():
         watcher.phase("starting Spark")
-        with spark_of(job.plan.run, f"tidelog {job.name}", job.settings()) as spark, stop.installed():
-            writer = _writer(spark, job, cluster_id, source, bootstrap)
-            watcher.phase("running")
-            run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher), totals)
-            watcher.phase("stopping Spark")
-    return totals, stop.asked
+        with spark_of(job.plan.run, f"tidelog {job.name}", job.settings(), lambda: stop.asked) as spark:
+            stop.started()
+            with stop.forgiving():
+                writer = _writer(spark, job, cluster_id, source, bootstrap)
+                watcher.phase("running")
+                run_query(writer, stop, lambda progress, totals: _show(progress, totals, metrics, watcher), totals)
+            watcher.phase("stopping Spark" if stop.by is None else f"{stop.by.name}, stopping Spark")
+    return totals, stop.by
 
 
 def _show(progress: Progress, totals: Totals, metrics: PipelineMetrics, watcher: Watcher) -> None:
@@ -175,6 +200,8 @@ def _writer(spark: Any, job: Job, cluster_id: str, source: Mapping[str, str], bo
 def run_query(writer: Any, stop: Stop, show: Callable[[Progress, Totals], None], totals: Totals) -> None:
     """Starts again when Spark had no patience with its own Python worker before the first micro-batch."""
     for attempts_left in reversed(range(START_ATTEMPTS)):
+        if stop.asked:
+            break
         try:
             follow(writer.start(), stop, show, totals)
             break
