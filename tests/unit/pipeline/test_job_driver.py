@@ -1,5 +1,7 @@
 """The session of a job: what becomes of a start that is broken off, and of signals that the JVM gets too."""
 
+import logging
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -89,3 +91,29 @@ def test_the_jvm_leaves_sigterm_to_the_job(monkeypatch: pytest.MonkeyPatch, ende
     with spark_of(run_of({}), "test", {}):
         pass
     assert spark.handled == {"TERM": SIG_IGN, "INT": SIG_IGN}
+
+
+def test_ctrl_c_is_taken_back_from_spark(monkeypatch: pytest.MonkeyPatch, ended: list[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def starts(*args: Any) -> FakeSpark:
+        signal.signal(signal.SIGINT, lambda number, frame: None)  # as SparkContext does
+        return FakeSpark()
+
+    monkeypatch.setattr(driver, "spark_session", starts)
+    try:
+        with spark_of(run_of({}), "test", {}):
+            assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_py4j_logs_no_trace_of_a_call_that_ends_early(
+    monkeypatch: pytest.MonkeyPatch, ended: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver, "spark_session", lambda *args: FakeSpark())
+    with spark_of(run_of({}), "test", {}):
+        for file in ("java_gateway.py", "other.py"):
+            record = logging.LogRecord("root", logging.ERROR, file, 1, f"of {file}", (), None)
+            logging.getLogger().handle(record)
+    assert caplog.messages == ["of other.py"]

@@ -101,15 +101,6 @@ def test_a_signal_ends_the_start_of_spark_and_no_query() -> None:
     assert (starting.by, running.by, ended) == (signal.SIGTERM, signal.SIGTERM, ["start"])
 
 
-def test_ctrl_c_is_taken_back_from_spark() -> None:
-    stop = Stop()
-    with stop.installed():
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as SparkContext does
-        stop.started()
-        os.kill(os.getpid(), signal.SIGINT)
-    assert stop.by is signal.SIGINT
-
-
 def test_no_query_starts_after_a_stop() -> None:
     stop, writer = Stop(), FakeWriter()
     stop(signal.SIGTERM, None)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +68,7 @@ def _session(
     run: Run, app: str, settings: Mapping[str, str], log: Path | None, stopped: Callable[[], bool]
 ) -> Iterator[Any]:
     try:
-        with nullcontext() if log is None else _standard_error_to(log), _whole_or_not_at_all():
+        with nullcontext() if log is None else _standard_error_to(log), _whole_or_not_at_all(), _own_ctrl_c():
             if stopped():
                 raise NotStarted
             spark = spark_session(app, run.master, {**settings, **run.conf})
@@ -90,6 +91,16 @@ def _whole_or_not_at_all() -> Iterator[None]:
         undo.callback(end_jvm)
         yield
         undo.pop_all()
+
+
+@contextmanager
+def _own_ctrl_c() -> Iterator[None]:
+    """SparkContext sets a handler of SIGINT, which calls the JVM in the middle of another call, and py4j prints traces."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def end_jvm() -> None:
@@ -134,6 +145,12 @@ def _silence() -> None:
     for name in CONTEXT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs to the root what it raises when a call ends early."""
+    return record.module != "java_gateway"
 
 
 def _leave_to_us(name: str, spark: Any) -> None:

@@ -104,13 +104,11 @@ class Stop:
             self._end_start()
 
     def started(self) -> None:
-        """Spark is there, with a handler of SIGINT of its own, which would raise anywhere."""
         self._end_start = None
-        self._install()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        before = self._install()
+        before = {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with self.forgiving():
                 yield
@@ -127,10 +125,6 @@ class Stop:
         except (PySparkException, Py4JError, ConnectionError, NotStarted):
             if not self.asked:
                 raise
-
-    def _install(self) -> dict[signal.Signals, Any]:
-        """Returns the handlers before."""
-        return {number: signal.signal(number, self) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 def run_job(job: Job, servers: Sequence[Address], watcher: Watcher) -> tuple[Totals, signal.Signals | None]:
