@@ -91,7 +91,8 @@ def test_the_arrow_schema_is_what_spark_makes_of_the_declared_one(spark: Any) ->
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    from tidelog.pipeline.columns import SCHEMA, SCHEMA_WITH_HEADERS, arrow_schema
+    from tidelog.pipeline.columns import arrow_schema
+    from tidelog.pipeline.source import SCHEMA, SCHEMA_WITH_HEADERS
 
     for headers, schema in ((False, SCHEMA), (True, SCHEMA_WITH_HEADERS)):
         assert arrow_schema(headers) == to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")

@@ -12,11 +12,6 @@ from tidelog.pipeline.decode import PlacedBatch, Records, decode_batches
 from tidelog.pipeline.offsets import DataLossError
 from tidelog.wire.batch import read_header
 
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
-)
-SCHEMA_WITH_HEADERS: Final = f"{SCHEMA}, headers array<struct<key:string,value:binary>>"
-
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _FIELDS: Final = (
     ("key", pa.binary()),
@@ -33,7 +28,7 @@ _CONTROL: Final = 0x20
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """What Spark makes of SCHEMA. It looks at the first batch of a task only (SPARK-55583), so all must fit."""
+    """What Spark makes of SCHEMA, of `source`. It looks at the first batch of a task only (SPARK-55583), so all must fit."""
     return pa.schema([*_FIELDS, *((("headers", _HEADERS),) if include_headers else ())])
 
 

@@ -36,10 +36,13 @@ def java_missing() -> str | None:
     return None if shutil.which(java) else f"JAVA_HOME is {home}, and {java} is no program: set it right, or not at all"
 
 
-def spark_session(app: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
+def spark_session(
+    app: str, master: str | None = None, settings: dict[str, str] | None = None, topics: bool = True
+) -> SparkSession:
     """The session of this program; `settings` are Spark's own. Whoever made it stops it.
 
-    `master` None: what spark-submit says when it runs the program, else LOCAL.
+    `master` None: what spark-submit says when it runs the program, else LOCAL. Without `topics` it does not know the source,
+    for which Spark starts a worker, two seconds of a short query.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this interpreter's packages
     chosen = master or (None if submitted() else LOCAL)
@@ -61,5 +64,6 @@ def spark_session(app: str, master: str | None = None, settings: dict[str, str] 
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise PySparkRuntimeError(NO_JVM) from error
-    register(spark)
+    if topics:
+        register(spark)
     return spark

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     )
 
 NAME: Final = "tidelog"
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+)
+SCHEMA_WITH_HEADERS: Final = f"{SCHEMA}, headers array<struct<key:string,value:binary>>"
+"""Here and not with the columns: a process of Spark that needs the schema alone imports no pandas."""
 
 
 class TidelogSource(DataSource):
@@ -29,7 +34,6 @@ class TidelogSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        from tidelog.pipeline.columns import SCHEMA, SCHEMA_WITH_HEADERS
         from tidelog.pipeline.source_options import wants_headers
 
         return SCHEMA_WITH_HEADERS if wants_headers(self.options) else SCHEMA

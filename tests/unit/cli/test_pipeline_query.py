@@ -38,7 +38,8 @@ def starts(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> list[str]:
     started: list[str] = []
 
     @contextmanager
-    def spark_of(run: Any, app: str, settings: Any) -> Iterator[FakeSpark]:
+    def spark_of(run: Any, app: str, settings: Any, *, topics: bool) -> Iterator[FakeSpark]:
+        assert not topics, "a query reads files alone"
         started.append(app)
         yield spark
 

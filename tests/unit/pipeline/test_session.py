@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from tidelog.pipeline import session
 from tidelog.pipeline.jobs.driver import JobError, spark_of
 from tidelog.pipeline.jobs.plans import run_of
 from tidelog.pipeline.session import NO_JAVA, NO_JVM, spark_session
@@ -37,3 +38,12 @@ def test_no_java_is_said_without_a_log_of_spark(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(JobError) as caught, spark_of(run_of({}), "test", {}):
         pass
     assert str(caught.value).startswith(told) and "log" not in str(caught.value)
+
+
+@pytest.mark.parametrize("topics", [True, False])
+def test_a_session_for_files_alone_does_not_know_topics(monkeypatch: pytest.MonkeyPatch, topics: bool) -> None:
+    registered: list[str] = []
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: "session")
+    monkeypatch.setattr(session, "register", registered.append)
+    spark_session("test", "local[1]", topics=topics)
+    assert registered == ["session"] * topics

@@ -43,35 +43,35 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def spark_of(
-    run: Run, app: str, settings: Mapping[str, str], stopped: Callable[[], bool] = lambda: False
+    run: Run, app: str, settings: Mapping[str, str], stopped: Callable[[], bool] = lambda: False, *, topics: bool = True
 ) -> Iterator[Any]:
     """A session for one job, stopped at the end. `settings` are Spark's own; those of `run` win. JobError when Spark fails,
-    NotStarted when it does so after `stopped`."""
+    NotStarted when it does so after `stopped`. Without `topics` it reads files alone."""
     _silence()
     _find_java()
     _find_master(run.master)
     if submitted():
         # The JVM is not ours, and writes where spark-submit was called.
         quiet = {"spark.log.level": "ERROR", **settings}
-        with plain_errors(), _session(run, app, quiet, None, stopped) as spark:
+        with plain_errors(), _session(run, app, quiet, None, stopped, topics) as spark:
             _leave_to_us("INT", spark)
             yield spark
         return
     quiet = {"spark.log.level": "WARN", **settings}
-    with _log_of(run) as log, plain_errors(), _session(run, app, quiet, log, stopped) as spark:
+    with _log_of(run) as log, plain_errors(), _session(run, app, quiet, log, stopped, topics) as spark:
         _leave_to_us("TERM", spark)
         yield spark
 
 
 @contextmanager
 def _session(
-    run: Run, app: str, settings: Mapping[str, str], log: Path | None, stopped: Callable[[], bool]
+    run: Run, app: str, settings: Mapping[str, str], log: Path | None, stopped: Callable[[], bool], topics: bool
 ) -> Iterator[Any]:
     try:
         with nullcontext() if log is None else _standard_error_to(log), _whole_or_not_at_all(), _own_ctrl_c():
             if stopped():
                 raise NotStarted
-            spark = spark_session(app, run.master, {**settings, **run.conf})
+            spark = spark_session(app, run.master, {**settings, **run.conf}, topics)
     except (PySparkException, Py4JError, ConnectionError) as error:
         if stopped():
             raise NotStarted from None

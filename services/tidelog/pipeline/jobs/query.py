@@ -32,7 +32,7 @@ def query(run: Run, directory: str, sql: str, rows_max: int, *, as_json: bool, p
     """ValueError when no ingest wrote to `directory` or Spark does not understand `sql`, JobError when there is nothing to
     read or the query fails. `phase` is told what is done."""
     phase("starting Spark")
-    with spark_of(run, "tidelog query", {}) as spark:
+    with spark_of(run, "tidelog query", {}, topics=False) as spark:
         phase(f"reading {directory}")
         found = _understood(spark, directory, sql)
         phase("running")
