@@ -66,7 +66,7 @@ def test_bad_input_is_refused_with_its_limit(shared_servers: str) -> None:
         (("topics", "create", "x" * 250), 2, "249"),
         (("topics", "create", unique_topic(), "--replication-factor", "9"), 1, "replication factor 9"),
         (("topics", "create", unique_topic(), "--config", "flushh=sync"), 2, "did you mean 'flush'?"),
-        (("topics", "delete", unique_topic()), 1, "tidelog: no topic"),
+        (("topics", "delete", unique_topic()), 1, "does not exist; `tidelog topics list` shows"),
     ):
         refused = tidelog(shared_servers, *args, exit_code=code).stderr.decode()
         assert said in refused

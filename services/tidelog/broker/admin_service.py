@@ -45,7 +45,9 @@ class BrokerAdmin:
     def _topic_configs(self, topic: m.TopicDescription) -> m.TopicConfigs:
         if topic.error_code is not ErrorCode.NONE:
             code = code_of_unknown(topic.name)
-            return m.TopicConfigs(name=topic.name, error_code=code, error_message=f"no topic {topic.name!a}")
+            return m.TopicConfigs(
+                name=topic.name, error_code=code, error_message=f"topic {topic.name!a} does not exist"
+            )
         overrides = {entry.key: entry.value for entry in topic.configs}
         return m.TopicConfigs(name=topic.name, configs=config_view.describe_topic(overrides, self._settings))
 

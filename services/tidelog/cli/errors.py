@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import tempfile
 import time
 import traceback
@@ -34,6 +35,8 @@ _INVALID: Final = frozenset(
 """Answers to what was asked, whatever the state of the cluster."""
 _NO_FILE: Final = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR})
 """A path that was named leads to no file."""
+_NO_TOPIC: Final = re.compile(r"topic '[^']*' does not exist")
+_LISTED: Final = "; `tidelog topics list` shows those that do"
 
 
 class CommandError(Exception):
@@ -57,8 +60,13 @@ def told(error: TidelogError) -> str:
     """The error's message, and what to do where the library cannot know."""
     from tidelog.client.errors import ClusterUnreachable
 
-    hint = ": is the cluster up? `tidelog local up` starts one" if isinstance(error, ClusterUnreachable) else ""
-    return error.message + hint
+    if isinstance(error, ClusterUnreachable):
+        return f"{error.message}: is the cluster up? `tidelog local up` starts one"
+    return error.message + (_LISTED if _NO_TOPIC.fullmatch(error.message) else "")
+
+
+def no_topic(name: str) -> CommandError:
+    return CommandError(f"topic {name!r} does not exist{_LISTED}")
 
 
 def bug(error: BaseException, args: Sequence[str]) -> str:

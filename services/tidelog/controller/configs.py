@@ -80,7 +80,7 @@ class ConfigDesk:
         topic = self._state.topics.get(wanted.name)
         if topic is None:
             validate_topic_name(wanted.name)
-            raise TidelogError(f"no topic {wanted.name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise TidelogError(f"topic {wanted.name!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if topic.deleting or self._topics.is_deleting(wanted.name):
             raise TidelogError(f"topic {wanted.name!r} is being deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if wanted.name in self._changes:

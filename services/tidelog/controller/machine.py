@@ -539,7 +539,7 @@ class ControllerMachine:
         elif znodes.decode_topic(sent.name, found[0]).topic_id == sent.topic_id:
             self._topics.stored(sent)
         else:
-            self._topics.not_stored(sent, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {sent.name!r} exists")
+            self._topics.not_stored(sent, ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {sent.name!r} already exists")
 
     def _writer_of(self, tp: TopicPartition) -> Partition:
         partition = self.state.partition(tp)

@@ -183,7 +183,7 @@ class ReassignmentDesk:
         topic = self._state.topics.get(tp.topic)
         if topic is None:
             validate_topic_name(tp.topic)
-            raise TidelogError(f"no topic {tp.topic!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise TidelogError(f"topic {tp.topic!r} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if topic.deleting or self._is_deleting(tp.topic):
             raise TidelogError(f"topic {tp.topic!r} is being deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self._state.partition(tp)

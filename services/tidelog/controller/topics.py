@@ -94,8 +94,8 @@ class TopicDesk:
         validate_topic_name(topic.name)
         refuse_internal(topic.name)
         if topic.name in self._creations or topic.name in self._state.topics:
-            doing = " and is being deleted" if topic.name in self._deletions else ""
-            raise TidelogError(f"topic {topic.name!r} exists{doing}", ErrorCode.TOPIC_ALREADY_EXISTS)
+            doing = ", and is being deleted" if topic.name in self._deletions else ""
+            raise TidelogError(f"topic {topic.name!r} already exists{doing}", ErrorCode.TOPIC_ALREADY_EXISTS)
         configs = {entry.key: entry.value for entry in topic.configs}
         if len(configs) != len(topic.configs):
             raise TidelogError("configs name a key more than once", ErrorCode.INVALID_CONFIG)
@@ -245,7 +245,7 @@ def _why_unknown(name: str) -> tuple[ErrorCode, str]:
         refuse_internal(name)
     except TidelogError as error:
         return error.code, error.message
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}"
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist"
 
 
 def _created(name: str, *, error_code: ErrorCode, error_message: str) -> m.CreatedTopic:

@@ -227,10 +227,22 @@ def test_a_file_that_is_not_understood_is_not_used(
     assert "No such file" in tidelog("delete-records", "--offset-json-file", "none.json").error
 
 
+def test_an_unknown_topic_is_told_as_describe_tells_it(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    code, said = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't' does not exist"
+    answer(cluster, "IncrementalAlterConfigs", altered(code, said))
+    unknown = m.TopicConfigs(name="t", error_code=code, error_message=said)
+    answer(cluster, "DescribeConfigs", m.DescribeConfigsResponse(topics=(unknown,)))
+    for args in (("describe",), ("alter", "--add", "retention.ms=1")):
+        refused = tidelog("configs", *args, "--topic", "t")
+        assert refused.error == f"tidelog: {said}; `tidelog topics list` shows those that do"
+        assert refused.exit_code == 1
+
+
 # -- log-dirs --------------------------------------------------------------------------------------------------------
 
 
 def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
     partition = m.LogDirPartition(topic="t", partition=0, size_bytes=88, offset_lag=2)
     broken = m.LogDirPartition(
         topic="t", partition=1, size_bytes=-1, offset_lag=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR

@@ -209,7 +209,7 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         (("topics", "offsets", "--time", "٣"), 2, "is not Unix milliseconds"),
         (("topics", "offsets", "--partitions", "0,x"), 2, "--partitions '0,x' is not a list of numbers"),
         (("topics", "offsets", "--topic", "[x"), 2, "no regular expression"),
-        (("topics", "offsets", "--topic", "nope"), 1, "no partition matches"),
+        (("topics", "offsets", "--topic", "old", "--partitions", "9"), 1, "no partition matches"),
         (("topics", "offsets", "--partitions", "9"), 1, "no partition matches"),
         (("topics", "list", "--command-property", "bootstrap.servers"), 2, "is not KEY=VALUE"),
         (("topics", "list", "--command-property", "bootstrap.server=x:1"), 2, "bootstrap_server: unknown setting"),
@@ -309,3 +309,23 @@ def test_brokers_are_listed(tidelog: Tidelog, cluster: FakeCluster) -> None:
     assert [row.split()[0] for row in rows] == [str(broker_id) for broker_id in sorted(cluster.addresses)]
     found = json.loads(tidelog("brokers", "list", "--format", "json").text)
     assert found == json.loads(tidelog("cluster", "describe", "--format", "json").text)["brokers"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("topics", "describe", "nope"),
+        ("topics", "delete", "nope"),
+        ("topics", "alter", "nope", "--partitions", "3"),
+        ("get-offsets", "--topic", "nope"),
+        ("log-dirs", "describe", "--topic-list", "old,nope"),
+    ],
+    ids=" ".join,
+)
+def test_one_text_says_that_a_topic_does_not_exist(
+    tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...]
+) -> None:
+    cluster.create("old")
+    refused = tidelog(*args)
+    said = "tidelog: topic 'nope' does not exist; `tidelog topics list` shows those that do"
+    assert (refused.exit_code, refused.out, refused.error) == (1, b"", said)

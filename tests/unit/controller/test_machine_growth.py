@@ -98,6 +98,7 @@ def test_each_topic_is_refused_alone(c: Harness) -> None:
         ("twice", ErrorCode.INVALID_REQUEST),
         ("twice", ErrorCode.INVALID_REQUEST),
     ]
+    assert c.replies[token].topics[1].error_message == "topic 'nope' does not exist"
     assert len(c.machine.state.topics["u"].partitions) == 2
     assert assigned(c) == OLD
 

@@ -458,7 +458,7 @@ def test_other_reasons_to_refuse_a_plan(c: Harness) -> None:
         c.moves(one, one)[0]: (ErrorCode.INVALID_REQUEST, "topics name t-0 more than once"),
         c.moves(one, cancel)[0]: (ErrorCode.INVALID_REQUEST, "topics name t-0 more than once"),
         c.moves(cancel)[0]: (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "t-0 is not being moved"),
-        c.move({0: (3,)}, topic="u")[0]: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'u'"),
+        c.move({0: (3,)}, topic="u")[0]: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'u' does not exist"),
         c.move({0: (3,)}, topic="a/b")[0]: (ErrorCode.INVALID_TOPIC_EXCEPTION, None),
     }
     for token, (code, message) in asked.items():

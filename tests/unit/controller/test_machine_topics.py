@@ -135,6 +135,7 @@ def test_a_topic_that_is_being_created_exists(c: Harness) -> None:
     c.create(new())
     token, effects = c.create(new())
     assert codes(c, token) == [("t", ErrorCode.TOPIC_ALREADY_EXISTS)] and writes(effects) == []
+    assert c.replies[token].topics[0].error_message == "topic 't' already exists"
 
 
 def test_validate_only_creates_nothing(c: Harness) -> None:

@@ -9,7 +9,7 @@ import typer
 from tidelog.cli import parse
 from tidelog.cli.completion import TopicPatternOption
 from tidelog.cli.connection import Connection, connected
-from tidelog.cli.errors import CommandError
+from tidelog.cli.errors import CommandError, no_topic
 from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import INTERNAL_TOPICS
@@ -84,6 +84,8 @@ async def get_offsets(
             for p in t.partitions
         }
         tps = sorted(filter(chosen, leaders))
+        if pattern is not None and not any(re.fullmatch(pattern, tp.topic) for tp in leaders):
+            raise no_topic(pattern)
         if not tps and not everything:
             raise CommandError("no partition matches; `tidelog topics list` shows the topics")
         led = [tp for tp in tps if leaders[tp] != NO_LEADER]

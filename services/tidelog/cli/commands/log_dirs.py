@@ -7,6 +7,7 @@ import typer
 
 from tidelog.cli import parse
 from tidelog.cli.connection import Connection, connected
+from tidelog.cli.errors import no_topic
 from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.errors import ErrorCode
 
@@ -38,9 +39,12 @@ async def describe(
     brokers = None if broker_list is None else parse.ids("--broker-list", broker_list)
     topics = [] if topic_list is None else [name for name in topic_list.split(",") if name]
 
-    if output is Format.TEXT:
-        print("Querying brokers for log directories information")
     async with on.admin() as admin:
+        for each in await admin.describe_topics(topics) if topics else ():
+            if each.error_code is not ErrorCode.NONE:
+                raise no_topic(each.name)
+        if output is Format.TEXT:
+            print("Querying brokers for log directories information")
         found = await admin.logs.describe_log_dirs(brokers, topics)
     report = {"version": 1, "brokers": [_dir_json(broker_id, each) for broker_id, each in found.items()]}
     if output is Format.JSON:

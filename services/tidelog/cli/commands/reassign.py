@@ -8,7 +8,7 @@ import typer
 
 from tidelog.cli import plan_file
 from tidelog.cli.connection import Connection, connected
-from tidelog.cli.errors import CommandError
+from tidelog.cli.errors import CommandError, no_topic
 from tidelog.cli.plan_file import Plan
 from tidelog.cli.show import Format, FormatOption, print_json
 from tidelog.ids import BrokerId, TopicPartition
@@ -317,7 +317,7 @@ async def _assigned(admin: "Admin", topics: Iterable[str]) -> Plan:
     moving = await admin.reassignments.list()
     for topic in await admin.describe_topics(names):
         if topic.error_code is not ErrorCode.NONE:
-            raise CommandError(f"topic {topic.name!r} does not exist; `tidelog topics list` shows those that do")
+            raise no_topic(topic.name)
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition)
             found[tp] = tuple(moving[tp].original) if tp in moving else tuple(p.replicas)

@@ -14,7 +14,7 @@ from tidelog.cli.commands.configs import DeleteOption
 from tidelog.cli.commands.get_offsets import get_offsets
 from tidelog.cli.completion import TopicArgument, TopicOption, TopicPatternOption
 from tidelog.cli.connection import Connection, connected
-from tidelog.cli.errors import CommandError
+from tidelog.cli.errors import CommandError, no_topic
 from tidelog.cli.show import Format, FormatOption, note, options_of, print_json, print_lines
 from tidelog.errors import ErrorCode, TidelogError
 
@@ -142,7 +142,7 @@ async def describe(
         topics = await admin.describe_topics()
     found = [t for t in topics if t.error_code is ErrorCode.NONE and matches.fullmatch(t.name)]
     if not found and wanted is not None:
-        raise CommandError(f"topic {wanted!r} does not exist; `tidelog topics list` shows those that do")
+        raise no_topic(wanted)
     if overrides:
         found = [t for t in found if t.configs]
     tests = [
