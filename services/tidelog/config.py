@@ -432,6 +432,7 @@ S = TypeVar("S", bound=Settings)
 
 
 DEFAULT: Final = "default"
+_COMMAND_LINE: Final = "command line"
 
 
 class Row(NamedTuple):
@@ -442,10 +443,16 @@ class Row(NamedTuple):
     source: str
 
 
-def load(kind: type[S], *, config_file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> S:
+def load(
+    kind: type[S],
+    *,
+    config_file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> S:
     """Settings from `overrides` (the command line), TIDELOG_* and the file, in this order. ConfigError lists all problems.
 
-    `config_file` defaults to the one that TIDELOG_CONFIG_FILE names.
+    `config_file` defaults to the one that TIDELOG_CONFIG_FILE names. `flags` are the options by which overrides were given.
     """
     named = os.environ.get(CONFIG_FILE_VARIABLE)
     path = config_file or (Path(named) if named else None)
@@ -455,11 +462,12 @@ def load(kind: type[S], *, config_file: Path | None = None, overrides: Mapping[s
     layers = (
         (str(path), _read(path, problems) if path else {}),
         ("environment", _variables(kind)),
-        ("command line", dict(overrides or {})),
+        (_COMMAND_LINE, dict(overrides or {})),
     )
     for source, layer in layers:
         values |= layer
         sources |= {key: f"{PREFIX}{key.upper()}" if source == "environment" else source for key in layer}
+    sources |= {key: flag for key, flag in (flags or {}).items() if sources.get(key) == _COMMAND_LINE}
     problems += _unknown_variables(kind)
     converted = _converted(kind, values, sources, problems)
     if problems:
@@ -536,7 +544,8 @@ def _converted(
             try:
                 found[key] = convert(hints[key], values[key])
             except ValueError as error:
-                problems.append(f"{key}: {error} ({sources[key]})")
+                source = sources[key]
+                problems.append(f"{source}: {error}" if source.startswith("--") else f"{key}: {error} ({source})")
         elif _required(each):
             problems.append(f"{key}: required; set {PREFIX}{key.upper()}, or {key} in the file")
     problems += [

@@ -79,7 +79,7 @@ def code_of_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def suggestion(key: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing if no known key is near."""
-    near = difflib.get_close_matches(key, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def suggestion(key: str, known: Iterable[str], most: int = 1) -> str:
+    """`; did you mean 'x' or 'y'?`, with at most `most` of them; nothing if no known key is near."""
+    near = difflib.get_close_matches(key, list(known), n=most)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,5 +1,6 @@
 """Scenario files: YAML into `Scenario`, or a ScenarioError that names the line."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,7 @@ from tidelog.errors import TidelogError
 from tidelog.names import suggestion
 
 SUFFIX: Final = ".yaml"
+_ROW: Final = re.compile(r"^row-(\d)(?=-|$)")
 LOSS_EXPECTED: Final = "expected"
 UNTIL_MOVED: Final = "moved"
 DURATION_MAX_S: Final = 24 * 3600.0
@@ -55,19 +57,23 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Path:
-    """A scenario by its name, by the part of it that tells it from others (`row-01`), or a file. ScenarioError."""
+    """A scenario by its name, by the part of it that tells it from others (`row-01`, `row-1`), or a file. ScenarioError."""
     path = Path(name)
     if path.is_file():
         return path
     if path.suffix == SUFFIX:
         raise ScenarioError(f"no file {name}")
-    known = names()
+    known, typed = names(), name
+    name = _ROW.sub(r"row-0\1", name)
     matching = [name] if name in known else [each for each in known if each.startswith(f"{name}-")]
     if len(matching) == 1:
         return library() / f"{matching[0]}{SUFFIX}"
     if matching:
         raise ScenarioError(f"{name} may be {', '.join(matching)}")
-    raise ScenarioError(f"no scenario {name}{suggestion(name, known)} (`tidelog chaos list` shows them all)")
+    parts = typed.count("-") + 1
+    beginnings = dict.fromkeys("-".join(each.split("-")[:parts]) for each in known)
+    near = suggestion(typed, known) or suggestion(typed, beginnings, most=3)
+    raise ScenarioError(f"no scenario {typed}{near} (`tidelog chaos list` shows them all)")
 
 
 def load(path: Path) -> Scenario:

@@ -90,10 +90,13 @@ class Connection:
         self._overrides: dict[str, Any] = {
             key.replace(".", "_"): value for key, value in parse.pairs("--command-property", properties or ()).items()
         }
+        self._flags: dict[str, str] = {}
         if bootstrap is not None:
             self._overrides["bootstrap_servers"] = bootstrap
+            self._flags["bootstrap_servers"] = "--bootstrap-server"
         if self._timeout_s is not None:
             self._overrides["request_timeout_ms"] = max(1, round(self._timeout_s * 1000))
+            self._flags["request_timeout_ms"] = "--timeout"
 
     def settings(self, *, destroys: bool = False, quiet: bool = False) -> "ClientSettings":
         """Settings that reach the cluster: flag, property, TIDELOG_* variable, file (KIP-1137), the cluster that runs.
@@ -104,7 +107,9 @@ class Connection:
         from tidelog.config import ClientSettings
 
         if self._settings is None:
-            self._settings = found(ClientSettings, self._config_file, self._overrides, destroys=destroys, quiet=quiet)
+            self._settings = found(
+                ClientSettings, self._config_file, self._overrides, self._flags, destroys=destroys, quiet=quiet
+            )
         return self._settings
 
     @cached_property
@@ -197,6 +202,7 @@ def found(
     kind: "type[S]",
     config_file: Path | None,
     overrides: Mapping[str, Any],
+    flags: Mapping[str, str],
     *,
     destroys: bool = False,
     quiet: bool = False,
@@ -204,7 +210,7 @@ def found(
     """Settings of a client whose brokers are those of the running cluster where `bootstrap_servers` is not set."""
     from tidelog.config import DEFAULT, explain, load
 
-    settings = load(kind, config_file=config_file, overrides=overrides)
+    settings = load(kind, config_file=config_file, overrides=overrides, flags=flags)
     if next(row.source for row in explain(settings) if row.key == "bootstrap_servers") != DEFAULT:
         return settings
     servers = _running(destroys, quiet)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 _NUMBERS = {"int": "a whole number", "float": "a number"}
 _KIND_OF_NUMBER = re.compile(r"a valid (int|float)( range)?\b")
+_RANGE = re.compile(r"(\S+) is not in the range (?:(\S+)<=)?x(?:<=(\S+)|>=(\S+))?\.")
 
 
 def main() -> None:
@@ -73,11 +74,9 @@ def _run(args: Sequence[str]) -> int:
             return errors.CLOSED_PIPE
         raise
     except TyperException as error:
-        said = " ".join(error.format_message().split())  # a list of choices comes in lines
-        said = _KIND_OF_NUMBER.sub(lambda found: _NUMBERS[found[1]], said)
-        if not said:
+        if not error.format_message():
             return error.exit_code  # a group without a command: rich has printed its help
-        return _complain(f"{said} {_help_of(error)}".strip(), error.exit_code)
+        return _complain(_told(error), error.exit_code)
     except errors.CommandError as error:
         return _complain(str(error), error.exit_code)
     except TidelogError as error:
@@ -108,9 +107,24 @@ def _complain(message: str, exit_code: int) -> int:
     return exit_code
 
 
-def _help_of(error: "TyperException") -> str:
+def _told(error: "TyperException") -> str:
+    """The parser's error in the words of ours, what to do, and which help has more."""
+    said = " ".join(error.format_message().split())  # a list of choices comes in lines
+    said = _KIND_OF_NUMBER.sub(lambda found: _NUMBERS[found[1]], said)
+    said = _RANGE.sub(lambda found: f"must be {_limits(*found.groups()[1:])}, not {found[1]}.", said)
+    said += "" if said.endswith((".", "?")) else "."
     context = getattr(error, "ctx", None)
-    return f"See `{context.command_path} --help`." if context is not None else ""
+    if context is None:
+        return said
+    if said.startswith("No such option") and hasattr(context.command, "commands"):
+        said += " Options of a command, such as --bootstrap-server, stand after its name."
+    return f"{said} See `{context.command_path} --help`."
+
+
+def _limits(low: str | None, high: str | None, least: str | None) -> str:
+    if low is not None:
+        return f"from {low} to {high}"
+    return f"at most {high}" if least is None else f"at least {least}"
 
 
 if __name__ == "__main__":

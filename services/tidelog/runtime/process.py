@@ -36,15 +36,15 @@ EXIT_REFUSED: Final = 2
 Serve = Callable[[Supervisor], Awaitable[None]]
 
 
-def run(serve: Serve) -> int:
+def run(serve: Serve, *, prefix: str = "") -> int:
     """Runs `serve` until it ends, or until SIGTERM or SIGINT cancels it, so that its `finally` can stop in order.
 
-    A second signal ends the process at once. Returns the exit code.
+    A second signal ends the process at once. Returns the exit code. Each line about a refusal begins with `prefix`.
     """
     try:
         return loop.run(_serve(serve))
     except (TidelogError, OSError) as error:
-        sys.stderr.write(explain(error) + "\n")
+        sys.stderr.write("".join(f"{prefix}{line}\n" for line in explain(error).splitlines()))
         return EXIT_REFUSED
 
 

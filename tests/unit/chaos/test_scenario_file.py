@@ -271,5 +271,9 @@ def test_every_scenario_of_the_library_loads_and_bears_the_name_of_its_file(name
 
 def test_a_scenario_is_found_by_the_part_of_its_name_that_tells_it_from_others() -> None:
     assert scenario_file.find("row-01").stem == "row-01-kill-leader"
+    assert scenario_file.find("row-2").stem == "row-02-kill-follower"
+    assert scenario_file.find("row-2-kill-follower").stem == "row-02-kill-follower"
+    with pytest.raises(ScenarioError, match=r"no scenario row-42; did you mean 'row-\d+' or 'row-\d+' or 'row-"):
+        scenario_file.find("row-42")
     with pytest.raises(ScenarioError, match="no scenario row-01-kil-leader; did you mean 'row-01-kill-leader'"):
         scenario_file.find("row-01-kil-leader")

@@ -23,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[AgentSettings]:
     """Settings of agents that were started instead of running."""
     found: list[AgentSettings] = []
 
-    def run(serve: Callable[[Supervisor], object]) -> int:
+    def run(serve: Callable[[Supervisor], object], **_: str) -> int:
         found.append(serve.args[0])  # type: ignore[attr-defined]
         return 0
 
@@ -88,7 +88,7 @@ def test_what_only_the_process_can_see_is_one_line_too(
     (tmp_path / "mine.py").write_text("def handle(batch): pass\n")
     result = tidelog("agent", "run", "--group", "g", "--topic", "t", *args)
     assert result.exit_code == process.EXIT_REFUSED
-    assert said in result.err.splitlines()[-1]
+    assert result.err.splitlines()[-1].startswith(f"tidelog: {said}")
     assert "Traceback" not in result.err
 
 

@@ -114,7 +114,7 @@ def test_describe_shows_what_is_vetoed_and_what_recovers(
         ((*PREFERRED, ALL, "--path-to-json-file", "x.json"), 2, "one and only one"),
         ((*PREFERRED, "--topic", "events"), 2, "--topic needs --partition"),
         ((*PREFERRED, ALL, "--partition", "0"), 2, "--partition is only allowed with --topic"),
-        ((*PREFERRED, "--topic", "events", "--partition", "-1"), 2, "--partition': -1 is not in the range x>=0"),
+        ((*PREFERRED, "--topic", "events", "--partition", "-1"), 2, "--partition': must be at least 0, not -1"),
         ((*PREFERRED, "--topic", "events", "--partition", "one"), 2, "'one' is not a whole number"),
         ((*PREFERRED, "--topic", "events", "--partition", "3"), 1, "1 replica.s. could not be elected"),
         ((*PREFERRED, "--topic", "nope", "--partition", "0"), 1, "1 replica.s. could not be elected"),

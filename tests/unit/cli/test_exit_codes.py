@@ -91,3 +91,28 @@ def test_ctrl_c_while_it_starts_prints_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("consume", "t", "--max-messages", "-1"), "'--max-messages': must be at least 1, not -1. See `tidelog consume --help`."),
+        (("groups", "reset-offsets", "g", "--to-offset", str(2**63)), f"must be from 0 to {2**63 - 1}, not {2**63}."),
+        (("top", "--interval", "0"), "'--interval' / '-d': must be from 0.1 to 3600"),
+        (
+            ("--bootstrap-server", "x:1", "topics", "list"),
+            "No such option: --bootstrap-server. Options of a command, such as --bootstrap-server, stand after its name. "
+            "See `tidelog --help`.",
+        ),
+        (("topics", "--timeout", "1s", "list"), "No such option: --timeout. Options of a command"),
+        (("topics", "list", "--nope"), "(Possible options: --topic). See `tidelog topics list --help`."),
+        (("topics", "list", "--bootstrap-server", "b1"), "tidelog: --bootstrap-server: 'b1' is not host:port"),
+        (("topics", "list", "--timeout", "9999h"), "tidelog: --timeout: must be"),
+        (("agent", "run", "--group", "g", "--topic", "t", "--bootstrap-server", "b1"), "tidelog: --bootstrap-server: 'b1'"),
+        (("topics", "list", "--command-property", "bootstrap_servers=b1"), "bootstrap_servers: 'b1' is not host:port"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_named_with_what_it_takes(tidelog: Tidelog, args: tuple[str, ...], said: str) -> None:
+    refused = tidelog(*args)
+    assert said in refused.error
+    assert refused.exit_code == errors.BAD_INPUT

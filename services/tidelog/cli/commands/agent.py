@@ -55,15 +55,16 @@ def run(
     from tidelog.runtime import process
 
     overrides: dict[str, Any] = dict(parse.pairs("--set", setting or ()))
-    flags = {
-        "group_id": group,
-        "topics": ",".join(topic) if topic else None,
-        "pattern": pattern,
-        "handler": handler,
-        "agent_id": agent_id,
-        "bootstrap_servers": bootstrap,
+    given = {
+        "group_id": ("--group", group),
+        "topics": ("--topic", ",".join(topic) if topic else None),
+        "pattern": ("--pattern", pattern),
+        "handler": ("--handler", handler),
+        "agent_id": ("--id", agent_id),
+        "bootstrap_servers": ("--bootstrap-server", bootstrap),
     }
-    overrides |= {key: value for key, value in flags.items() if value is not None}
-    settings = connection.found(AgentSettings, config_file, overrides)
+    overrides |= {key: value for key, (_, value) in given.items() if value is not None}
+    flags = {key: flag for key, (flag, value) in given.items() if value is not None}
+    settings = connection.found(AgentSettings, config_file, overrides, flags)
     sys.path.insert(0, "")  # as with `python -m`: a handler may be in this directory
-    raise typer.Exit(process.run(partial(serve, settings)))
+    raise typer.Exit(process.run(partial(serve, settings), prefix="tidelog: "))
