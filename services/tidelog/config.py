@@ -507,7 +507,7 @@ def _required(setting: "dataclasses.Field[Any]") -> bool:
 
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         problems.append(f"{path}: {error.strerror}")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -23,6 +23,9 @@ _RANGE = re.compile(r"(\S+) is not in the range (?:(\S+)<=)?x(?:<=(\S+)|>=(\S+))
 def main() -> None:
     # gRPC's own log goes to the standard error, where one line is for the person at the terminal.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a locale without UTF-8, or a name that is none, ends no command
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     atexit.register(
         gc.freeze
     )  # Python's last collection would go through all modules, which takes 50 ms and frees nothing

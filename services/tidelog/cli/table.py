@@ -1,10 +1,11 @@
 """Every command of `tidelog`, one row each. A command's module is imported when the command runs, and not before."""
 
+from copy import copy
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 RECORDS: Final = "Topics and records"
 GROUPS: Final = "Consumer groups"
@@ -39,10 +40,18 @@ class Row(NamedTuple):
 
 
 def _name_values(command: Any) -> None:
-    """Names the value of each option in help: N for a number, nothing for a flag, else the option's own name."""
-    for option in (each for each in command.params if isinstance(each, TyperOption) and each.metavar is None):
-        numbers = option.type.name.strip("<>").startswith(("int", "float"))
-        option.metavar = "" if option.is_flag else "N" if numbers else option.opts[0].strip("-").upper()
+    """Names the value of each option in help: N for a number, nothing for a flag, else the option's own name.
+
+    An argument has its name alone, without a type of Python.
+    """
+    for param in command.params:
+        if isinstance(param, TyperArgument):
+            kind: Any = copy(param.type)  # many arguments share one
+            kind.get_metavar = lambda **_: ""
+            param.type = kind
+        elif isinstance(param, TyperOption) and param.metavar is None:
+            numbers = param.type.name.strip("<>").startswith(("int", "float"))
+            param.metavar = "" if param.is_flag else "N" if numbers else param.opts[0].strip("-").upper()
     for below in getattr(command, "commands", {}).values():
         _name_values(below)
 

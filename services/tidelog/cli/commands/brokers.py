@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tidelog.wire.messages import ClusterBroker, DescribeClusterResponse
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("drain")(moves.drain)
-app.command("release-veto")(release_veto)
 
 _LISTENER: Final = "EXTERNAL"
 """The one that clients use."""
@@ -95,3 +93,7 @@ def _door(broker: "ClusterBroker") -> tuple[str, int]:
     for listener in sorted(broker.broker.listeners, key=lambda door: door.name != _LISTENER):
         return listener.host, listener.port
     return "-", 0
+
+
+app.command("drain")(moves.drain)
+app.command("release-veto")(release_veto)

@@ -72,7 +72,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME|FILE")]) -> None:
     with as_bad_input():
         path = scenario_file.find(name)
         scenario_file.load(path)
-    print(path.read_text().rstrip())
+    print(path.read_text("utf-8").rstrip())
 
 
 @app.command()

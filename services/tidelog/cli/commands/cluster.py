@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tidelog.wire.messages import DescribeClusterResponse, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("add-brokers")(moves.add_brokers)
 
 _POLL_S: Final = 0.5
 _WATCH_MS: Final = 2_000
@@ -178,3 +177,6 @@ def _cluster_json(c: "DescribeClusterResponse") -> dict[str, Any]:
         "underMinIsrPartitions": c.under_min_isr_partitions,
         "brokers": brokers.as_json(c),
     }
+
+
+app.command("add-brokers")(moves.add_brokers)

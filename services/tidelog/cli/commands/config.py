@@ -26,7 +26,9 @@ class Process(StrEnum):
 
 @app.command()
 def show(
-    process: Annotated[Process, typer.Argument(help="Whose settings.")] = Process.CLIENT,
+    process: Annotated[
+        Process, typer.Argument(metavar="KIND", help=f"Whose settings: {', '.join(Process)}.")
+    ] = Process.CLIENT,
     config_file: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE", help="TOML file; default: what TIDELOG_CONFIG_FILE names."),

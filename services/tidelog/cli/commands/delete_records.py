@@ -64,7 +64,7 @@ async def delete_records(
 def read_offsets(file: Path) -> dict[TopicPartition, int]:
     """CommandError says what is wrong with the file; nothing of it is used then."""
     try:
-        whole = json.loads(file.read_text())
+        whole = json.loads(file.read_text("utf-8"))
         version, rows = whole.get("version", 1), whole["partitions"]
         found = [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
         numbers = [number for tp, offset in found for number in (tp.partition, offset)]

@@ -126,7 +126,8 @@ def _chosen(
 def _read(file: Path) -> list[TopicPartition]:
     try:
         found = [
-            TopicPartition(each["topic"], each["partition"]) for each in json.loads(file.read_text())["partitions"]
+            TopicPartition(each["topic"], each["partition"])
+            for each in json.loads(file.read_text("utf-8"))["partitions"]
         ]
         if not all(type(each.topic) is str and type(each.partition) is int and each.partition >= 0 for each in found):
             raise ValueError

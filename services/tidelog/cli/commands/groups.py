@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tidelog.wire.messages import DescribedGroup, DescribedMember, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("reset-offsets")(reset_offsets)
 
 STATES: Final = ("Empty", "Stable", "PreparingRebalance", "CompletingRebalance")
 UNKNOWN: Final = "-"
@@ -317,3 +316,6 @@ def _assignment(member: "DescribedMember") -> str:
         by_topic.setdefault(p.topic, []).append(p.partition)
     parts = (f"{topic}({','.join(map(str, sorted(ps)))})" for topic, ps in sorted(by_topic.items()))
     return ", ".join(parts) or UNKNOWN
+
+
+app.command("reset-offsets")(reset_offsets)

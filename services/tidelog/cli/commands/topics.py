@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tidelog.wire.messages import CreatedTopic, PartitionDescription, TopicDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("offsets")(get_offsets)
 
 
 @app.command()
@@ -374,3 +373,6 @@ def _topic_json(topic: "TopicDescription", partitions: Sequence["PartitionDescri
             for p in partitions
         ],
     }
+
+
+app.command("offsets")(get_offsets)
