@@ -239,6 +239,10 @@ class LocalCluster:
     def exit_code(self, name: str) -> int | None:
         return self._process(name).exit_code
 
+    def why_stopped(self, name: str) -> str:
+        """The exit code or the signal of a process that does not run; empty where nothing tells."""
+        return self._process(name).why_stopped()
+
     def reset_connections(self, name: str, peers: Collection[str]) -> int:
         return sum(self.proxy.reset(name, other) for other in self._linked(name, peers))
 

@@ -22,6 +22,8 @@ SAME_CREATION_S: Final = 1.0
 """psutil derives creation times from the wall clock, which may be stepped between two looks."""
 
 PID_SUFFIX: Final = ".pid"
+END_SUFFIX: Final = ".end"
+"""The file with this suffix names the signal that has ended a process, for programs that are not its parent."""
 
 LINE_BYTES: Final = 400
 """How long a log line is taken to be when only the end of a file is read."""
@@ -48,9 +50,23 @@ class OsProcess:
         return self.home / f"{self.name}{PID_SUFFIX}"
 
     @property
+    def end_file(self) -> Path:
+        return self.home / f"{self.name}{END_SUFFIX}"
+
+    @property
     def exit_code(self) -> int | None:
         """Of the process that this program has started last, once it has ended; negative for a signal."""
         return None if self._child is None else self._child.poll()
+
+    def why_stopped(self) -> str:
+        """The exit code or the signal; empty where this program is not its parent, and none has sent it a signal."""
+        code = self.exit_code
+        if code is not None:
+            return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        try:
+            return self.end_file.read_text().strip()
+        except FileNotFoundError:
+            return ""
 
     def find(self) -> psutil.Process | None:
         """The live process, or None. A zombie is dead."""
@@ -84,6 +100,7 @@ class OsProcess:
             # Another program ended it: it looks dead while its threads still end, and only then can it be reaped.
             self._child.wait(GONE_WITHIN_S)
         self.home.mkdir(parents=True, exist_ok=True)
+        self.end_file.unlink(missing_ok=True)
         with self.log_file.open("ab") as log:
             # A session of its own: Ctrl-C in the terminal must not reach it before its owner has decided what happens,
             # and a signal to its group reaches the workers that it may have.
@@ -115,6 +132,7 @@ class OsProcess:
         """SIGTERM to the process alone: it ends its workers itself. Harmless when it does not run."""
         process = self.find()
         if process is not None:
+            self.end_file.write_text(f"{signal.SIGTERM.name}\n")
             try:
                 process.terminate()
                 process.resume()  # a paused process could not act on it
@@ -123,6 +141,7 @@ class OsProcess:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
+        self.end_file.write_text(f"{signal.SIGKILL.name}\n")
         self.wait_gone(GONE_WITHIN_S)
 
     def wait_gone(self, timeout_s: float) -> None:

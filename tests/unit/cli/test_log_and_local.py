@@ -2,11 +2,15 @@
 
 import json
 import random
+from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tidelog.client.records import Record, encode_batch
+from tidelog.cluster import plan as planning
+from tidelog.cluster.local import LocalCluster
 from tidelog.wire.batch import stamp, validate_produce
 from unit.cli.conftest import Tidelog
 
@@ -90,3 +94,52 @@ def test_local_bad_input(tidelog: Tidelog, args: tuple[str, ...], code: int, sai
     result = tidelog("local", *args)
     assert result.exit_code == code
     assert said in result.error
+
+
+def test_log_dump_refuses_a_file_that_is_no_segment(tidelog: Tidelog, tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n" * 50)
+    good = segment(tmp_path / "00000000000000000000.log", 1)
+    refused = tidelog("log", "dump", "--files", f"{good},passwd")
+    assert (refused.exit_code, refused.out) == (2, b"")
+    assert refused.error.startswith("tidelog: passwd is no segment file")
+    copied = good.rename(tmp_path / "copy")
+    copied.write_bytes(copied.read_bytes()[:-1])
+    assert "damaged: " in tidelog("log", "dump", "copy").error
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalCluster:
+    """The description of a cluster of which broker 0 has never run and broker 1 is this program."""
+    base = tmp_path / "data/local"
+    (base / "broker-1").mkdir(parents=True)
+    (base / "cluster.json").write_text(planning.to_json(planning.make_plan((0, 1), 1, 1, count(20_000))))
+    me = psutil.Process()
+    (base / "broker-1/broker-1.pid").write_text(f"{me.pid} {me.create_time()}")
+    return LocalCluster(base)
+
+
+def test_status_says_why_a_process_is_stopped(tidelog: Tidelog, local: LocalCluster) -> None:
+    for name, end, last in (
+        ("controller-1", "SIGKILL", json.dumps({"level": "info", "event": "elected " * 30})),
+        ("zookeeper-1", "", "no more memory"),
+    ):
+        (local.base / name).mkdir()
+        (local.base / name / f"{name}.log").write_text(f"first\n{last}\n")
+        if end:
+            (local.base / name / f"{name}.end").write_text(f"{end}\n")
+    shown = tidelog("local", "status").text.splitlines()
+    assert "zookeeper-1: ended; its last line was: no more memory" in shown
+    assert "broker-0: it has not run yet" in shown
+    assert any(line.startswith("controller-1: ended by SIGKILL; its last line was: elected elected") for line in shown)
+    assert any(line.split()[:2] == ["broker-1", "running"] and "EXTERNAL=" in line for line in shown)
+    assert max(len(line) for line in shown[:-1]) <= 100
+    rows = {row["name"]: row["whyStopped"] for row in json.loads(tidelog("local", "status", "--format", "json").text)}
+    assert rows == {"broker-0": None, "broker-1": None, "controller-1": "SIGKILL", "zookeeper-1": None}
+
+
+def test_local_says_what_was_done(tidelog: Tidelog, local: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for done in ("kill", "start", "stop", "pause", "resume"):
+        monkeypatch.setattr(LocalCluster, done, lambda *_: None)
+    said = [tidelog("local", each, "broker-1").text for each in ("kill", "start", "stop", "pause", "resume")]
+    does = ("was killed", "runs", "has ended", "is paused", "runs again")
+    assert said == [f"broker-1 {each}.\n" for each in does]

@@ -115,3 +115,18 @@ def test_a_process_that_no_pid_file_names_is_found_by_what_it_runs_and_where(tmp
         for process in (ours, stranger):
             process.kill()
             process.wait()
+
+
+def test_another_program_is_told_by_which_signal_it_has_ended(process: OsProcess) -> None:
+    process.start(SLEEPER, os.environ)
+    later = OsProcess(process.name, process.home)
+    later.kill()
+    assert (process.why_stopped(), later.why_stopped()) == ("SIGKILL", "SIGKILL")
+    process.start(SLEEPER, os.environ)
+    assert later.why_stopped() == ""
+    process.terminate()
+    process.wait_gone(5.0)
+    assert later.why_stopped() == "SIGTERM"
+    process.start([sys.executable, "-c", "raise SystemExit(3)"], os.environ)
+    process.wait_gone(5.0)
+    assert process.why_stopped() == "exit code 3"

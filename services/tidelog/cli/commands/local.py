@@ -1,7 +1,8 @@
 """`tidelog local`: a cluster of plain processes on this machine, and faults for its processes."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,6 +13,8 @@ from tidelog.cli.show import Format, FormatOption, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tidelog.cluster.local import LocalCluster
+
+_WHY_MAX: Final = 80
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -91,11 +94,12 @@ def down(base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local down
     """
     _act(base, lambda cluster: cluster.down())
+    print(f"The cluster in {base} is down.")
 
 
 @app.command()
 def status(base: DirOption = LOCAL_DIR, output: FormatOption = Format.TEXT) -> None:
-    """Show every process: state, process id, addresses, directory.
+    """Show every process: state, process id, ports, and why one that is stopped has ended.
 
     Example: tidelog local status --format json
     """
@@ -109,6 +113,7 @@ def kill(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local kill broker-1
     """
     _act(base, lambda cluster: cluster.kill(process))
+    print(f"{process} was killed.")
 
 
 @app.command()
@@ -118,6 +123,7 @@ def start(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local start broker-1
     """
     _act(base, lambda cluster: cluster.start(process))
+    print(f"{process} runs.")
 
 
 @app.command()
@@ -127,6 +133,7 @@ def stop(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local stop broker-1
     """
     _act(base, lambda cluster: cluster.stop(process))
+    print(f"{process} has ended.")
 
 
 @app.command()
@@ -136,6 +143,7 @@ def pause(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local pause controller-1
     """
     _act(base, lambda cluster: cluster.pause(process))
+    print(f"{process} is paused.")
 
 
 @app.command()
@@ -145,6 +153,7 @@ def resume(process: ProcessArgument, base: DirOption = LOCAL_DIR) -> None:
     Example: tidelog local resume controller-1
     """
     _act(base, lambda cluster: cluster.resume(process))
+    print(f"{process} runs again.")
 
 
 @app.command()
@@ -182,6 +191,8 @@ def _parse_ids(text: str) -> list[int]:
 
 
 def _print_status(cluster: "LocalCluster", output: Format) -> None:
+    from tidelog.cluster.api import State
+
     rows = cluster.status()
     if output is Format.JSON:
         print_json(
@@ -191,6 +202,7 @@ def _print_status(cluster: "LocalCluster", output: Format) -> None:
                     "kind": row.kind,
                     "state": row.state.value,
                     "pid": row.pid,
+                    "whyStopped": (cluster.why_stopped(row.name) or None) if row.state is State.STOPPED else None,
                     "addresses": {name: str(address) for name, address in row.addresses.items()},
                     "home": row.home,
                 }
@@ -199,15 +211,29 @@ def _print_status(cluster: "LocalCluster", output: Format) -> None:
         )
         return
     print_table(
-        ("NAME", "STATE", "PID", "ADDRESSES", "HOME"),
+        ("NAME", "STATE", "PID", "PORTS"),
         [
             (
-                row.name,
-                row.state.value,
-                row.pid if row.pid is not None else "-",
-                " ".join(f"{name}={address}" for name, address in row.addresses.items()),
-                row.home,
+                *(row.name, row.state.value, "-" if row.pid is None else row.pid),
+                " ".join(f"{name}={address.port}" for name, address in row.addresses.items()),
             )
             for row in rows
         ],
     )
+    for row in rows:
+        if row.state is State.STOPPED:
+            print(f"{row.name}: {why_stopped(cluster.why_stopped(row.name), cluster.logs(row.name, 1))}")
+    print(f"The files of each are in {cluster.base}/NAME.")
+
+
+def why_stopped(end: str, log: str) -> str:
+    """One line of at most 100 characters with the name of a process before it."""
+    try:
+        last = str(json.loads(log)["event"])
+    except (ValueError, KeyError, TypeError):
+        last = log.strip()
+    if not last and not end:
+        return "it has not run yet"
+    known = f"ended by {end}" if end.startswith("SIG") else f"ended with {end}" if end else "ended"
+    said = f"{known}; its last line was: {last}"
+    return said if len(said) <= _WHY_MAX else f"{said[: _WHY_MAX - 3]}..."

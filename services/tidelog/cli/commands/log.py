@@ -46,6 +46,7 @@ def dump(
     for each in named:
         if not each.is_file():
             raise bad_input(f"{each}: {'a directory, name a *.log file in it' if each.is_dir() else 'no such file'}")
+        _refuse_no_segment(each)
     for each in named:
         problem = None
         if output is Format.TEXT:
@@ -61,6 +62,19 @@ def dump(
                 print_lines(_record_text(line, r) for r in records)
         if problem is not None:
             raise CommandError(f"{each}: damaged: {problem}")
+
+
+def _refuse_no_segment(file: Path) -> None:
+    """A file without a segment's name may be a copy of one: then it begins with a batch, though a damaged one."""
+    from tidelog.runtime.os_disk import OsDisk
+    from tidelog.storage.dump import dump_segment
+    from tidelog.storage.segment import parse_segment_name
+    from tidelog.wire.batch import MAGIC
+
+    first = next(dump_segment(OsDisk(), str(file.resolve())), None)
+    damaged = first is not None and first.problem is not None and (first.header is None or first.header.magic != MAGIC)
+    if damaged and parse_segment_name(file.name) is None:
+        raise bad_input(f"{file} is no segment file; those of a broker are named like 00000000000000000000.log")
 
 
 def _records(file: Path, line: "BatchLine") -> "Iterator[ConsumerRecord]":
