@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -43,7 +44,8 @@ async def follow(
     )
     clock, meter = on.ports.clock, CopyMeter()
     deadline = None if timeout_ms is None else clock.now() + timeout_ms / 1000
-    progress = Progress(*columns, console=Console(stderr=True, quiet=quiet))
+    console = Console(stderr=True, quiet=quiet)
+    progress = Progress(*columns, console=console, transient=True)
     task = progress.add_task("", total=None, moved=0, wanted=len(waited_for))
     async with on.admin() as admin:
         with progress:
@@ -52,12 +54,15 @@ async def follow(
                 if moving is not None:
                     sizes = {} if quiet or not moving else await admin.logs.sizes(holders(moving), POLL_S)
                     have, need = meter.look(moving, sizes)
-                    progress.update(task, completed=have, total=need, moved=len(waited_for) - len(moving))
+                    progress.update(task, completed=have, total=need or None, moved=len(waited_for) - len(moving))
                     if not moving:
-                        return True
+                        break
                 if deadline is not None and clock.now() >= deadline:
                     return False
                 await clock.sleep(POLL_S)
+    copied = f", {decimal(have)} copied" if have else ""
+    console.print(f"{len(waited_for)}/{len(waited_for)} partitions have moved{copied}", highlight=False)
+    return True
 
 
 async def _moving(admin: Admin, waited_for: set[TopicPartition]) -> list[m.OngoingReassignment] | None:

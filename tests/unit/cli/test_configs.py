@@ -108,7 +108,23 @@ def test_what_does_not_say_enough_is_not_sent(
     assert refused.exit_code == 2 and words in refused.error and cluster.calls == []
 
 
+def test_describe_names_a_min_isr_that_counts_for_less(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", **{"min.insync.replicas": "1"})  # the number in force
+    rule = m.DescribedConfig(
+        key="min.insync.replicas",
+        value="2",
+        source="DYNAMIC_TOPIC_CONFIG",
+        synonyms=(synonym("x", "2", "DEFAULT_CONFIG"),),
+    )
+    answer(cluster, "DescribeConfigs", m.DescribeConfigsResponse(topics=(m.TopicConfigs(name="t", configs=(rule,)),)))
+    said = tidelog("configs", "describe", "--topic", "t").text.splitlines()[1]
+    assert said == "  min.insync.replicas=2 effective=1 sensitive=false synonyms={DEFAULT_CONFIG:x=2}"
+    (row,) = json.loads(tidelog("configs", "describe", "--topic", "t", "--format", "json").text)
+    assert (row["value"], row["effectiveValue"]) == ("2", "1")
+
+
 def test_describe_says_where_each_value_comes_from(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
     answer(
         cluster,
         "DescribeConfigs",

@@ -1,11 +1,13 @@
 """`tidelog topics` and `tidelog cluster`: Kafka's and rpk's words."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.fake_broker import FakeCall, FakeCluster
 from helpers.requirements import requirement
 from tidelog.client.records import Record, encode_batch
 from unit.cli.conftest import Tidelog
@@ -159,7 +161,7 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
     cluster.partition("t", 1).leader = -1
     sick = tidelog("cluster", "health")
     assert sick.exit_code == 1
-    assert "[nodes down leaderless partitions under-replicated partitions]" in sick.text
+    assert "[nodes down, leaderless partitions, under-replicated partitions]" in sick.text
     assert "[2]" in sick.text
     assert "[t/1]" in sick.text
     waited = tidelog("cluster", "health", "--watch", "--exit-when-healthy", "--timeout-ms", "300")
@@ -168,6 +170,27 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
     cluster.down.clear()
     cluster.elect("t", 1, 2)
     assert tidelog("cluster", "health", "--watch", "--exit-when-healthy").exit_code == 0
+
+
+def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t", partitions=3)
+    seen = 0
+
+    async def healing(call: FakeCall) -> Any:
+        nonlocal seen
+        if call.method == "DescribeCluster":
+            seen += 1
+            cluster.down = {2} if seen < 3 else set()
+            cluster.partition("t", 1).leader = -1 if seen == 2 else 2
+        return NotImplemented
+
+    cluster.faults.append(healing)
+    cluster.down = {2}
+    lines = tidelog("cluster", "health", "--watch", "--exit-when-healthy").text.split("\n\n")[1].splitlines()
+    assert [re.sub(r"^\d\d:\d\d:\d\d  ", "", line) for line in lines] == [
+        "unhealthy: controller 0, nodes down [2], leaderless partitions 1, under-replicated partitions 3",
+        "healthy: controller 0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +328,7 @@ def test_every_command_has_an_example() -> None:
 
 def test_brokers_are_listed(tidelog: Tidelog, cluster: FakeCluster) -> None:
     head, *rows = tidelog("brokers", "list").text.splitlines()
-    assert head.split() == ["ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"]
+    assert head.split() == ["ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "FEATURE-LEVEL"]
     assert [row.split()[0] for row in rows] == [str(broker_id) for broker_id in sorted(cluster.addresses)]
     found = json.loads(tidelog("brokers", "list", "--format", "json").text)
     assert found == json.loads(tidelog("cluster", "describe", "--format", "json").text)["brokers"]

@@ -61,7 +61,7 @@ def print_brokers(cluster: "DescribeClusterResponse") -> None:
         )
         for b in _sorted(cluster)
     ]
-    print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "LEVEL"), rows)
+    print_table(("ID", "HOST", "PORT", "RACK", "STATE", "LEADERS", "REPLICAS", "RELEASE", "FEATURE-LEVEL"), rows)
     for sentence in moves.draining(cluster):
         print(sentence)
 

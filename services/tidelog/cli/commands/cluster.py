@@ -1,5 +1,6 @@
 """`tidelog cluster`: what the controller knows, and whether all is well (rpk's fields)."""
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -68,6 +69,17 @@ class Health:
         ]
         return [reason for is_so, reason in found if is_so]
 
+    @property
+    def line(self) -> str:
+        """The state in a line, without the names of partitions."""
+        if self.unreachable:
+            return f"unhealthy: {self.unreachable}"
+        counted = {"leaderless partitions": self.leaderless, "under-replicated partitions": self.under_replicated}
+        parts = ["no active controller" if self.controller_id < 0 else f"controller {self.controller_id}"]
+        parts += [f"nodes down {_bracketed(self.nodes_down)}"] if self.nodes_down else []
+        parts += [f"{name} {len(found)}" for name, found in counted.items() if found]
+        return f"{'unhealthy' if self.reasons else 'healthy'}: {', '.join(parts)}"
+
 
 def health_of(cluster: "DescribeClusterResponse", topics: list["TopicDescription"]) -> Health:
     """A node is down if partitions name it and it is not alive; a suspect is down until it has proved itself."""
@@ -100,6 +112,8 @@ async def health(
 ) -> None:
     """Say whether the cluster is healthy: every node up, every partition led, every ISR full. Exits 1 if it is not.
 
+    With --watch each change is one line; --format json prints each state whole.
+
     Example: tidelog cluster health --watch --exit-when-healthy --timeout-ms 60000
     """
     clock = on.ports.clock
@@ -107,9 +121,11 @@ async def health(
     shown: Health | None = None
     while True:
         found = await _health(on, _WATCH_MS if watch else None)
-        if found != shown:
-            shown = found
+        if shown is None or (found != shown and output is Format.JSON):
             _print_health(found, output)
+        elif found.line != shown.line:
+            print(f"{time.strftime('%H:%M:%S', time.localtime(clock.wall_ms() / 1000))}  {found.line}", flush=True)
+        shown = found
         healthy = not found.reasons
         if healthy and (exit_when_healthy or not watch):
             return
@@ -159,7 +175,7 @@ def _print_health(h: Health, output: Format) -> None:
 
 
 def _bracketed(items: list[Any]) -> str:
-    return f"[{' '.join(map(str, items))}]"
+    return f"[{', '.join(map(str, items))}]"
 
 
 def _cluster_json(c: "DescribeClusterResponse") -> dict[str, Any]:

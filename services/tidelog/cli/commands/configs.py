@@ -12,7 +12,7 @@ from tidelog.cli.errors import CommandError
 from tidelog.cli.show import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
-    from tidelog.wire.messages import DescribedConfig
+    from tidelog.wire.messages import DescribedConfig, PartitionDescription
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -44,16 +44,19 @@ async def describe(
 ) -> None:
     """Show settings: the value in force, and with it all that was said about it and where, what counts first.
 
-    Without --all a topic shows what it says itself, a broker what it was started with.
+    Without --all a topic shows what it says itself, a broker what it was started with. A topic with fewer replicas than
+    min.insync.replicas needs all that it has: effective= names that number.
 
     Example: tidelog configs describe --topic events --all
     """
     if (topic is None) == (broker is None):
         raise CommandError("name one of --topic and --broker", 2)
 
+    effective: dict[str, str] = {}
     async with on.admin() as admin:
         if topic is not None:
             found = await admin.describe_configs(topic)
+            effective = _capped((await admin.describe_topic(topic)).partitions)
         else:
             assert broker is not None
             found = await admin.logs.describe_broker_configs(broker)
@@ -61,13 +64,15 @@ async def describe(
         wanted = ("DYNAMIC_TOPIC_CONFIG",) if topic is not None else ("STATIC_BROKER_CONFIG",)
         found = [each for each in found if each.source in wanted]
     if output is Format.JSON:
-        print_json([_json(each) for each in found])
+        print_json([_json(each, effective.get(each.key, each.value)) for each in found])
         return
     kind = "All" if everything else "Dynamic" if topic is not None else "Static"
     print(f"{kind} configs for {f'topic {topic}' if topic is not None else f'broker {broker}'} are:")
     for each in found:
         said = ", ".join(f"{s.source}:{s.key}={s.value}{f' ({s.origin})' if s.origin else ''}" for s in each.synonyms)
-        print(f"  {each.key}={each.value} sensitive=false synonyms={{{said}}}")
+        capped = effective.get(each.key, each.value)
+        counts = "" if capped == each.value else f" effective={capped}"
+        print(f"  {each.key}={each.value}{counts} sensitive=false synonyms={{{said}}}")
 
 
 @app.command()
@@ -98,6 +103,11 @@ async def alter(
         print(done(topic, dry_run))
 
 
+def _capped(partitions: "Sequence[PartitionDescription]") -> dict[str, str]:
+    """Values in force that differ from those that are set: a partition needs no more replicas in sync than it has."""
+    return {"min.insync.replicas": str(max(p.min_isr for p in partitions))} if partitions else {}
+
+
 def done(topic: str, dry_run: bool) -> str:
     return (
         f"Updating config for topic {topic} would succeed."
@@ -121,10 +131,11 @@ def keys_of(options: Sequence[str]) -> list[str]:
     return [key for option in options for key in option.split(",") if key]
 
 
-def _json(config: "DescribedConfig") -> dict[str, Any]:
+def _json(config: "DescribedConfig", effective: str) -> dict[str, Any]:
     return {
         "key": config.key,
         "value": config.value,
+        "effectiveValue": effective,
         "source": config.source,
         "readOnly": config.read_only,
         "synonyms": [

@@ -133,6 +133,8 @@ async def consume(
 ) -> None:
     """Print records: values as they are, or with --format json one object a line. Ends with a count on standard error.
 
+    JSON has key and value where they are UTF-8 text; other bytes are in keyBase64 and valueBase64 instead.
+
     Example: tidelog consume events --from-beginning --max-messages 5 --formatter-property print.key=true
     """
     placed = bool(partition) or offset is not None

@@ -106,6 +106,8 @@ async def produce(
 ) -> None:
     """Send lines as records, bytes as they are. Exits 1 if a line was refused or not acknowledged.
 
+    An empty line is a record with an empty value. --property null.marker=X makes X a null, which is a tombstone.
+
     Example: tidelog produce events --file orders.txt --key-separator : --acks all
     """
     topic_name = parse.one_topic(name, topic)
