@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Final
 
-from tidelog.cli.errors import bad_input
+from tidelog.cli.errors import CommandError, bad_input
 
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+INT64_MAX: Final = 2**63 - 1
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 
@@ -51,9 +54,39 @@ def pattern(option: str, text: str | None) -> re.Pattern[str]:
 def seconds(option: str, text: str) -> float:
     """`500ms`, `10s`, `2m`."""
     found = _TIME.fullmatch(text.strip())
-    if found is None or found[2] not in _UNITS_S:
+    if found is None or found[2] not in _UNITS_S or not isfinite(float(found[1])):
         raise bad_input(f"{option} {text!r} is not a time like 500ms, 10s or 2m")
     return float(found[1]) * _UNITS_S[found[2]]
+
+
+def unix_ms(option: str, text: str) -> int:
+    """A date, or a date and a time, of ISO 8601; UTC unless it says."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise bad_input(f"{option} {text!r} is not a time like 2026-02-03T04:05:06.789+01:00") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def moment(option: str, text: str, now_ms: int) -> int:
+    """Unix milliseconds, a date as `unix_ms` takes it, or how long ago it was: `1h`. No moment is before 1970.
+
+    An @ may stand before it.
+    """
+    when = text.removeprefix("@")
+    if when.isascii() and when.isdigit():
+        if int(when) > INT64_MAX:
+            raise bad_input(f"{option} {text} is over 2^63 - 1")
+        return int(when)
+    ago = _TIME.fullmatch(when)
+    if ago is not None and ago[2] in _UNITS_S:
+        return max(0, now_ms - round(seconds(option, when) * 1000))
+    try:
+        return max(0, unix_ms(option, when))
+    except CommandError:
+        raise bad_input(
+            f"{option} {text!r} is not Unix milliseconds, a date like 2026-02-03T04:05:06 or a time ago like 1h"
+        ) from None
 
 
 def escaped(text: str) -> bytes:

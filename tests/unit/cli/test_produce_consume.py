@@ -150,8 +150,9 @@ def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[s
         (("consume", "t", "--partition", "0", "--offset", "٣"), 2, "is not earliest, latest, a number"),
         (("consume", "t", "--partition", "0", "--offset", str(2**63)), 2, "over 2^63"),
         (("consume", "t", "--partition", "0", "--offset", "77"), 1, "offset 77 is not in the log"),
-        (("consume", "t", "--offset", "@"), 2, "is not earliest, latest, a number or @"),
-        (("consume", "t", "--offset", "@-1"), 2, "is not earliest, latest, a number or @"),
+        (("consume", "t", "--offset", "@"), 2, "--offset '@' is not Unix milliseconds, a date like"),
+        (("consume", "t", "--offset", "@-1"), 2, "--offset '@-1' is not Unix milliseconds, a date like"),
+        (("consume", "t", "--offset", "yesterday"), 2, "a number or a time like @1h"),
         (("consume", "t", "--offset", "@" + str(2**63)), 2, "over 2^63"),
         (("consume", "t", "--offset", "latest", "--from-beginning"), 2, "exclude each other"),
         (("consume", "t", "--max-messages", "0"), 2, "--max-messages"),
@@ -240,3 +241,12 @@ def test_consume_ends_where_the_log_ended(tidelog: Tidelog, cluster: FakeCluster
     ]
     assert len(tidelog("consume", "t", "--offset", "-9", "--exit-at-end").text.split()) == 9
     assert tidelog("consume", "t", "--exit-at-end").text == ""
+
+
+def test_an_empty_line_is_an_empty_value_and_help_says_so(tidelog: Tidelog, cluster: FakeCluster) -> None:
+    cluster.create("t")
+    assert tidelog("produce", "t", stdin=b"a\n\n").exit_code == 0
+    reading = ("consume", "t", "--from-beginning", "--max-messages", "2")
+    assert tidelog(*reading).out == b"a\n\n"
+    assert "An empty line is a record with an empty value." in tidelog("produce", "--help").text
+    assert "keyBase64 and valueBase64" in " ".join(tidelog("consume", "--help").text.split())

@@ -10,6 +10,7 @@ import pytest
 from helpers.fake_broker import FakeCall, FakeCluster
 from helpers.requirements import requirement
 from tidelog.client.records import Record, encode_batch
+from tidelog.testing.clock import SimClock
 from unit.cli.conftest import Tidelog
 
 
@@ -105,6 +106,26 @@ def test_offsets_by_time_as_kafka_get_offsets(tidelog: Tidelog, cluster: FakeClu
     assert rows == [{"topic": "t", "partition": 1, "offset": None, "timestamp": None, "leaderEpoch": None}]
     rows = json.loads(tidelog("topics", "offsets", "--time", "101", "--topic", "t", "--format", "json").text)
     assert rows[0] == {"topic": "t", "partition": 0, "offset": 1, "timestamp": 300, "leaderEpoch": 0}
+
+
+def test_times_are_dates_and_durations_too(
+    tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+    now = 1_800_000_000_000
+    monkeypatch.setattr(SimClock, "wall_ms", lambda _: now)
+    written(cluster, 0, 1_000, now - 7_200_000, now - 60_000)
+    second = "1970-01-01T00:00:02", "1970-01-01T01:00:02+01:00", "1970-01-02"
+    assert [tidelog("get-offsets", "--time", each).text for each in second] == ["t:0:1\n"] * 3
+    assert [tidelog("get-offsets", "--time", each).text for each in ("1d", "1h", "1s")] == [
+        "t:0:1\n",
+        "t:0:2\n",
+        "t:0:\n",
+    ]
+    reading = ("consume", "t", "--exit-at-end", "--offset")
+    assert tidelog(*reading, "@1970-01-01T00:00:02").text == f"{now - 7_200_000}\n{now - 60_000}\n"
+    assert tidelog(*reading, "@1h").text == f"{now - 60_000}\n"
+    assert "is not a time like 500ms" in tidelog("topics", "list", "--timeout", "9" * 400 + "s").error
 
 
 def test_get_offsets_takes_kafkas_patterns(tidelog: Tidelog, cluster: FakeCluster) -> None:

@@ -32,9 +32,9 @@ OffsetOption = Annotated[
     str | None,
     typer.Option(
         "--offset",
-        metavar="earliest|latest|N|-N|@MS",
-        help="Where to begin. N needs --partition; -N is so many before the end of each partition; @MS is a time in Unix "
-        "milliseconds.",
+        metavar="earliest|latest|N|-N|@WHEN",
+        help="Where to begin. N needs --partition; -N is so many before the end of each partition; @WHEN is a time: Unix "
+        "milliseconds, a date like @2026-02-03T04:05:06 (UTC unless it says), or a time ago like @1h.",
     ),
 ]
 FormatterOption = Annotated[
@@ -143,7 +143,7 @@ async def consume(
     member = membership(group, topic_name, include, consumer_property, from_beginning=from_beginning, placed=placed)
     if exit_at_end and member is not None:
         raise CommandError("--exit-at-end excludes --group: the members of a group reach its end together", 2)
-    start = _start(offset, from_beginning, partition)
+    start = _start(offset, from_beginning, partition, on.ports.clock.wall_ms())
     formatter = Formatter.of(formatter_property or ())
     run = _Run(formatter, output, max_messages, timeout_ms, skip_damaged)
 
@@ -265,20 +265,22 @@ async def _place(consumer: "Consumer", start: "str | int | _At | _BeforeEnd") ->
         await consumer.seek_to_end()
 
 
-def _start(offset: str | None, from_beginning: bool, partition: list[int] | None) -> str | int | _At | _BeforeEnd:
+def _start(
+    offset: str | None, from_beginning: bool, partition: list[int] | None, now_ms: int
+) -> str | int | _At | _BeforeEnd:
     if offset is None:
         return "earliest" if from_beginning else "latest"
     if from_beginning and offset != "earliest":
         raise CommandError("--from-beginning and --offset exclude each other", 2)
     if offset in ("earliest", "latest"):
         return offset
-    number = offset[1:] if offset.startswith(("@", "-")) else offset
-    if not (number.isascii() and number.isdigit()):
-        raise CommandError(f"--offset {offset!r} is not earliest, latest, a number or @ and milliseconds", 2)
-    if int(number) >= 2**63:
-        raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
     if offset.startswith("@"):
-        return _At(int(number))
+        return _At(parse.moment("--offset", offset, now_ms))
+    number = offset.removeprefix("-")
+    if not (number.isascii() and number.isdigit()):
+        raise CommandError(f"--offset {offset!r} is not earliest, latest, a number or a time like @1h", 2)
+    if int(number) > parse.INT64_MAX:
+        raise CommandError(f"--offset {offset} is over 2^63 - 1", 2)
     if offset.startswith("-"):
         return _BeforeEnd(int(number))
     if not partition:

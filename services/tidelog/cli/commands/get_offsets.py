@@ -15,7 +15,6 @@ from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import INTERNAL_TOPICS
 
 _NAMED_TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-_TIME_MAX: Final = 2**63 - 1
 _PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]+)|([0-9]*)-([0-9]*)))?")
 
 app = typer.Typer(add_completion=False)
@@ -55,8 +54,9 @@ async def get_offsets(
         str,
         typer.Option(
             "--time",
-            metavar="MS|latest|earliest|max-timestamp",
-            help="Unix milliseconds: the first record at or after it; -1, -2 and -3 are the three words.",
+            metavar="MS|DATE|TIME|latest|earliest|max-timestamp",
+            help="Unix milliseconds, a date like 2026-02-03T04:05:06 (UTC unless it says), or a time ago like 1h: the first "
+            "record at or after it; -1, -2 and -3 are the three words.",
         ),
     ] = "latest",
     output: FormatOption = Format.TEXT,
@@ -67,7 +67,7 @@ async def get_offsets(
 
     Example: tidelog get-offsets --topic events --time earliest (tidelog topics offsets is the same)
     """
-    at = _time("--time", time)
+    at = _time("--time", time, on.ports.clock.wall_ms())
     if topic_partitions is None:
         chosen = _by_topic(pattern, partitions)
     elif pattern is None and partitions is None:
@@ -123,7 +123,7 @@ def _by_pattern(text: str) -> Chooses:
     if one is not None:
         first, end = one, str(int(one) + 1)
     low = int(first) if first else 0
-    high = int(end) if end else _TIME_MAX
+    high = int(end) if end else parse.INT64_MAX
     return lambda tp: bool(matches.fullmatch(tp.topic)) and low <= tp.partition < high
 
 
@@ -137,12 +137,14 @@ def _json(tp: TopicPartition, offset: int, timestamp: int, epoch: int) -> dict[s
     }
 
 
-def _time(option: str, text: str) -> int:
-    """A word, or a number of the same meaning, or Unix milliseconds."""
+def _time(option: str, text: str, now_ms: int) -> int:
+    """A word, or a number of the same meaning, or a moment."""
     if text in _NAMED_TIMES:
         return _NAMED_TIMES[text]
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit() and min(_NAMED_TIMES.values()) <= int(text) <= _TIME_MAX:
+    if text in map(str, _NAMED_TIMES.values()):
         return int(text)
-    words = ", ".join(f"{word} ({number})" for word, number in _NAMED_TIMES.items())
-    raise CommandError(f"{option} {text!r} is not Unix milliseconds up to 2^63 - 1, nor {words}", 2)
+    try:
+        return parse.moment(option, text, now_ms)
+    except CommandError as error:
+        words = ", ".join(f"{word} ({number})" for word, number in _NAMED_TIMES.items())
+        raise CommandError(f"{error}, nor {words}", error.exit_code) from None

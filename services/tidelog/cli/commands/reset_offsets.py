@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidelog.cli import completion
+from tidelog.cli import completion, parse
 from tidelog.cli.connection import Connection, connected
 from tidelog.cli.errors import CommandError
 from tidelog.cli.group_choice import AllGroupsOption, GroupArgument, GroupOption, chosen, complain, resolve
@@ -109,7 +109,9 @@ async def reset_offsets(
             "--to-current": _Target(_To.CURRENT) if to_current else None,
             "--to-offset": None if to_offset is None else _Target(_To.OFFSET, to_offset),
             "--shift-by": None if shift_by is None else _Target(_To.SHIFT, shift_by),
-            "--to-datetime": None if to_datetime is None else _Target(_To.TIME, _unix_ms(to_datetime)),
+            "--to-datetime": None
+            if to_datetime is None
+            else _Target(_To.TIME, parse.unix_ms("--to-datetime", to_datetime)),
             "--by-duration": None if by_duration is None else _Target(_To.AGO, _milliseconds(by_duration)),
             "--from-file": None if from_file is None else _Target(_To.FILE, file=from_file),
         }
@@ -276,14 +278,6 @@ def _target(given: Mapping[str, _Target | None]) -> _Target:
     if len(found) != 1:
         raise CommandError(f"say where to, with one of {', '.join(given)}", 2)
     return found[0]
-
-
-def _unix_ms(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise CommandError(f"--to-datetime {text!r} is not a time like 2026-02-03T04:05:06.789+01:00", 2) from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _milliseconds(text: str) -> int:
