@@ -30,8 +30,8 @@ class Column:
     """To how many characters it may shrink before others go."""
 
 
-def lines_of(view: View, width: int | None = None, height: int | None = None) -> list[Text]:
-    """At most `height` lines of at most `width` characters; None: as many as there are."""
+def lines_of(view: View, width: int | None = None, height: int | None = None, first: int = 0) -> list[Text]:
+    """At most `height` lines of at most `width` characters; None: as many as there are. `first` partitions are left out."""
     lines = _head(view)
     rooms = _rooms(height, len(lines), (len(view.brokers), len(view.partitions), len(view.groups)))
     sections: tuple[tuple[Sequence[Column], Sequence[Any]], ...] = (
@@ -41,7 +41,7 @@ def lines_of(view: View, width: int | None = None, height: int | None = None) ->
     )
     for (columns, rows), room in zip(sections, rooms, strict=True):
         if rows and room != 0:
-            lines += [Text(""), *_table(columns, rows, room, width)]
+            lines += [Text(""), *_table(columns, rows, room, width, first if columns is _PARTITIONS else 0)]
     for line in lines:
         line.no_wrap = True
         if width is not None:
@@ -154,16 +154,30 @@ _GROUPS: Final = (
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Any], room: int | None, width: int | None) -> list[Text]:
-    shown = rows if room is None or len(rows) <= room else rows[: room - 1]
+def partitions_shown(view: View, height: int) -> int:
+    """A page of this height has so many partitions."""
+    counts = (len(view.brokers), len(view.partitions), len(view.groups))
+    room = _rooms(height, len(_head(view)), counts)[1] or 0
+    return max(1, room if room >= len(view.partitions) else room - 1)
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Any], room: int | None, width: int | None, first: int = 0
+) -> list[Text]:
+    """`room` lines below the heading; the last one says how many rows are not shown, if any."""
+    first = min(first, len(rows) - 1)
+    whole = first == 0 and (room is None or len(rows) <= room)
+    shown = rows if whole else rows[first : None if room is None else first + room - 1]
     cells = [[column.cell(row) for column in columns] for row in shown]
     widths = _widths(columns, cells, width)
     lines = [Text(_line(columns, [column.title for column in columns], widths), _HEADING)]
     for row, texts in zip(shown, cells, strict=True):
         quiet = isinstance(row, PartitionRow) and row.status is Status.NOT_PREFERRED
         lines.append(Text(_line(columns, texts, widths), _QUIET if quiet else _STYLES[row.level]))
-    if len(shown) < len(rows):
-        lines.append(Text(f"... {len(rows) - len(shown):,} more", _QUIET))
+    if not whole:
+        below = len(rows) - len(shown) - first
+        said = [f"{first:,} above"] * bool(first) + [f"{below:,} more"] * bool(below)
+        lines.append(Text(f"... {', '.join(said)}", _QUIET))
     return lines
 
 

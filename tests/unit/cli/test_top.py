@@ -34,6 +34,12 @@ def test_once_prints_everything_and_ends(tidelog: Tidelog, events: FakeCluster) 
     assert "\x1b" not in result.text
 
 
+def test_without_a_terminal_text_is_printed_once(tidelog: Tidelog, events: FakeCluster) -> None:
+    result = tidelog("top")
+    assert (result.exit_code, result.err) == (0, "")
+    assert result.text.count("tidelog top") == 1
+
+
 def test_json_is_one_object_a_line(tidelog: Tidelog, events: FakeCluster) -> None:
     result = tidelog("top", "--once", "--format", "json", "--topic", "ev.*", "--group", "re.*")
     assert result.text.count("\n") == 1

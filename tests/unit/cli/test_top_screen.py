@@ -8,18 +8,19 @@ from rich.cells import cell_len
 from rich.console import Console, Group
 
 from helpers.overviews import AT, broker, described, group, overview, partition, topic
+from tidelog.cli.top_keys import HELP, Keys
 from tidelog.cli.top_rows import View, view_of
-from tidelog.cli.top_screen import lines_of
+from tidelog.cli.top_screen import lines_of, partitions_shown
 
 SIZES = [(80, 24), (200, 60), (100, 30), (80, 8), (40, 12), (20, 5)]
 
 
-def recorded(view: View, width: int, height: int) -> tuple[list[str], str]:
+def recorded(view: View, width: int, height: int, first: int = 0) -> tuple[list[str], str]:
     """What stands on the screen, line by line, and the same with its colours."""
     console = Console(
         record=True, width=width, height=height, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print(Group(*lines_of(view, width, height)), crop=False)
+    console.print(Group(*lines_of(view, width, height, first)), crop=False)
     styled = console.export_text(styles=True, clear=False)
     return console.export_text().splitlines(), styled
 
@@ -125,3 +126,38 @@ def test_without_a_terminal_nothing_is_cut() -> None:
     lines = [line.plain for line in lines_of(view)]
     assert sum(line.startswith("t" * 249 + " ") for line in lines) == 1000
     assert not [line for line in lines if "…" in line or line.endswith("more")]
+
+
+def test_keys_reach_every_partition_on_a_small_terminal() -> None:
+    view, keys = wounded(partitions=30), Keys()
+    page = partitions_shown(view, 20)
+    seen: set[str] = set()
+    for _ in range(30):
+        lines, _ = recorded(view, 60, 20, keys.first)
+        seen |= {line.split()[1] for line in lines if line.startswith("events")}
+        keys.press(b" ", page, 30)
+    assert seen == {str(number) for number in range(30)}
+    assert keys.first == 29
+    lines, _ = recorded(view, 60, 20, keys.first)
+    assert "... 29 above" in lines and len(lines) <= 20
+    keys.press(b"k", page, 30)
+    lines, _ = recorded(view, 60, 20, keys.first - 20)
+    assert "... 8 above, " in next(line for line in lines if line.startswith("..."))
+    keys.press(b"g", page, 30)
+    assert (keys.first, partitions_shown(wounded(partitions=2), 40)) == (0, 2)
+
+
+def test_a_question_mark_shows_the_help_and_q_ends_it() -> None:
+    keys = Keys()
+    keys.press(b"jj\x1b[Bk\x1b[A?", 5, 30)
+    assert (keys.first, keys.helps) == (1, True)
+    keys.press(b"j", 5, 30)
+    assert (keys.first, keys.helps, keys.quits) == (1, False, False)
+    keys.press(b"\x1b[6~", 5, 3)
+    assert keys.first == 2
+    keys.press(b"?q", 5, 30)
+    assert keys.quits
+    assert len(HELP) <= 20 and max(map(len, HELP)) <= 60
+    closed = Keys()
+    closed.press(b"", 5, 30)
+    assert closed.quits

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _PATIENCE_S: Final = (1.0, 2.0)
 """The screen goes on without a broker that is silent for the interval, within these bounds."""
-_QUIT: Final = (b"q", b"Q")
-
 Draw = Callable[["View"], None]
 
 
@@ -55,16 +53,17 @@ async def top(
     ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Watch brokers, partitions and groups: the worst on top, q or Ctrl-C ends it.
+    """Watch brokers, partitions and groups: the worst on top, q or Ctrl-C ends it, ? shows the other keys.
 
     OUT are replicas on a broker that are not in their ISR, BEHIND the records they lack; HW is where a partition's
     committed records end, LEO where its leader's log does, LAG what its slowest replica lacks.
 
-    On a terminal it fills the screen; elsewhere every look is printed whole, as text or (--format json) as one object a line.
-    What a silent broker said last stays on the screen.
+    On a terminal it fills the screen. Elsewhere text is printed once, as with --once, and --format json goes on with one object a
+    line. What a silent broker said last stays on the screen.
 
     Example: tidelog top --topic 'ev.*' --interval 0.5
     """
+    once = once or (output is Format.TEXT and not sys.stdout.isatty())
     topics, groups = parse.pattern("--topic", topic), parse.pattern("--group", group)
     from tidelog.client.observer import ClusterObserver
 
@@ -131,15 +130,32 @@ def _screen(output: Format, stop: asyncio.Event) -> Iterator[Draw]:
         return
     from rich.console import Console, Group
     from rich.live import Live
+    from rich.text import Text
 
-    from tidelog.cli.top_screen import lines_of
+    from tidelog.cli.top_keys import HELP, HINT, Keys
+    from tidelog.cli.top_screen import lines_of, partitions_shown
 
-    console = Console()
-    with _quit_key(stop), Live(console=console, screen=True, auto_refresh=False) as live:
+    console, keys = Console(), Keys()
+    newest: View | None = None
 
-        def draw(view: "View") -> None:
-            live.update(Group(*lines_of(view, console.width, console.height)), refresh=True)
+    def draw(view: "View") -> None:
+        nonlocal newest
+        newest = view
+        lines = lines_of(view, console.width, console.height, keys.first)
+        if lines and len(lines[0]) + len(HINT) <= console.width:
+            lines[0].append(HINT, "dim")
+        shown = [Text(line, no_wrap=True) for line in HELP][: console.height] if keys.helps else lines
+        live.update(Group(*shown), refresh=True)
 
+    def pressed(typed: bytes) -> None:
+        page, count = (1, 1) if newest is None else (partitions_shown(newest, console.height), len(newest.partitions))
+        keys.press(typed, page, count)
+        if keys.quits:
+            stop.set()
+        elif newest is not None:
+            draw(newest)
+
+    with Live(console=console, screen=True, auto_refresh=False) as live, _keyboard(pressed):
         yield draw
 
 
@@ -180,8 +196,8 @@ def _ended_by_signal(stop: asyncio.Event) -> Iterator[None]:
 
 
 @contextmanager
-def _quit_key(stop: asyncio.Event) -> Iterator[None]:
-    """A q ends it at once, without a newline and without being seen."""
+def _keyboard(pressed: Callable[[bytes], None]) -> Iterator[None]:
+    """Calls `pressed` with each key at once, without a newline and without an echo."""
     if not sys.stdin.isatty():
         yield
         return
@@ -191,14 +207,9 @@ def _quit_key(stop: asyncio.Event) -> Iterator[None]:
 
     loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
 
-    def pressed() -> None:
-        typed = os.read(keyboard, 1024)
-        if not typed or any(key in typed for key in _QUIT):
-            stop.set()
-
     before = termios.tcgetattr(keyboard)
     tty.setcbreak(keyboard)
-    loop.add_reader(keyboard, pressed)
+    loop.add_reader(keyboard, lambda: pressed(os.read(keyboard, 1024)))
     try:
         yield
     finally:
