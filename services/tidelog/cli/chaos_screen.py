@@ -45,7 +45,7 @@ class Screen:
         self._order = order
         self._began = clock.now()
         columns = (
-            SpinnerColumn(),
+            SpinnerColumn("line" if self._console.options.ascii_only else "dots"),
             TextColumn("[bold]{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[time]}  {task.fields[rate]}  {task.fields[faults]}"),

@@ -25,7 +25,7 @@ class Screen:
         self._console = Console(stderr=True, file=self._terminal, quiet=quiet)
         self._moves = self._console.is_terminal
         columns = (
-            SpinnerColumn(),
+            SpinnerColumn("line" if self._console.options.ascii_only else "dots"),
             TextColumn("[bold]{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[said]}", markup=False),

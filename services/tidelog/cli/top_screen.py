@@ -30,7 +30,9 @@ class Column:
     """To how many characters it may shrink before others go."""
 
 
-def lines_of(view: View, width: int | None = None, height: int | None = None, first: int = 0) -> list[Text]:
+def lines_of(
+    view: View, width: int | None = None, height: int | None = None, first: int = 0, *, ascii_only: bool = False
+) -> list[Text]:
     """At most `height` lines of at most `width` characters; None: as many as there are. `first` partitions are left out."""
     lines = _head(view)
     rooms = _rooms(height, len(lines), (len(view.brokers), len(view.partitions), len(view.groups)))
@@ -46,6 +48,8 @@ def lines_of(view: View, width: int | None = None, height: int | None = None, fi
         line.no_wrap = True
         if width is not None:
             line.truncate(width, overflow="ellipsis")
+        if ascii_only:
+            line.plain = line.plain.replace("…", "~")
     return lines[:height]
 
 

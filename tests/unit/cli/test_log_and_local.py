@@ -69,7 +69,8 @@ def test_log_dump_names_where_the_file_stops_making_sense(tidelog: Tidelog, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("nope.log", "no such file"), (".", "a directory, name a *.log file in it")]
+    ("name", "said"),
+    [("nope.log", "no such file"), ("/dev/null", "no regular file"), (".", "a directory, name a *.log file in it")],
 )
 def test_log_dump_bad_input(tidelog: Tidelog, name: str, said: str) -> None:
     result = tidelog("log", "dump", name)

@@ -1,5 +1,6 @@
 """`tidelog` on a narrow terminal and in a locale without UTF-8, and what help shows of values."""
 
+import io
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from helpers.fake_broker import FakeCluster
 from tidelog.cli import table
+from tidelog.cli.pipeline_screen import Screen
 from unit.cli.conftest import Tidelog
 
 PYTHON_TYPE = re.compile(r"<[a-z]+|\b(?:list|dict|tuple)\[|\b(?:str|bool|float|TEXT|INTEGER|FLOAT)\b")
@@ -79,3 +81,12 @@ def test_records_are_bytes_in_any_locale(
     reading = ("consume", "t", "--from-beginning", "--max-messages", "1", "--property", "print.key=true")
     monkeypatch.setenv("LC_ALL", "C")
     assert tidelog(*reading).out == value + b"\t" + value + b"\n"
+
+
+def test_a_line_that_moves_is_plain_where_there_is_no_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(shown, "ascii", write_through=True))
+    with Screen("ingest") as screen:
+        screen.phase("starting")
+    assert b"ingest: starting" in shown.getvalue()

@@ -161,3 +161,10 @@ def test_a_question_mark_shows_the_help_and_q_ends_it() -> None:
     closed = Keys()
     closed.press(b"", 5, 30)
     assert closed.quits
+
+
+def test_without_utf_8_what_is_cut_ends_in_a_tilde() -> None:
+    view = wounded(name="events-of-a-very-long-name-that-no-terminal-of-sixty-columns-shows")
+    for ascii_only, mark in ((False, "…"), (True, "~")):
+        text = "\n".join(line.plain for line in lines_of(view, 60, 20, ascii_only=ascii_only))
+        assert mark in text and text.isascii() is ascii_only

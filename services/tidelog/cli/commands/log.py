@@ -45,7 +45,8 @@ def dump(
         raise bad_input("name a segment file, as an argument or with --files")
     for each in named:
         if not each.is_file():
-            raise bad_input(f"{each}: {'a directory, name a *.log file in it' if each.is_dir() else 'no such file'}")
+            other = "no regular file" if each.exists() else "no such file"
+            raise bad_input(f"{each}: {'a directory, name a *.log file in it' if each.is_dir() else other}")
         _refuse_no_segment(each)
     for each in named:
         problem = None

@@ -141,7 +141,8 @@ def _screen(output: Format, stop: asyncio.Event) -> Iterator[Draw]:
     def draw(view: "View") -> None:
         nonlocal newest
         newest = view
-        lines = lines_of(view, console.width, console.height, keys.first)
+        plain = console.options.ascii_only
+        lines = lines_of(view, console.width, console.height, keys.first, ascii_only=plain)
         if lines and len(lines[0]) + len(HINT) <= console.width:
             lines[0].append(HINT, "dim")
         shown = [Text(line, no_wrap=True) for line in HELP][: console.height] if keys.helps else lines
@@ -173,7 +174,7 @@ def _printer(output: Format) -> Draw:
             print(json.dumps(json_of(view)), flush=True)
             return
         fits = (console.width, console.height - 1) if console.is_terminal else (None, None)
-        for line in lines_of(view, *fits):
+        for line in lines_of(view, *fits, ascii_only=console.options.ascii_only):
             console.print(line)
         if not console.is_terminal:
             print(flush=True)
