@@ -32,7 +32,20 @@ _RETRIED: Final = frozenset(
 
 
 class Admin:
-    """Used as `async with Admin("host:port") as admin`. Errors of one topic are TidelogErrors that name it."""
+    """Used as `async with Admin("host:port") as admin`, or with `start` and `stop`, in one event loop.
+
+    `groups`, `logs` and `reassignments` have the rest of its calls. An error of one topic names it. Any call may raise
+    ClusterUnreachable when no broker answers, NotControllerError when no controller is active for `request_timeout_ms`, and
+    ClientClosed after the end. A call that changes something raises UnknownServerError when its answer was lost: it may have
+    been done.
+
+    Its parameters, of which wrong ones raise TypeError or ValueError:
+
+    bootstrap: "host:port,host:port" or a list of addresses; one broker that answers is enough. None: the variable
+        TIDELOG_BOOTSTRAP_SERVERS, else localhost:19092, 29092 and 39092.
+    request_timeout_ms: how long a call tries again.
+    ports: clock, network and random numbers of a test.
+    """
 
     def __init__(
         self,
@@ -57,6 +70,7 @@ class Admin:
         await self._metadata.refresh(self._metadata.version)
 
     async def stop(self) -> None:
+        """Calls that wait, and those that come later, raise ClientClosed."""
         self._gate.close()
         await self._connections.close()
 
@@ -80,7 +94,12 @@ class Admin:
         assignment: Sequence[Sequence[int]] = (),
         validate_only: bool = False,
     ) -> m.CreatedTopic:
-        """`assignment[p]` are the replicas of partition p, the preferred leader first; it excludes both numbers."""
+        """Creates a topic; -1 is the cluster's default. `assignment[p]` are the replicas of partition p, the preferred leader
+        first; it excludes both numbers. With `validate_only` nothing is done.
+
+        Raises TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError,
+        InvalidReplicaAssignmentError or InvalidConfigError.
+        """
         new = m.NewTopic(
             name=validate_topic_name(name),
             num_partitions=partitions,
@@ -93,15 +112,17 @@ class Admin:
         return created
 
     async def create_topics(self, topics: Sequence[m.NewTopic], *, validate_only: bool = False) -> list[m.CreatedTopic]:
-        """One answer a topic, in order, each with its own error code."""
+        """Creates topics. One answer for each, in order, with its own error code; they raise nothing."""
         request = m.CreateTopicsRequest(topics=tuple(topics), timeout_ms=self._timeout_ms, validate_only=validate_only)
         return list((await self._write(s.ADMIN_SERVICE_CREATE_TOPICS, request)).topics)
 
     async def delete_topic(self, name: str) -> None:
+        """Deletes a topic and its records. Raises UnknownTopicOrPartitionError or InvalidTopicError."""
         (deleted,) = await self.delete_topics([validate_topic_name(name)])
         _raise_for(f"topic {name!r}", deleted.error_code, deleted.error_message)
 
     async def delete_topics(self, names: Sequence[str]) -> list[m.DeletedTopic]:
+        """Deletes topics. One answer for each, in order, with its own error code; they raise nothing."""
         request = m.DeleteTopicsRequest(names=tuple(names), timeout_ms=self._timeout_ms)
         return list((await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics)
 
@@ -110,7 +131,8 @@ class Admin:
     ) -> None:
         """More partitions for a topic, `total` in the end; `assignment` are the replicas of each new one, in order.
 
-        INVALID_PARTITIONS unless `total` is above the present number. Records stay where they are; keys move.
+        Records stay where they are; new ones with the same key may be in another partition. Raises InvalidPartitionsError
+        unless `total` is above the present number, InvalidReplicaAssignmentError or UnknownTopicOrPartitionError.
         """
         rows = tuple(tuple(row) for row in assignment)
         first = total - len(rows)
@@ -128,7 +150,8 @@ class Admin:
     ) -> None:
         """Sets and removes settings of a topic, all or none; brokers apply them while they run.
 
-        INVALID_CONFIG names the key and the limit, also when one is both added and removed.
+        Raises InvalidConfigError, which names the key and the limit, also for a key that is both added and removed, and
+        UnknownTopicOrPartitionError.
         """
         changes = [m.ConfigChange(key=key, value=value) for key, value in added.items()]
         changes += [m.ConfigChange(key=key, remove=True) for key in removed]
@@ -140,7 +163,7 @@ class Admin:
         _raise_for(f"topic {name!r}", altered.error_code, altered.error_message)
 
     async def describe_configs(self, name: str) -> list[m.DescribedConfig]:
-        """Every setting of a topic: the value in force and where it comes from."""
+        """Every setting of a topic: the value in force and where it comes from. Raises UnknownTopicOrPartitionError."""
         request = m.DescribeConfigsRequest(topics=(validate_topic_name(name),))
         (topic,) = (await self._read(s.ADMIN_SERVICE_DESCRIBE_CONFIGS, request)).topics
         _raise_for(f"topic {name!r}", topic.error_code, "")
@@ -149,30 +172,34 @@ class Admin:
     async def partitions_of(self, name: str) -> int:
         """The number of a topic's partitions, as brokers know it; no controller is asked.
 
-        UNKNOWN_TOPIC_OR_PARTITION when the topic stays unknown.
+        Raises UnknownTopicOrPartitionError when the topic stays unknown.
         """
         return len((await self._metadata.topic(name)).partitions)
 
     async def list_topics(self) -> list[str]:
+        """The names of all topics, in order."""
         return sorted(topic.name for topic in await self.describe_topics())
 
     async def describe_topics(self, names: Sequence[str] = ()) -> list[m.TopicDescription]:
-        """Those named, or all. An unknown name comes back with UNKNOWN_TOPIC_OR_PARTITION."""
+        """Those named, or all. The answer for an unknown name has an error code; it raises nothing."""
         answer = await self._read(s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=tuple(names)))
         return list(answer.topics)
 
     async def describe_topic(self, name: str) -> m.TopicDescription:
+        """The partitions of a topic: leader, replicas and ISR of each. Raises UnknownTopicOrPartitionError."""
         (topic,) = await self.describe_topics([validate_topic_name(name)])
         _raise_for(f"topic {name!r}", topic.error_code, "")
         return topic
 
     async def describe_cluster(self) -> m.DescribeClusterResponse:
+        """The active controller and the brokers, those that are down and are missed too."""
         return await self._read(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest())
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> list[m.ElectionResult]:
-        """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is: what he lacks is lost.
+        """Elects preferred leaders, or with `unclean` a live replica where no replica in sync is alive: the records that it
+        lacks are lost.
 
         One result a partition, each with its own error code; None asks for every partition that it could change.
         """
@@ -186,11 +213,17 @@ class Admin:
 
     async def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Of each partition the offset at EARLIEST, LATEST or MAX_TIMESTAMP (client/offsets.py), or of the first record at
-        or after a Unix time in ms, -1 where there is none."""
+        or after a Unix time in ms, -1 where there is none.
+
+        Raises UnknownTopicOrPartitionError, and LeaderNotAvailableError when a partition stays without a leader.
+        """
         return await self._offsets.find(wanted, self._limit_s)
 
     async def wait_until_led(self, name: str, *, in_sync: bool = False, timeout_s: float = 10.0) -> m.TopicDescription:
-        """Until every partition of a topic has a leader (and a full ISR); REQUEST_TIMED_OUT names one that has not."""
+        """Returns when every partition of a topic has a leader (and a full ISR).
+
+        Raises RequestTimedOutError, which names a partition that has none, and UnknownTopicOrPartitionError.
+        """
         async for attempt in ADMIN.retrying(self._ports.clock, self._ports.rand, timeout_s):
             with attempt:
                 topic = await self.describe_topic(name)

@@ -42,10 +42,35 @@ class Consumer:
     member's last record counts as processed when more is asked for or `commit` is called, also after an exception; of one
     that stops before, it is handed out again to the next owner.
 
-    At most `queued_max_bytes` are fetched ahead, an equal share for each partition, or one batch where that is larger.
+    Any call may raise ClusterUnreachable when no broker answers in `request_timeout_ms`, and ClientClosed after the end.
 
-    A damaged batch, an offset outside the log without a
-    reset policy, and a truncation below the position are raised by `poll`, again and again until the caller seeks.
+    Its parameters, of which wrong ones raise TypeError or ValueError:
+
+    bootstrap: "host:port,host:port" or a list of addresses; one broker that answers is enough. None: the variable
+        TIDELOG_BOOTSTRAP_SERVERS, else localhost:19092, 29092 and 39092.
+    group: it is a member of this group, which assigns to it what it reads. None: see `assign`.
+    topics: what the group's member reads; those that do not exist are read once they are created.
+    pattern: instead of `topics` all whose names match this regular expression, now or later.
+    exclude_pattern: instead of `topics` all whose names do not match it.
+    consumer_id: the member's name. None: one of `client_id` and random digits.
+    static: a member that restarts within its session timeout keeps its partitions; it needs a `consumer_id`.
+    session_timeout_ms: how long a member may be silent before its coordinator takes its partitions away.
+    max_processing_ms: how long a member may go without a poll before it leaves the group.
+    auto_commit: `poll` and the end of the session commit what was processed.
+    assignor: range, roundrobin or sticky: how the group shares partitions. Empty: as the brokers' group_assignor says.
+    on_assigned: called with partitions that the member was given, before it reads them.
+    on_revoked: called with partitions that it gives back, which it may still commit.
+    on_lost: called with partitions that another member may read by now.
+    auto_offset_reset: where reading begins without an offset, or with one outside the log: earliest, latest or error.
+    max_wait_ms: how long a broker without new records waits before it answers.
+    min_bytes: how many bytes make a broker answer before that.
+    max_bytes: size of one answer of a broker, or one batch where that is larger.
+    partition_bytes: size of one partition's part of an answer, or one batch.
+    queued_max_bytes: how much is fetched ahead: an equal share for each partition, or one batch where that is larger.
+    request_timeout_ms: how long calls that ask the cluster try again.
+    client_id: the name of this client at the brokers.
+    metadata_max_age_ms: the age at which what is known of topics and leaders is asked for again.
+    ports: clock, network and random numbers of a test.
     """
 
     def __init__(
@@ -76,8 +101,6 @@ class Consumer:
         metadata_max_age_ms: int = MAX_AGE_MS,
         ports: ClientPorts | None = None,
     ) -> None:
-        """With `group` it is a member, and what it reads is assigned to it: of `topics`, or of those that match `pattern`, or
-        do not match `exclude_pattern`, now or later. `static`: it keeps its `consumer_id` and its partitions over a restart."""
         if isinstance(topics, str):
             raise TypeError(f"topics {topics!r} is a str: name topics in a list")
         self._ports = ports or real_ports()
@@ -230,7 +253,10 @@ class Consumer:
     # -- what to read -------------------------------------------------------------------------------------------------
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads these from now on; those assigned before keep their position. Unknown ones are refused, none is taken."""
+        """Reads these from now on; those assigned before keep their position.
+
+        Raises UnknownTopicOrPartitionError, and then takes none of them; ValueError for a member of a group.
+        """
         await self._begin()
         if self._group is not None:
             raise ValueError("what a member of a group reads is assigned by the group's coordinator")
@@ -242,7 +268,10 @@ class Consumer:
         self._fetcher.wake()
 
     async def assign_topics(self, *topics: str) -> None:
-        """Reads every partition of these, also those that will be added: they are read from their first record."""
+        """Reads every partition of these, also those that will be added: they are read from their first record.
+
+        Raises UnknownTopicOrPartitionError, and then takes none of them; ValueError for a member of a group.
+        """
         await self.assign([tp for topic in topics for tp in await self.partitions_of(topic)])
         self._whole_topics.update(topics)
 
@@ -261,20 +290,22 @@ class Consumer:
                 self._state.seek(tp, 0)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic. Raises UnknownTopicOrPartitionError when the topic stays unknown."""
         await self._begin()
         info = await self._metadata.topic(topic)
         return [TopicPartition(topic, p) for p in range(len(info.partitions))]
 
     @property
     def assignment(self) -> list[TopicPartition]:
+        """The partitions that it reads, paused ones too."""
         return self._state.assigned
 
     def owns(self, tp: TopicPartition) -> bool:
-        """Whether it reads `tp` at this instant; of a group: while nobody else can (COORD-1)."""
+        """Whether it reads `tp` at this instant; of a group: while no other member can."""
         return tp in self._state.assigned if self._group is None else self._group.owns(tp)
 
     def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
-        """The next record of `tp` is the first at or after `offset`; KeyError if it is not assigned.
+        """The next record of `tp` is the first at or after `offset`. Raises KeyError if `tp` is not assigned.
 
         `last_epoch` is the leader epoch of the record before, if one was kept with the offset: a log that was cut below it
         meanwhile is then found out (KIP-320).
@@ -288,15 +319,20 @@ class Consumer:
         self._fetcher.wake()
 
     async def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        """The next record of these, or of all that are assigned, is the first of the log. Raises KeyError as `seek` does."""
         for tp, offset in (await self.beginning_offsets(tps or self.assignment)).items():
             self.seek(tp, offset)
 
     async def seek_to_end(self, *tps: TopicPartition) -> None:
+        """The next record of these, or of all that are assigned, is one that is written later. Raises KeyError as `seek` does."""
         for tp, offset in (await self.end_offsets(tps or self.assignment)).items():
             self.seek(tp, offset)
 
     async def position(self, tp: TopicPartition) -> int:
-        """Offset of the next record that `poll` will hand out."""
+        """Offset of the next record that `poll` will hand out. Raises KeyError if `tp` is not assigned.
+
+        OffsetOutOfRangeError: nothing says where to begin, and `auto_offset_reset` is error.
+        """
         await self._begin()
         tp = TopicPartition(*tp)
         if self._state.position(tp) == NO_OFFSET:
@@ -304,36 +340,40 @@ class Consumer:
         return self._state.position(tp)
 
     def high_watermark(self, tp: TopicPartition) -> int:
-        """As the last fetch saw it; -1 before the first."""
+        """The end of what can be read, as the last fetch saw it; -1 before the first. Raises KeyError if not assigned."""
         return self._state.high_watermark(tp)
 
     async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Offsets of the first records that are still there. Raises UnknownTopicOrPartitionError."""
         return {tp: f.offset for tp, f in (await self.offsets_for_times(dict.fromkeys(tps, EARLIEST))).items()}
 
     async def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks: exclusive ends of what can be read."""
+        """High watermarks: exclusive ends of what can be read. Raises UnknownTopicOrPartitionError."""
         return {tp: f.offset for tp, f in (await self.offsets_for_times(dict.fromkeys(tps, LATEST))).items()}
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """The first record at or after each Unix time in ms; its offset is -1 where there is none.
 
         -3 instead of a time asks for the first record with the largest timestamp. A batch whose records are all older than
-        its header says answers with its own first offset.
+        its header says answers with its own first offset. Raises UnknownTopicOrPartitionError, and LeaderNotAvailableError
+        when a partition has no leader for `request_timeout_ms`.
         """
         await self._begin()
         return await self._fetcher.find({TopicPartition(*tp): at for tp, at in times_ms.items()})
 
     def pause(self, *tps: TopicPartition) -> None:
-        """These are not handed out until `resume`; KeyError if one is not assigned. A new assignment begins without pauses."""
+        """These are not handed out until `resume`. A new assignment begins without pauses. Raises KeyError if not assigned."""
         self._state.pause([TopicPartition(*tp) for tp in tps], True)
 
     def resume(self, *tps: TopicPartition) -> None:
+        """These are handed out again after `pause`. Raises KeyError if one is not assigned."""
         self._state.pause([TopicPartition(*tp) for tp in tps], False)
         self._fetcher.wake()
         self._arrived.set()
 
     @property
     def paused(self) -> list[TopicPartition]:
+        """The partitions that `pause` holds back."""
         return self._state.paused
 
     # -- as a member of a group ---------------------------------------------------------------------------------------
@@ -343,20 +383,27 @@ class Consumer:
     ) -> None:
         """Stores these offsets, or those behind all that was handed out, as the group's: the next records to process.
 
-        A tuple is an offset and a text for whoever reads it. Returns when they are stored. ILLEGAL_GENERATION,
-        UNKNOWN_MEMBER_ID: the partitions may be another's by now, and what was processed will be processed again. A
-        TransportError or an error that passes once `timeout_s` (default: request_timeout_ms) is over: nobody knows.
+        A tuple is an offset and a text for whoever reads it. Returns when they are stored.
+
+        Raises IllegalGenerationError and UnknownMemberIdError when the partitions may be another member's by now: what was
+        processed will be processed again. OffsetMetadataTooLargeError: the text is too long. A TransportError, or an error
+        that is `retriable`, comes when `timeout_s` (default: request_timeout_ms) is over: the offsets may be stored.
+        ValueError: it is no member of a group.
         """
         await self._begin()
         await self._member.commit(offsets, timeout_s)
 
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """As the coordinator has stored them; None where nothing was committed."""
+        """The group's offsets as the coordinator has stored them; None where nothing was committed.
+
+        Raises CoordinatorNotAvailableError when no broker coordinates the group; ValueError without a group.
+        """
         await self._begin()
         return await self._member.committed(tps)
 
     @property
     def group_metadata(self) -> GroupMetadata:
+        """Names the member and its generation, for an application that fences its own effects. ValueError without a group."""
         return self._member.metadata
 
     @property
@@ -366,7 +413,7 @@ class Consumer:
 
     @property
     def stats(self) -> ConsumerStats:
-        """Of a member, as of now."""
+        """Counters of a member, as of now. ValueError without a group."""
         return self._member.stats
 
     @property
@@ -380,7 +427,13 @@ class Consumer:
     async def poll(self, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumerRecord]:
         """Up to `max_records` records, as soon as there is one; [] when `timeout_s` passes without.
 
-        Of a member of a group it also says that all that it got before is processed. Raises what ends the membership.
+        Of a member of a group it also says that all that it got before is processed.
+
+        Raises BadBatchError at a damaged batch, OffsetOutOfRangeError at an offset outside the log and LogTruncationError at a
+        log that was cut below the position, the last two where `auto_offset_reset` is error; again and again, until `seek`
+        leads elsewhere. UnknownTopicOrPartitionError: an assigned topic was deleted. A member also raises what ended its
+        membership: InvalidSessionTimeoutError, GroupMaxSizeReachedError, DuplicateConsumerIdError or
+        InconsistentGroupProtocolError.
         """
         if self._ended:
             raise ClientClosed("consumer")
@@ -420,7 +473,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record, as `poll` hands it out, however long it takes."""
+        """The next record, as `poll` hands it out, however long it takes. Raises as `poll` does."""
         while not (records := await self.poll(1, timeout_s=3600)):
             pass
         return records[0]
@@ -431,8 +484,8 @@ class Consumer:
         """The record batches that hold offsets `start` to `end` (exclusive), as bytes, undecoded, CRC checked.
 
         Each item is one or more whole batches; the first may begin before `start` and the last end after `end`. Needs no
-        assignment. PositionOutOfRangeError if the log no longer holds all of the range: it is complete or it fails.
-        With `topic_id`, INCONSISTENT_TOPIC_ID if the topic is another one by now.
+        assignment. Raises PositionOutOfRangeError if the log no longer holds all of the range: it is complete or it fails;
+        with `topic_id` InconsistentTopicIdError if the topic is another one by now.
         """
         self._gate.check()
         reader = RangeReader(

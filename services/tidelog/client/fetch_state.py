@@ -290,14 +290,16 @@ class FetchState:
         else:
             p.place(agreed, [e for e in p.epochs if e.leader_epoch <= epoch and e.start_offset < agreed])
 
-    def out_of_range(self, ask: Ask, result: m.FetchResult) -> None:
+    def out_of_range(self, ask: Ask, result: m.FetchResult) -> bool:
+        """False: the position has changed meanwhile."""
         p = self._current(ask)
         if p is None or self._recreated(p, ask):
-            return
+            return False
         if self._reset == "error":
             p.buffer.append(PositionOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark))
         else:
             p.place(NO_OFFSET)
+        return True
 
     def broken(self, ask: Ask, error: TidelogError) -> None:
         """An error that no retry mends: the caller gets it from `take`, after the records before it."""

@@ -1,12 +1,14 @@
 """The background of a consumer: long polls to the leaders of its partitions, positions by the reset policy, metadata."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.client.connections import ClientPorts, Connections
+from tidelog.client.errors import PositionOutOfRangeError
 from tidelog.client.fetch_state import Ask, FetchState
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.offsets import EARLIEST, LATEST, FoundOffset, OffsetFinder
@@ -16,6 +18,8 @@ from tidelog.runtime.retry import FETCH, METADATA
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_FETCH
+
+_log = logging.getLogger(__name__)
 
 _ANSWER_SLACK_S: Final = 3.0
 """A leader parks a fetch for `max_wait_ms`; one that is paused must not hold the reader much longer than that."""
@@ -209,7 +213,9 @@ class Fetcher:
             case ErrorCode.OFFSET_OUT_OF_RANGE if self._state.left_log(ask) and self.on_left_log(ask.tp):
                 pass
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._state.out_of_range(ask, result)
+                if self._state.out_of_range(ask, result) and self._options.reset != "error":
+                    error = PositionOutOfRangeError(ask.tp, ask.offset, result.log_start_offset, result.high_watermark)
+                    _log.warning("%s: reading goes on at the %s (auto_offset_reset)", error, self._options.reset)
             case code:
                 self._metadata.hint(ask.tp, result.leader_id, result.leader_epoch)
                 self._failed(ask, TidelogError(f"{ask.tp}: {result.error_message or code.name}", code))

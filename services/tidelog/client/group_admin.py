@@ -38,7 +38,9 @@ class GroupListing:
 
 
 class GroupAdmin:
-    """An Admin's `groups`. Errors of one group are TidelogErrors that name it."""
+    """An Admin's `groups`. An error of one group names it. Any call about a group may raise CoordinatorNotAvailableError,
+    CoordinatorLoadInProgressError or TransportError when its coordinator does not answer in `request_timeout_ms`, and
+    InvalidGroupIdError."""
 
     def __init__(self, ports: ClientPorts, connections: Connections, metadata: ClusterMetadata, limit_s: float) -> None:
         self._ports = ports
@@ -86,10 +88,11 @@ class GroupAdmin:
         return GroupListing(groups, unheard, 0 if unheard else len(shards - served))
 
     async def describe(self, group_ids: Iterable[str]) -> list[m.DescribedGroup]:
-        """One answer a group, in order. An unknown one comes back with GROUP_ID_NOT_FOUND."""
+        """One answer a group, in order. That for an unknown one has an error code; it raises nothing."""
         return [await self._describe(group_id) for group_id in group_ids]
 
     async def describe_one(self, group_id: str) -> m.DescribedGroup:
+        """State, members and what each reads. Raises GroupIdNotFoundError."""
         group = await self._describe(group_id)
         _raise_for(group_id, group.error_code, group.error_message)
         return group
@@ -99,12 +102,13 @@ class GroupAdmin:
         return await self._coordinators.find(group_id)
 
     async def members(self, group_id: str) -> list[m.DescribedMember]:
+        """The members of a group and what each reads. Raises GroupIdNotFoundError."""
         return list((await self.describe_one(group_id)).members)
 
     async def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, m.OffsetInfo]:
-        """Of these partitions, or of all that have one; a partition without a committed offset is left out."""
+        """The committed offsets of these partitions, or of all; a partition without one is left out."""
         names = tuple(m.PartitionName(topic=tp.topic, partition=tp.partition) for tp in partitions or ())
         if partitions is not None and not names:
             return {}  # on the wire no partition stands for all
@@ -116,7 +120,7 @@ class GroupAdmin:
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[m.CommittedResult]:
         """Commits these for a group without members; one result a partition, each with its own error code.
 
-        NON_EMPTY_GROUP when it has members: they own their offsets. A group that does not exist comes into being.
+        Raises NonEmptyGroupError when it has members: they own their offsets. A group that does not exist is created.
         """
         request = m.CommitOffsetsRequest(
             group_id=group_id,
@@ -137,7 +141,7 @@ class GroupAdmin:
         return list(answer.results)
 
     async def delete(self, group_id: str) -> None:
-        """Removes a group without members, and its offsets."""
+        """Removes a group without members, and its offsets. Raises GroupIdNotFoundError or NonEmptyGroupError."""
         request = m.DeleteGroupsRequest(group_ids=(group_id,))
         asked_in_vain = False
         async for attempt in COORDINATOR.retrying(self._ports.clock, self._ports.rand, self._limit_s):

@@ -46,8 +46,9 @@ class LogAdmin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, m.DeleteRecordsResult]:
         """Deletes what lies before an offset of each partition, HIGH_WATERMARK for all that is committed.
 
-        Raises, and nothing is deleted, when a partition is unknown or an offset is not between 0 and its high watermark.
-        Afterwards each partition has a result with its own error code: several leaders cannot do it all or nothing.
+        Raises UnknownTopicOrPartitionError, and OffsetOutOfRangeError when an offset is not between 0 and the high watermark;
+        then nothing is deleted. Else each partition has a result with its own error code: several leaders cannot do it all
+        or nothing.
         """
         ends = await self._offsets.find(dict.fromkeys(before, LATEST), self._limit_s)
         for tp, offset in before.items():
@@ -112,7 +113,10 @@ class LogAdmin:
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Sequence[str] = ()
     ) -> dict[int, m.LogDir]:
-        """By broker, all that are alive or those named; of `topics`, or of all. KAFKA_STORAGE_ERROR names a broken directory."""
+        """By broker, all that are alive or those named; of `topics`, or of all.
+
+        Raises InvalidRequestError for a broker that is not alive, and StorageError, which names a broken directory.
+        """
         await self._metadata.refresh(self._metadata.version)
         alive = sorted(self._metadata.snapshot.brokers)
         wanted = alive if brokers is None else list(brokers)
@@ -130,7 +134,7 @@ class LogAdmin:
     async def sizes(
         self, topics: Mapping[int, Collection[str]], patience_s: float
     ) -> dict[int, dict[TopicPartition, int]]:
-        """Bytes of the logs of these topics, by broker. Whoever does not say so within `patience_s` is left out."""
+        """Bytes of the logs of these topics, by broker. A broker that does not answer within `patience_s` is left out."""
 
         async def ask(broker_id: int) -> m.LogDir | None:
             try:
@@ -149,7 +153,7 @@ class LogAdmin:
         }
 
     async def describe_broker_configs(self, broker_id: int) -> list[m.DescribedConfig]:
-        """What a live broker was started with."""
+        """What a live broker was started with. Raises InvalidRequestError for one that is not alive."""
         await self._metadata.refresh(self._metadata.version)
         alive = sorted(self._metadata.snapshot.brokers)
         if broker_id not in alive:

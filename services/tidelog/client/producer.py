@@ -88,13 +88,31 @@ class Producer:
     """Used as `async with Producer("host:port") as producer`, or with `start` and `stop`, in one event loop.
 
     Records of one partition are in the log in the order of their `send` calls. With idempotence, the default where acks is
-    all, each is there once, whatever was lost on the way (HOLE-28); without it a record may be there twice if an answer was
-    lost. A future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
+    all, each is there once, whatever was lost on the way; without it a record may be there twice if an answer was lost. A
+    future ends with DeliveryError when the record could not be delivered in `delivery_timeout_ms`.
 
     The end of the block flushes, also after an exception, but not when it was cancelled or interrupted from the keyboard: what
-    is buffered fails then.
+    is buffered fails then. After it every call raises ClientClosed.
 
-    `buffer_bytes` bounds the memory of records that are not acknowledged, with what Python needs for each.
+    Its parameters, of which wrong ones raise TypeError or ValueError:
+
+    bootstrap: "host:port,host:port" or a list of addresses; one broker that answers is enough. None: the variable
+        TIDELOG_BOOTSTRAP_SERVERS, else localhost:19092, 29092 and 39092.
+    acks: which replicas have a record that is acknowledged: "all" those in sync, 1 the leader, 0 perhaps none.
+    enable_idempotence: a record is written once, however often it is sent. None: where acks is "all", which it needs.
+    linger_ms: how long a batch that is not full waits for more records.
+    batch_bytes: size of a full batch, before compression. A larger record has a batch of its own.
+    compression: none, gzip, snappy, lz4 or zstd.
+    buffer_bytes: memory for records that are not acknowledged, with what Python needs for each. `send` waits at the limit.
+    request_bytes: size of a produce request, which carries batches of many partitions.
+    record_bytes_max: the largest record that `send` takes. The topic's max.message.bytes counts too.
+    max_in_flight: requests to one broker that are not answered; with idempotence at most 5 batches of one partition.
+    request_timeout_ms: how long a broker has to answer a request before it is sent again.
+    delivery_timeout_ms: how long a record has to be acknowledged before it fails.
+    max_block_ms: how long `send` waits for room in the buffer, and for what it must know of a topic.
+    client_id: the name of this client at the brokers.
+    metadata_max_age_ms: the age at which what is known of topics and leaders is asked for again.
+    ports: clock, network and random numbers of a test.
     """
 
     def __init__(
@@ -230,7 +248,12 @@ class Producer:
     ) -> Ack:
         """Hands a record over and returns the future of its acknowledgement.
 
-        Waits only for metadata and for room in the buffer, each at most `max_block_ms`. MESSAGE_TOO_LARGE names the limit.
+        Without a `partition` the hash of the key chooses it, and for records without a key one batch after the other has
+        another. A value of None deletes the key in a compacted topic. `timestamp_ms` is Unix time; None is now.
+
+        Waits only for metadata and for room in the buffer, each at most `max_block_ms`. Raises TypeError and ValueError for a
+        record that is none, MessageTooLargeError over `record_bytes_max`, UnknownTopicOrPartitionError, and
+        RequestTimedOutError when the buffer stays full. The future raises DeliveryError.
         """
         header_list = list(headers)
         size = self.checked_size(topic, value, key, header_list, partition, timestamp_ms)
@@ -264,7 +287,7 @@ class Producer:
         timestamp_ms: int | None,
     ) -> int:
         """The most bytes that the record takes in a batch. Raises what is wrong with it, before anything is done: TypeError,
-        ValueError, or a TidelogError that names the limit."""
+        ValueError, MessageTooLargeError or UnknownTopicOrPartitionError."""
         if not isinstance(topic, str):
             raise TypeError(f"topic {topic!r} is not a str")
         if headers and not all(isinstance(name, str) for name, _ in headers):
@@ -305,11 +328,12 @@ class Producer:
         return ack
 
     async def partitions_of(self, topic: str) -> int:
+        """The number of a topic's partitions. Raises UnknownTopicOrPartitionError when the topic stays unknown."""
         await self._begin()
         return len((await self._metadata.topic(topic)).partitions)
 
     async def topic_info(self, topic: str, limit_s: float | None = None) -> TopicInfo:
-        """What is known of the topic; UNKNOWN_TOPIC_OR_PARTITION when it stays unknown for `limit_s` (`max_block_ms`)."""
+        """What is known of the topic; UnknownTopicOrPartitionError when it stays unknown for `limit_s` (`max_block_ms`)."""
         await self._begin()
         return await self._metadata.topic(topic, limit_s)
 
@@ -336,7 +360,7 @@ class Producer:
         self._refuse_ended()
 
     def stayed_full(self) -> TidelogError:
-        """REQUEST_TIMED_OUT for a record that has found no room."""
+        """The RequestTimedOutError of a record that has found no room."""
         return TidelogError(
             f"the buffer (buffer_bytes = {self.buffer_bytes}) stayed full for max_block_ms = {self.max_block_s * 1000:.0f}; "
             "the brokers take records more slowly than they are sent",

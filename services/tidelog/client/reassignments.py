@@ -40,7 +40,8 @@ AS_IT_IS: Final = Throttle(0, 0)
 
 
 class ReassignmentAdmin:
-    """An Admin's `reassignments`. A plan is refused whole, by a TidelogError that names the partition and the reason."""
+    """An Admin's `reassignments`. A plan is refused whole, by an error that names the partition and the reason. Any call may
+    raise NotControllerError when no controller is active for `request_timeout_ms`."""
 
     def __init__(self, ports: ClientPorts, metadata: ClusterMetadata, limit_s: float) -> None:
         self._ports = ports
@@ -53,8 +54,8 @@ class ReassignmentAdmin:
     ) -> None:
         """Returns when the plan is stored: from then on it is carried out, whoever is controller.
 
-        REASSIGNMENT_IN_PROGRESS where a partition is being moved elsewhere already, unless `replace`. To ask twice for the
-        same is no error.
+        Raises ReassignmentInProgressError where a partition is being moved elsewhere already, unless `replace`;
+        InvalidReplicaAssignmentError and UnknownTopicOrPartitionError. To ask twice for the same is no error.
         """
         by_topic: dict[str, list[m.PartitionAssignment]] = {}
         for tp, replicas in plan.items():
@@ -64,11 +65,11 @@ class ReassignmentAdmin:
         await self._alter(topics, replace=replace, validate_only=validate_only, throttle=throttle)
 
     async def throttle(self, throttle: Throttle) -> None:
-        """Other limits for what is under way. INVALID_REQUEST where nothing is being moved."""
+        """Sets other limits for what is under way. Raises InvalidRequestError where nothing is being moved."""
         await self._alter((), throttle=throttle)
 
     async def cancel(self, partitions: Iterable[TopicPartition]) -> None:
-        """They go back to the replicas of before. NO_REASSIGNMENT_IN_PROGRESS if one of them is not being moved."""
+        """They go back to the replicas of before. Raises NoReassignmentInProgressError if one of them is not being moved."""
         by_topic: dict[str, list[int]] = {}
         for tp in partitions:
             by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -76,11 +77,11 @@ class ReassignmentAdmin:
         await self._alter(topics)
 
     async def list(self) -> dict[TopicPartition, m.OngoingReassignment]:
-        """Everything that moves, in the order in which it began."""
+        """All partitions that are being moved, in the order in which that began."""
         return {TopicPartition(each.topic, each.partition): each for each in (await self._listed()).reassignments}
 
     async def throttles(self) -> Throttle:
-        """In force; 0 is no limit."""
+        """The limits in force; 0 is no limit."""
         answer = await self._listed()
         return Throttle(answer.leader_throttle, answer.follower_throttle)
 
@@ -92,7 +93,11 @@ class ReassignmentAdmin:
         validate_only: bool = False,
         throttle: Throttle | None = None,
     ) -> dict[TopicPartition, tuple[int, ...]]:
-        """Gives them their share by the least moves that even out the load; what moves from now on."""
+        """Gives them their share by the least moves that even out the load. Returns what moves from now on.
+
+        Raises InvalidRequestError for a broker that is not alive or is being drained, and ReassignmentInProgressError unless
+        `replace`.
+        """
         leader, follower = throttle or AS_IT_IS
         request = m.AddBrokersRequest(
             broker_ids=tuple(broker_ids),
@@ -114,13 +119,20 @@ class ReassignmentAdmin:
         throttle: Throttle | None = None,
     ) -> dict[TopicPartition, tuple[int, ...]]:
         """Moves everything away from them by the least moves that leave the others' load even, and places nothing there until
-        `undrain`; what moves from now on."""
+        `undrain`. Returns what moves from now on.
+
+        Raises InvalidRequestError for a broker that is not known, InvalidReplicationFactorError when too few are left, and
+        ReassignmentInProgressError unless `replace`.
+        """
         return await self._drain(
             broker_ids, undo=False, replace=replace, validate_only=validate_only, throttle=throttle
         )
 
     async def undrain(self, broker_ids: Iterable[int]) -> None:
-        """They may hold replicas again. What moves away goes on, and nothing comes back by itself."""
+        """They may hold replicas again. What moves away goes on, and nothing comes back by itself.
+
+        Raises InvalidRequestError for a broker that is not being drained.
+        """
         await self._drain(broker_ids, undo=True, replace=False, validate_only=False, throttle=None)
 
     async def _drain(

@@ -175,11 +175,15 @@ def _on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[A
     return call
 
 
-def _takes(
-    options: Callable[Concatenate[Any, P], None],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """The decorated `__init__` has the parameters of another one, for type checkers, editors and `help`."""
-    return wraps(options)
+def _takes(kind: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """The decorated `__init__` has the parameters of a class, for type checkers, editors and `help`."""
+
+    def decorated(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        as_there = wraps(kind.__init__)(init)
+        as_there.__doc__ = kind.__doc__
+        return as_there
+
+    return decorated
 
 
 class _SyncClient:
@@ -193,7 +197,7 @@ class _SyncClient:
         self._thread.call(self._inner.__aenter__())
 
     def close(self) -> None:
-        """Calls that wait in other threads, and those that come later, raise ClientClosed; a second `close` does nothing."""
+        """Calls that wait in other threads, and those that come later, raise ClientClosed. A second `close` does nothing."""
         self._thread.call(self._inner.stop())
 
     def __enter__(self) -> Self:
@@ -253,7 +257,7 @@ class SyncAdmin(_SyncClient):
 
     _inner: Admin
 
-    @_takes(Admin.__init__)
+    @_takes(Admin)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(Admin, args, options)
         self.groups = SyncGroupAdmin(self._thread, self._inner.groups)
@@ -287,7 +291,7 @@ class SyncConsumer(_SyncClient):
 
     _inner: Consumer
 
-    @_takes(Consumer.__init__)
+    @_takes(Consumer)
     def __init__(self, *args: Any, **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if (listener := options.get(name)) is not None:
@@ -318,18 +322,22 @@ class SyncConsumer(_SyncClient):
 
     @property
     def assignment(self) -> list[TopicPartition]:
+        """The partitions that it reads, paused ones too."""
         return self._thread.call(_called(lambda: self._inner.assignment))
 
     @property
     def paused(self) -> list[TopicPartition]:
+        """The partitions that `pause` holds back."""
         return self._thread.call(_called(lambda: self._inner.paused))
 
     @property
     def group_metadata(self) -> GroupMetadata:
+        """Names the member and its generation, for an application that fences its own effects. ValueError without a group."""
         return self._thread.call(_called(lambda: self._inner.group_metadata))
 
     @property
     def stats(self) -> ConsumerStats:
+        """Counters of a member, as of now. ValueError without a group."""
         return self._thread.call(_called(lambda: self._inner.stats))
 
     def fetch_batches(self, topic: str, partition: int, start: int, end: int, topic_id: bytes = b"") -> Iterator[bytes]:
@@ -404,7 +412,7 @@ class SyncProducer(_SyncClient):
 
     _inner: Producer
 
-    @_takes(Producer.__init__)
+    @_takes(Producer)
     def __init__(self, *args: Any, **options: Any) -> None:
         self._unsent: deque[_Sent | _Flush] = deque()
         self._lock = threading.Lock()
@@ -431,8 +439,11 @@ class SyncProducer(_SyncClient):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Acked:
-        """The future of the acknowledgement. Raises what is wrong with the record itself; the future carries what the cluster
-        has against it, such as a topic that does not exist. Waits at most `max_block_ms` for room in the buffer.
+        """Hands a record over and returns the future of its acknowledgement; see `Producer.send`.
+
+        Waits at most `max_block_ms` for room in the buffer. Raises TypeError and ValueError for a record that is none,
+        MessageTooLargeError over `record_bytes_max`, and RequestTimedOutError when the buffer stays full. The future raises
+        DeliveryError, or UnknownTopicOrPartitionError.
 
         A record whose future is cancelled before it is handed over is not sent; afterwards it cannot be cancelled.
         """
@@ -454,6 +465,7 @@ class SyncProducer(_SyncClient):
 
     @property
     def stats(self) -> ProducerStats:
+        """Requests, batches, records and bytes since it was started."""
         return self._thread.call(_called(lambda: self._inner.stats))
 
     def flush(self) -> None:

@@ -123,7 +123,9 @@ async def test_positions_and_offsets_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", 10), ("latest", 50)])
-async def test_an_offset_that_left_the_log_follows_the_reset_policy(reset: str, expected: int) -> None:
+async def test_an_offset_that_left_the_log_follows_the_reset_policy(
+    reset: str, expected: int, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster = FakeCluster()
     cluster.create("t")
     fill(cluster)
@@ -137,6 +139,8 @@ async def test_an_offset_that_left_the_log_follows_the_reset_policy(reset: str, 
         first = await c.poll(max_records=1, timeout_s=0.3)
         assert [r.offset for r in first] == ([expected] if reset == "earliest" else [])
         assert await c.position(T0) == (expected + 1 if reset == "earliest" else 60)
+    said = f"t-0: offset 1000 is not in the log, which holds offsets 10 to 60: reading goes on at the {reset}"
+    assert caplog.text.count(said) == 1
 
 
 async def test_without_a_reset_policy_the_error_names_the_range() -> None:
