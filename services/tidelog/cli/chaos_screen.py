@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from tidelog.chaos.agents import listed
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.run_files import PLAYED
 from tidelog.chaos.summary import Summary
+from tidelog.cli.bar import Bar
 from tidelog.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -41,17 +41,12 @@ class Screen:
     def __init__(self, clock: Clock, order: "Order", *, quiet: bool = False) -> None:
         """`quiet`: nothing at all, for programs."""
         self._clock = clock
-        self._console = Console(stderr=True, quiet=quiet)
         self._order = order
         self._began = clock.now()
-        columns = (
-            SpinnerColumn("line" if self._console.options.ascii_only else "dots"),
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[time]}  {task.fields[rate]}  {task.fields[faults]}"),
-        )
-        self._progress = Progress(*columns, console=self._console, transient=True)
-        self._task = self._progress.add_task("starting", total=1.0, time="", rate="", faults="")
+        said = "{task.fields[time]}  {task.fields[rate]}  {task.fields[faults]}"
+        self._bar = Bar("starting", said, quiet=quiet, time="", rate="", faults="")
+        self._bar.show(total=1.0)
+        self._console = self._bar.console
         self._last = (clock.now(), 0)
 
     def __enter__(self) -> Self:
@@ -61,13 +56,13 @@ class Screen:
             f"[bold]{scenario.name}[/]  {row}{escape(scenario.title)}  (column {self._order.column}, seed {self._order.seed})",
             soft_wrap=True,
         )
-        self._progress.start()
+        self._bar.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        self._bar.__exit__(kind, error, trace)
         if isinstance(error, KeyboardInterrupt):
             self._console.print("interrupted; every fault is healed")
 
@@ -76,15 +71,14 @@ class Screen:
         self._console.print(f"[dim]{at:6.1f} s[/]  {escape(what)}", highlight=False, soft_wrap=True)
 
     def phase(self, name: str) -> None:
-        self._progress.update(self._task, description=PHASES.get(name, name))
+        self._bar.show(description=PHASES.get(name, name))
 
     def tick(self, chronicle: "Chronicle", part: float, faults: Sequence[str]) -> None:
         now, acked = self._clock.now(), chronicle.acked
         before, acked_before = self._last
         rate = (acked - acked_before) / max(now - before, 1e-6)
         self._last = (now, acked)
-        self._progress.update(
-            self._task,
+        self._bar.show(
             completed=part,
             time=f"{chronicle.now():.0f} s",
             rate=f"{rate:,.0f} acks/s",

@@ -178,10 +178,10 @@ def _progress(stack: ExitStack, topic: str, total: int) -> Callable[[int], objec
     """A bar on a terminal; nothing where nobody watches."""
     if not sys.stderr.isatty():
         return lambda records: None
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    columns = ("[bold]{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
-    task = progress.add_task(topic, total=total)
-    return lambda records: progress.advance(task, records)
+    from tidelog.cli.bar import Bar
+
+    bar = stack.enter_context(Bar(topic, MofNCompleteColumn(), TimeRemainingColumn()))
+    bar.show(total=total)
+    return bar.advance

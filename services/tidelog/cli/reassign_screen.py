@@ -3,18 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from tidelog.cli.bar import Bar
 from tidelog.cli.connection import Connection
+from tidelog.cli.show import note
 from tidelog.client.admin import Admin
 from tidelog.client.move_progress import CopyMeter, holders
 from tidelog.errors import TidelogError, TransportError
@@ -33,35 +27,26 @@ async def follow(
 ) -> bool:
     """Until none of these is being moved any more; False: not within the time. `quiet`: shows nothing, for programs."""
     waited_for = set(partitions)
-    columns = (
-        TextColumn("[bold]moving"),
-        BarColumn(bar_width=12),  # all of it fits into 80 columns
-        TextColumn("{task.fields[moved]}/{task.fields[wanted]} partitions,"),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    moved = f"{{task.fields[moved]}}/{len(waited_for)} partitions,"
+    columns = (moved, DownloadColumn(), TransferSpeedColumn(), "left", TimeRemainingColumn())
     clock, meter = on.ports.clock, CopyMeter()
     deadline = None if timeout_ms is None else clock.now() + timeout_ms / 1000
-    console = Console(stderr=True, quiet=quiet)
-    progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task("", total=None, moved=0, wanted=len(waited_for))
     async with on.admin() as admin:
-        with progress:
+        with Bar("moving", *columns, quiet=quiet, moved=0) as bar:
             while True:
                 moving = await _moving(admin, waited_for)
                 if moving is not None:
                     sizes = {} if quiet or not moving else await admin.logs.sizes(holders(moving), POLL_S)
                     have, need = meter.look(moving, sizes)
-                    progress.update(task, completed=have, total=need or None, moved=len(waited_for) - len(moving))
+                    bar.show(completed=have, total=need or None, moved=len(waited_for) - len(moving))
                     if not moving:
                         break
                 if deadline is not None and clock.now() >= deadline:
                     return False
                 await clock.sleep(POLL_S)
     copied = f", {decimal(have)} copied" if have else ""
-    console.print(f"{len(waited_for)}/{len(waited_for)} partitions have moved{copied}", highlight=False)
+    if not quiet:
+        note(f"{len(waited_for)}/{len(waited_for)} partitions have moved{copied}")
     return True
 
 

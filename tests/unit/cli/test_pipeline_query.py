@@ -150,7 +150,7 @@ def test_the_line_moves_while_spark_starts(monkeypatch: pytest.MonkeyPatch, tmp_
             patch.setattr("sys.stderr", stream)
             with Screen("query") as screen, _standard_error_to(tmp_path / "log"):
                 screen.phase("starting Spark")
-                screen._progress.refresh()
+                screen._bar._progress.refresh()
         assert "query: starting Spark" in os.read(here, 100_000).decode()
         assert (tmp_path / "log").read_bytes() == b""
     finally:

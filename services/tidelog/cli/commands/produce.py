@@ -204,13 +204,13 @@ def _progress(stack: ExitStack, file: Path | None) -> Callable[[int], object]:
     """A bar for a file on a terminal; nothing elsewhere."""
     if file is None or not sys.stderr.isatty():
         return lambda size: None
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = ("[bold]{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
-    task = progress.add_task(file.name, total=os.stat(file).st_size)
-    return lambda size: progress.advance(task, size)
+    from tidelog.cli.bar import Bar
+
+    bar = stack.enter_context(Bar(file.name, DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()))
+    bar.show(total=os.stat(file).st_size)
+    return bar.advance
 
 
 def _report(tally: Tally, output: Format) -> None:
