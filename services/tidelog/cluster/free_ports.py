@@ -14,6 +14,7 @@ from typing import Final
 import psutil
 
 from tidelog.cluster.api import ClusterError
+from tidelog.cluster.process_life import life_of
 from tidelog.ids import CLIENT_PORTS
 
 LOWEST: Final = 10_000
@@ -59,14 +60,14 @@ def client_ports(brokers: int) -> list[int]:
 @contextmanager
 def _claims() -> Iterator[dict[str, list[int]]]:
     """The ports that living programs of this user have been given, by program; what is changed in it is kept."""
-    path = Path(tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json"
+    path = Path(tempfile.gettempdir()) / f"tidelog-claims-{os.getuid()}.json"
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             claims: dict[str, list[int]] = json.loads(file.read() or "{}")
         except ValueError:  # whoever wrote it was killed in the middle
             claims = {}
-        living = {life: ports for life, ports in claims.items() if life == _life(int(life.partition("@")[0]))}
+        living = {life: ports for life, ports in claims.items() if life == _life(int(life.partition(" ")[0]))}
         yield living
         file.seek(0)
         file.truncate()
@@ -74,9 +75,8 @@ def _claims() -> Iterator[dict[str, list[int]]]:
 
 
 def _life(pid: int) -> str:
-    """A process, told apart from an earlier one with its number."""
     try:
-        return f"{pid}@{psutil.Process(pid).create_time()}"
+        return life_of(pid)
     except psutil.NoSuchProcess:
         return ""
 

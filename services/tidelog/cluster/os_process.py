@@ -16,10 +16,8 @@ import psutil
 
 from tidelog.cluster import zookeeper
 from tidelog.cluster.api import ClusterError, State
+from tidelog.cluster.process_life import life_of
 from tidelog.cluster.wait import until
-
-SAME_CREATION_S: Final = 1.0
-"""psutil derives creation times from the wall clock, which may be stepped between two looks."""
 
 PID_SUFFIX: Final = ".pid"
 END_SUFFIX: Final = ".end"
@@ -71,10 +69,9 @@ class OsProcess:
     def find(self) -> psutil.Process | None:
         """The live process, or None. A zombie is dead."""
         try:
-            pid, created = self.pid_file.read_text().split()
-            process = psutil.Process(int(pid))
-            same = abs(process.create_time() - float(created)) <= SAME_CREATION_S
-            if same and process.status() != psutil.STATUS_ZOMBIE:
+            life = self.pid_file.read_text().strip()
+            process = psutil.Process(int(life.partition(" ")[0]))
+            if life_of(process.pid) == life and process.status() != psutil.STATUS_ZOMBIE:
                 return process
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             pass  # it never ran here, or has ended
@@ -113,9 +110,8 @@ class OsProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        created = psutil.Process(self._child.pid).create_time()
         written = self.pid_file.with_suffix(".new")
-        written.write_text(f"{self._child.pid} {created}\n")
+        written.write_text(f"{life_of(self._child.pid)}\n")
         written.replace(self.pid_file)
 
     def signal(self, number: signal.Signals) -> None:

@@ -1,16 +1,17 @@
 """`tidelog log dump` and `tidelog local`: the parts that need no cluster to be judged."""
 
 import json
+import os
 import random
 from itertools import count
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tidelog.client.records import Record, encode_batch
 from tidelog.cluster import plan as planning
 from tidelog.cluster.local import LocalCluster
+from tidelog.cluster.process_life import life_of
 from tidelog.wire.batch import stamp, validate_produce
 from unit.cli.conftest import Tidelog
 
@@ -114,8 +115,7 @@ def local(tmp_path: Path) -> LocalCluster:
     base = tmp_path / "data/local"
     (base / "broker-1").mkdir(parents=True)
     (base / "cluster.json").write_text(planning.to_json(planning.make_plan((0, 1), 1, 1, count(20_000))))
-    me = psutil.Process()
-    (base / "broker-1/broker-1.pid").write_text(f"{me.pid} {me.create_time()}")
+    (base / "broker-1/broker-1.pid").write_text(life_of(os.getpid()))
     return LocalCluster(base)
 
 

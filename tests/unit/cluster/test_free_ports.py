@@ -51,7 +51,7 @@ def test_what_a_living_program_was_given_is_given_to_nobody_else(tmp_path: Path)
 
 def test_a_file_of_claims_that_was_cut_off_claims_nothing(tmp_path: Path) -> None:
     free_ports(1)
-    (claims,) = tmp_path.glob("tidelog-ports-*")
+    (claims,) = tmp_path.glob("tidelog-claims-*")
     claims.write_text(claims.read_text()[:-5])
     assert len(free_ports(3)) == 3
 
@@ -60,9 +60,9 @@ def test_ports_of_clients_are_given_when_all_are_free(monkeypatch: pytest.Monkey
     first, second, third = free_ports(3)
     monkeypatch.setattr(module, "CLIENT_PORTS", (first, second, third))
     assert module.client_ports(3) == [], "a program that lives has been given them"
-    (Path(module.tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json").unlink()
+    (Path(module.tempfile.gettempdir()) / f"tidelog-claims-{os.getuid()}.json").unlink()
     assert module.client_ports(2) == [first, second]
-    (Path(module.tempfile.gettempdir()) / f"tidelog-ports-{os.getuid()}.json").unlink()
+    (Path(module.tempfile.gettempdir()) / f"tidelog-claims-{os.getuid()}.json").unlink()
     with socket.create_server(("127.0.0.1", second)):
         assert module.client_ports(2) == module.client_ports(3) == []
         assert module.client_ports(1) == [first]

@@ -13,6 +13,7 @@ import pytest
 from tidelog.cluster.api import ClusterError, State
 from tidelog.cluster.free_ports import free_ports
 from tidelog.cluster.os_process import OsProcess, kill_unrecorded, tail, unrecorded_below
+from tidelog.cluster.process_life import life_of
 from tidelog.cluster.wait import until
 
 SLEEPER = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600)"]
@@ -38,9 +39,9 @@ def test_it_is_found_again_by_another_program(process: OsProcess) -> None:
 def test_a_stranger_with_the_same_pid_is_left_alone(process: OsProcess) -> None:
     stranger = subprocess.Popen(SLEEPER, stdout=subprocess.DEVNULL)
     try:
-        created = psutil.Process(stranger.pid).create_time()
+        pid, began_s, boot = life_of(stranger.pid).split()
         process.home.mkdir()
-        process.pid_file.write_text(f"{stranger.pid} {created - 60}\n")
+        process.pid_file.write_text(f"{pid} {float(began_s) - 60:.2f} {boot}\n")
         assert process.find() is None
         with pytest.raises(ClusterError, match="does not run"):
             process.kill()
@@ -49,6 +50,20 @@ def test_a_stranger_with_the_same_pid_is_left_alone(process: OsProcess) -> None:
     finally:
         stranger.kill()
         stranger.wait()
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_changes_nothing(
+    process: OsProcess, step_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process.start(SLEEPER, os.environ)
+    running = process.find()
+    boot_time = psutil._pslinux.boot_time  # type: ignore[attr-defined]
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_time() + step_s)
+    assert process.state() is State.RUNNING
+    assert process.find().pid == running.pid
+    with pytest.raises(ClusterError, match="already runs"):
+        process.start(SLEEPER, os.environ)
 
 
 def test_pause_and_resume_are_seen(process: OsProcess) -> None:
