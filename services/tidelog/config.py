@@ -452,7 +452,7 @@ def load(
 ) -> S:
     """Settings from `overrides` (the command line), TIDELOG_* and the file, in this order. ConfigError lists all problems.
 
-    `config_file` defaults to the one that TIDELOG_CONFIG_FILE names. `flags` are the options by which overrides were given.
+    `config_file` defaults to the one that TIDELOG_CONFIG_FILE names. `flags` are the options of the command that set a key.
     """
     named = os.environ.get(CONFIG_FILE_VARIABLE)
     path = config_file or (Path(named) if named else None)
@@ -469,7 +469,7 @@ def load(
         sources |= {key: f"{PREFIX}{key.upper()}" if source == "environment" else source for key in layer}
     sources |= {key: flag for key, flag in (flags or {}).items() if sources.get(key) == _COMMAND_LINE}
     problems += _unknown_variables(kind)
-    converted = _converted(kind, values, sources, problems)
+    converted = _converted(kind, values, sources, flags or {}, problems)
     if problems:
         raise ConfigError("\n".join(problems))
     settings = kind(**converted)
@@ -533,7 +533,11 @@ def _unknown_variables(kind: type[Settings]) -> list[str]:
 
 
 def _converted(
-    kind: type[Settings], values: Mapping[str, Any], sources: Mapping[str, str], problems: list[str]
+    kind: type[Settings],
+    values: Mapping[str, Any],
+    sources: Mapping[str, str],
+    flags: Mapping[str, str],
+    problems: list[str],
 ) -> dict[str, Any]:
     """`values` in their types. What is missing, unknown or wrong is added to `problems`."""
     hints = get_type_hints(kind, include_extras=True)
@@ -547,11 +551,11 @@ def _converted(
                 source = sources[key]
                 problems.append(f"{source}: {error}" if source.startswith("--") else f"{key}: {error} ({source})")
         elif _required(each):
-            problems.append(f"{key}: required; set {PREFIX}{key.upper()}, or {key} in the file")
-    problems += [
-        f"{key}: unknown setting in {sources[key]}{suggestion(key, keys(kind))}"
-        for key in values.keys() - set(keys(kind))
-    ]
+            flag = f"{flags[key]}, or " if key in flags else ""
+            problems.append(f"{key}: required; set {flag}{PREFIX}{key.upper()}, or {key} in the file")
+    for key in values.keys() - set(keys(kind)):
+        place = "on the command line" if sources[key] == _COMMAND_LINE else f"in {sources[key]}"
+        problems.append(f"{key}: unknown setting {place}{suggestion(key, keys(kind))}")
     return found
 
 

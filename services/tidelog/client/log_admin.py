@@ -121,7 +121,9 @@ class LogAdmin:
         alive = sorted(self._metadata.snapshot.brokers)
         wanted = alive if brokers is None else list(brokers)
         if missing := [each for each in wanted if each not in alive]:
-            raise TidelogError(f"broker {missing[0]} is not alive; alive are {alive}", ErrorCode.INVALID_REQUEST)
+            raise TidelogError(
+                f"broker {missing[0]} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
+            )
         found = {}
         for broker_id in wanted:
             request = m.DescribeLogDirsRequest(broker_id=broker_id, topics=tuple(topics))
@@ -157,7 +159,9 @@ class LogAdmin:
         await self._metadata.refresh(self._metadata.version)
         alive = sorted(self._metadata.snapshot.brokers)
         if broker_id not in alive:
-            raise TidelogError(f"broker {broker_id} is not alive; alive are {alive}", ErrorCode.INVALID_REQUEST)
+            raise TidelogError(
+                f"broker {broker_id} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
+            )
         request = m.DescribeBrokerConfigsRequest(broker_id=broker_id)
         answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DESCRIBE_BROKER_CONFIGS, request)
         if answer.error_code is not ErrorCode.NONE:

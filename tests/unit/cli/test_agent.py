@@ -47,13 +47,13 @@ def test_options_win_over_settings_and_variables(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("--topic", "t"), 2, "tidelog: group_id: required; set TIDELOG_GROUP_ID, or group_id in the file"),
+        (("--topic", "t"), 2, "tidelog: group_id: required; set --group, or TIDELOG_GROUP_ID, or group_id in the file"),
         (("--group", "g"), 2, "tidelog: topics: name topics, or a pattern and no topics"),
         (("--group", "g", "--topic", "t", "--pattern", "t.*"), 2, "tidelog: topics: name topics, or a pattern and no topics"),
         (("--group", "g", "--topic", "t", "--set", "session"), 2, "tidelog: --set 'session' is not KEY=VALUE"),
         (
             ("--group", "g", "--topic", "t", "--set", "sesion_timeout_ms=5"),
-            *(2, "tidelog: sesion_timeout_ms: unknown setting in command line; did you mean 'session_timeout_ms'?"),
+            *(2, "tidelog: sesion_timeout_ms: unknown setting on the command line; did you mean 'session_timeout_ms'?"),
         ),
         (
             ("--group", "g", "--topic", "t", "--set", "session_timeout_ms=soon"),

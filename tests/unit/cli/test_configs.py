@@ -143,7 +143,7 @@ def test_describe_says_where_each_value_comes_from(tidelog: Tidelog, cluster: Fa
     assert cluster.of("DescribeBrokerConfigs")[0].broker_id == 2
     (row,) = json.loads(tidelog("configs", "describe", "--broker", "2", "--format", "json").text)
     assert (row["key"], row["readOnly"], row["synonyms"][0]["origin"]) == ("rack", True, "TIDELOG_RACK")
-    assert "broker 9 is not alive; alive are [1, 2, 3]" in tidelog("configs", "describe", "--broker", "9").error
+    assert "broker 9 is not alive; alive are 1, 2, 3" in tidelog("configs", "describe", "--broker", "9").error
 
 
 def test_topics_alter_changes_settings_too(tidelog: Tidelog, cluster: FakeCluster) -> None:

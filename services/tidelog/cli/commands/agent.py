@@ -64,7 +64,7 @@ def run(
         "bootstrap_servers": ("--bootstrap-server", bootstrap),
     }
     overrides |= {key: value for key, (_, value) in given.items() if value is not None}
-    flags = {key: flag for key, (flag, value) in given.items() if value is not None}
+    flags = {key: flag for key, (flag, _) in given.items()}
     settings = connection.found(AgentSettings, config_file, overrides, flags)
     sys.path.insert(0, "")  # as with `python -m`: a handler may be in this directory
     raise typer.Exit(process.run(partial(serve, settings), prefix="tidelog: "))
