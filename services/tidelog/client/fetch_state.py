@@ -69,7 +69,6 @@ class _Partition:
         self.tenure = tenure
         self.paused = False
         self.seeks = 0
-        self.in_flight = False
         self.high_watermark = NO_OFFSET
         self.log_start = NO_OFFSET
         self.topic_id = b""
@@ -79,6 +78,8 @@ class _Partition:
     def place(self, offset: int, epochs: Iterable[_EpochStart] = ()) -> None:
         """Everything begins anew at `offset`; NO_OFFSET: the reset policy has to find one."""
         self.seeks += 1
+        self.in_flight = False
+        """A fetch from here is not answered."""
         self.proven = False
         """A leader has answered a fetch from here."""
         self.position = offset
@@ -143,12 +144,15 @@ class FetchState:
     def paused(self) -> list[TopicPartition]:
         return [tp for tp, p in self._partitions.items() if p.paused]
 
+    def is_void(self, ask: Ask) -> bool:
+        """A seek or a new assignment has come since."""
+        p = self._partitions.get(ask.tp)
+        return p is None or (p.tenure, p.seeks) != (ask.tenure, ask.seeks)
+
     def left_log(self, ask: Ask) -> bool:
         """Of an ask that was out of range: the position was in the log once, and the log has moved away from it."""
         p = self._partitions.get(ask.tp)
-        if p is None or (p.tenure, p.seeks) != (ask.tenure, ask.seeks):
-            return False
-        return p.proven and p.topic_id == ask.topic_id
+        return p is not None and not self.is_void(ask) and p.proven and p.topic_id == ask.topic_id
 
     def seek(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
         """`last_epoch` is that of the record before `offset`, if the caller knows it."""
@@ -230,12 +234,12 @@ class FetchState:
         return min((p.not_before for p in self._partitions.values() if p.not_before > now), default=None)
 
     def _current(self, ask: Ask) -> _Partition | None:
-        """The partition that `ask` was for, no longer in flight; None if a seek or a new assignment made it void."""
-        p = self._partitions.get(ask.tp)
-        if p is None or p.tenure != ask.tenure:
+        """The partition that `ask` was for, no longer in flight; None if it is void."""
+        if self.is_void(ask):
             return None
+        p = self._partitions[ask.tp]
         p.in_flight = False
-        return p if p.seeks == ask.seeks else None
+        return p
 
     def fetched(self, ask: Ask, result: m.FetchResult) -> None:
         """A Fetch answered without an error code."""

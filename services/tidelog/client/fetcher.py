@@ -62,6 +62,7 @@ class Fetcher:
         self._supervisor = supervisor
         self._arrived = arrived
         self._in_flight: Counter[BrokerId] = Counter()
+        self._fetches: dict[asyncio.Task[None], list[Ask]] = {}
         self._wake = asyncio.Event()
         self._refresh = asyncio.Event()
         self._unknown_since: dict[str, float] = {}
@@ -101,16 +102,24 @@ class Fetcher:
             if not self.may_fetch():
                 await self._wake.wait()
                 continue
+            self._end_void_fetches()
             wanted = self._state.wanted(now, self._leader_of, self._has_room, self._topic_id_of)
             unplaced = self._state.unplaced()
             if unplaced and (placing is None or placing.done()):
                 placing = self._supervisor.start("consumer-offsets", self._place_or_fail(unplaced))
             for leader, asked in wanted.asks.items():
                 self._in_flight[leader] += 1
-                self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))
+                self._fetches[self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))] = asked
             if wanted.leaderless:
                 self._refresh.set()
             await self._until(self._state.next_at(now), now)
+
+    def _end_void_fetches(self) -> None:
+        """A long poll that a seek has made void would take the place of another at the leader for up to `max_wait_ms`."""
+        self._fetches = {task: asks for task, asks in self._fetches.items() if not task.done()}
+        for task, asks in self._fetches.items():
+            if all(map(self._state.is_void, asks)):
+                task.cancel()
 
     async def _until(self, at: float | None, now: float) -> None:
         try:

@@ -120,6 +120,16 @@ def test_brokers_that_do_not_say_how_large_their_logs_are_spoil_nothing(
     assert "copiedBytes" not in row
 
 
+def test_a_deleted_topic_hides_nothing_of_the_others(tidelog: Tidelog, events: FakeCluster, tmp_path: Path) -> None:
+    plan(tmp_path, {"topic": "gone", "partition": 0, "replicas": [1]}, WANTED[0])
+    result = tidelog("reassign", "verify", *FILE)
+    assert result.text.splitlines()[1:] == [
+        "There is no active reassignment of partition gone-0, and it does not exist.",
+        "There is no active reassignment of partition events-0, but replica set is 1,2,3 rather than 2,3.",
+    ]
+    assert result.exit_code == 1
+
+
 def test_what_is_elsewhere_than_the_plan_says(tidelog: Tidelog, events: FakeCluster, tmp_path: Path) -> None:
     plan(tmp_path, {"topic": "events", "partition": 7, "replicas": [1]}, WANTED[0])
     result = tidelog("reassign", "verify", *FILE, "--format", "json")

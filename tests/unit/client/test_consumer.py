@@ -122,6 +122,19 @@ async def test_positions_and_offsets_can_be_asked_for() -> None:
         assert await c.position(T0) == 50
 
 
+async def test_a_seek_does_not_wait_for_a_long_poll_at_the_end() -> None:
+    cluster = FakeCluster()
+    cluster.create("t", partitions=2)
+    fill(cluster)
+    async with consumer(cluster, max_wait_ms=600_000) as c:
+        await c.assign([T0, TopicPartition("t", 1)])
+        for offset in range(5):
+            await c.seek_to_end(T0)
+            assert await c.poll(1, timeout_s=0.05) == []
+            c.seek(T0, offset)
+            assert [record.offset for record in await c.poll(1, timeout_s=5)] == [offset]
+
+
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", 10), ("latest", 50)])
 async def test_an_offset_that_left_the_log_follows_the_reset_policy(
     reset: str, expected: int, caplog: pytest.LogCaptureFixture

@@ -157,7 +157,7 @@ async def verify(
         await wait(plan, on, timeout_ms, output)
     async with on.admin() as admin:
         moving = {tp: each for tp, each in (await admin.reassignments.list()).items() if tp in plan}
-        current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan))
+        current = await _assigned(admin, dict.fromkeys(tp.topic for tp in plan), deleted_too=True)
         copies = await _copied(admin, moving)
     said = {tp: _verdict(tp, row, moving.get(tp), current.get(tp)) for tp, row in plan.items()}
     if output is Format.JSON:
@@ -308,15 +308,18 @@ async def wait(plan: Iterable[TopicPartition], on: Connection, timeout_ms: int |
         raise CommandError(f"not everything has moved within {timeout_ms} ms; it goes on")
 
 
-async def _assigned(admin: "Admin", topics: Iterable[str]) -> Plan:
-    """The replicas of every partition of these topics, of one that moves those of before. Unknown topics are refused."""
+async def _assigned(admin: "Admin", topics: Iterable[str], *, deleted_too: bool = False) -> Plan:
+    """The replicas of every partition of these topics, of one that moves those of before.
+
+    CommandError for an unknown topic. With `deleted_too` it has no partitions.
+    """
     from tidelog.errors import ErrorCode
 
     names = list(topics)
     found: Plan = {}
     moving = await admin.reassignments.list()
     for topic in await admin.describe_topics(names):
-        if topic.error_code is not ErrorCode.NONE:
+        if topic.error_code is not ErrorCode.NONE and not deleted_too:
             raise no_topic(topic.name)
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition)
