@@ -14,7 +14,7 @@ step() {
 
 step "format" ruff format --check --quiet .
 step "lint" ruff check --quiet .
-step "types" mypy -p tidelog -p helpers -p bench
+step "types" mypy -p tidelog -p helpers -p bench -p compose -m unit.client.test_sync_twins
 step "tidy" python scripts/check.py
 step "language" python scripts/ratchet.py
 step "generated protocol code" python scripts/gen_proto.py --check

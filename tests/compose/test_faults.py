@@ -72,7 +72,7 @@ def admin(project: ComposeProject) -> Iterator[SyncAdmin]:
 def load(project: ComposeProject, admin: SyncAdmin, request: pytest.FixtureRequest) -> Iterator[Load]:
     """A topic for this test; afterwards every broker is back and every ISR full."""
     topic = request.node.name.replace("[", "-").replace("]", "")[:200]
-    admin.create_topic(topic, PARTITIONS, 3, {"min.insync.replicas": "2"})
+    admin.create_topic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"})
     admin.wait_until_led(topic, in_sync=True, timeout_s=RECOVERY_S)
     yield Load(topic, project.bootstrap_servers)
     project.faults.heal()
