@@ -77,7 +77,6 @@ def examined_path(group: Examinable) -> str:
             return znodes.topic_path(name)
         case ReassignmentWrite(topics):
             return znodes.topic_path(topics[0].name) if topics else znodes.PLACEMENT
-            return znodes.topic_path(topics[0].name)
         case ConfigsWrite(name):
             return znodes.topic_config_path(name)
         case ProducerIdsWrite():
