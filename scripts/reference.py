@@ -19,26 +19,26 @@ _NEVER_MS: Final = 2**63 - 1
 
 _SETTINGS_HEAD: Final = f"""# Settings
 {GENERATED}
-A process reads its settings when it starts. Each comes from the first of these that names it:
+A process reads its settings when it starts. The value of a setting comes from the first of these sources that has it:
 
-1. the command line: `tidelog agent run` has `--set NAME=VALUE`,
-2. the environment, as `TIDELOG_` and the name in capitals: `TIDELOG_LOG_RETENTION_MS=86400000`,
+1. the command line, with `--set NAME=VALUE` of `tidelog agent run`,
+2. the environment, where `TIDELOG_` precedes the name in capitals: `TIDELOG_LOG_RETENTION_MS=86400000`,
 3. the TOML file that `TIDELOG_CONFIG_FILE` or `--config` names: `log_retention_ms = 86400000`,
 4. the default in these tables.
 
-A process refuses an unknown name with the nearest known one, and reports all problems at once. `tidelog config show broker`
-prints what a broker would start with here, and where each value comes from; `tidelog configs describe --broker 1` asks one
-that runs. Containers take theirs from `docker-compose.yml`; the brokers of `tidelog local up` have the defaults.
-[Settings of topics](#topics) are changed while a cluster runs.
+A process refuses an unknown setting, suggests the nearest known name, and reports all problems at once.
+`tidelog config show broker` prints the settings that a broker would start with in this environment, and the source of each
+value. `tidelog configs describe --broker 1` asks a running broker. Containers take their settings from `docker-compose.yml`; the
+brokers of `tidelog local up` use the defaults. [Settings of topics](#topics) can be changed while a cluster runs.
 
 """
 
 _ERRORS_HEAD: Final = f"""# Error codes
 {GENERATED}
-Names and numbers are Kafka's. An answer carries a code for each partition, topic or group of the request, and a message that
-names the field and the limit. The Python client raises the class of the code, from `tidelog.errors`. Each class is below
-`TidelogError` and has `code`, `message`, and `retriable`: whether the same request may succeed later. Clients retry those
-codes by themselves until their timeout.
+Names and numbers are Kafka's. A response carries a code for each partition, topic or group of the request, and a message that
+names the field and the limit. The Python client raises the class in `tidelog.errors` that belongs to the code. Each class is a
+subclass of `TidelogError` and has the attributes `code`, `message` and `retriable`. An error is retriable if the same request
+may succeed later. Clients retry such requests by themselves until their timeout.
 
 """
 
@@ -54,12 +54,13 @@ def settings() -> str:
         "Traffic": config.TrafficSettings,
     }
     head = ("setting", "default", "values", "meaning")
-    head_of_topics = ("setting", "of a broker", *head[1:])
+    head_of_topics = ("setting", "broker setting", *head[1:])
     processes = [f"## {name}\n\n{_table(head, _of_process(kind))}" for name, kind in sections.items()]
     topics = f"""## Topics
 
-`tidelog configs alter --topic NAME --add KEY=VALUE` changes a topic at once, on all its replicas. A topic that does not set a
-key has the broker's setting, where there is one, else the default. [Topics and retention](topics.md) explains them.
+`tidelog configs alter --topic NAME --add KEY=VALUE` takes effect at once on all replicas of the topic. A topic that does not set
+a key uses the broker's setting if there is one, and otherwise the default. [Topics and retention](topics.md) explains these
+settings.
 
 {_table(head_of_topics, _of_topics())}"""
     return _SETTINGS_HEAD + "\n".join([*processes, topics])

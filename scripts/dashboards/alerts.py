@@ -51,9 +51,10 @@ AVAILABILITY: Final = (
         "(sum(tidelog_controller_active) or vector(0)) != 1",
         RESTART_S,
         CRITICAL,
-        "{{ $value }} controllers act, not 1.",
-        "Nobody elects leaders and no ISR changes until one does; what is led goes on. None: start one, or look at the alerts of "
-        "ZooKeeper. Two: writes of the one with the lower controller epoch are refused; stop it.",
+        "{{ $value }} controllers are active, not 1.",
+        "Without an active controller no leader is elected and no ISR changes, but partitions that have a leader are still "
+        "served. If no controller is active, start one, or look at the ZooKeeper alerts. If two are active, stop the one "
+        "with the lower controller epoch; its writes are refused.",
         (SILENT, fires(Fault.KILL_CONTROLLER)),
     ),
     Alert(
@@ -62,9 +63,9 @@ AVAILABILITY: Final = (
         RESTART_S,
         CRITICAL,
         "{{ $value }} partitions have no leader.",
-        "Nobody can write or read them. `tidelog topics describe --unavailable-partitions` names them and their replicas: start "
-        "a broker of their last ISR. Only if none will ever come back: `tidelog elect-leaders --election-type unclean`, which "
-        "may lose records.",
+        "These partitions can be neither written nor read. `tidelog topics describe --unavailable-partitions` lists them and "
+        "their replicas. Start a broker that was in their last ISR. Only if none of these brokers will ever come back, run "
+        "`tidelog elect-leaders --election-type unclean`, which may lose records.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.KILL_BROKERS)),
     ),
     Alert(
@@ -74,9 +75,9 @@ AVAILABILITY: Final = (
         f"{of_active('tidelog_controller_offline_partitions')} > 0",
         RESTART_S,
         CRITICAL,
-        "{{ $value }} partitions refuse acks=all.",
-        "Too few replicas are in sync. Start the brokers that are missing; if all run, look at Follower lag on *Replication and "
-        "chaos*.",
+        "{{ $value }} partitions refuse writes with acks=all.",
+        'Too few replicas are in sync. Start the brokers that are down. If all brokers run, look at the "Follower lag" '
+        "panels on *Replication and chaos*.",
         (SILENT, fires(Fault.LOSE_TWO), Proof(Fault.KILL_LEADER, during="series == 0")),
     ),
     Alert(
@@ -84,9 +85,9 @@ AVAILABILITY: Final = (
         "sum(increase(tidelog_e2e_acked_total[10s])) == 0",
         RESTART_S - 10,  # without its window
         CRITICAL,
-        "The traffic process gets no acknowledgement.",
-        "Its producers use acks=all over every partition of its topic. Look at the other alerts first, then at *Availability* on "
-        "*Replication and chaos*: errors by code say who refuses.",
+        "The traffic process gets no acknowledgements.",
+        "Its producers write to every partition of its topic with acks=all. Look at the other alerts first, then at the "
+        '*Availability* row on *Replication and chaos*, where "Produce refused" shows why brokers refuse records.',
         (SILENT, fires(Fault.LOSE_TWO)),
     ),
     Alert(
@@ -95,7 +96,7 @@ AVAILABILITY: Final = (
         RESTART_S,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} does not answer.",
-        "It is down, paused, cut off, or its event loop hangs. Read the end of its log; start it again.",
+        "The process is down, paused or cut off, or its event loop hangs. Read the end of its log, then start it again.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(
@@ -105,7 +106,7 @@ AVAILABILITY: Final = (
         0,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} was started {{ $value }} times in 5 minutes.",
-        "Something starts it again each time that it ends. Its log, from before each start, says what ends it.",
+        "Something starts the process again each time it exits. The lines before each start in its log say why it exited.",
         (
             SILENT,
             Proof(Fault.RESTART, after="series == 0"),
@@ -121,8 +122,9 @@ DATA: Final = (
         0,
         CRITICAL,
         "A leader was elected from outside the ISR.",
-        "Acknowledged records may be gone: `Records truncated` on *Cluster health* counts those that were cut from other "
-        "replicas. The controller's log names the partitions; unclean.leader.election.enable lets it do so, or an operator did.",
+        'Acknowledged records may be lost. "Records truncated" on *Cluster health* counts the records that other replicas '
+        "have truncated. The controller's log names the partitions. Either unclean.leader.election.enable allows the "
+        "election, or an operator requested it.",
         (SILENT, Proof(Fault.LOSE_TWO, "series == 0", "series == 1")),
     ),
     Alert(
@@ -140,8 +142,9 @@ DATA: Final = (
         10,  # a disk that was full for a moment is tried again after seconds
         CRITICAL,
         "{{ $value }} replicas on {{ $labels.instance }} are offline.",
-        "Their disk is full or broken, or they are damaged; its log says which. Make room or replace the disk; they come back by "
-        "themselves. What they led is led elsewhere.",
+        "The disk of these replicas is full or has failed, or the replicas are damaged; the broker's log says which. Make "
+        "room or replace the disk, and the replicas come back by themselves. Meanwhile, other replicas lead their "
+        "partitions.",
         (SILENT, fires(Fault.DISK_ERROR)),
     ),
     Alert(
@@ -149,9 +152,9 @@ DATA: Final = (
         "tidelog_log_corrupt_batches > 0",
         30,  # where another replica is in sync the copy is given up within seconds
         CRITICAL,
-        "{{ $value }} batches on {{ $labels.instance }} have rotted, and no other replica is in sync.",
-        "All other records of the partition are served. Bring another replica back; its log names the file (`corrupt batch`), "
-        "and `tidelog log dump` shows what is there.",
+        "{{ $value }} batches on {{ $labels.instance }} are corrupt, and no other replica is in sync.",
+        "The broker still serves all other records of the partition. Bring another replica back. The broker's log names the "
+        "file (`corrupt batch`), and `tidelog log dump` shows its contents.",
         (SILENT,),
     ),
     Alert(
@@ -160,8 +163,9 @@ DATA: Final = (
         "tidelog_data_dir_free_bytes < 500e6 and tidelog_data_dir_free_bytes < 0.1 * tidelog_data_dir_size_bytes",
         60,
         WARNING,
-        "{{ $labels.instance }} has {{ $value | humanize1024 }}B left.",
-        "A broker without room gives its partitions away, one by one. Make room before that.",
+        "{{ $labels.instance }} has {{ $value | humanize1024 }}B of disk space left.",
+        "When the disk is full, the replicas on it go offline one by one and other brokers take over. Make room before that "
+        "happens.",
         (SILENT,),
     ),
 )
@@ -174,7 +178,8 @@ REPLICATION: Final = (
         3 * LAG_TIME_MAX_S,  # a restart and its catch-up
         WARNING,
         "{{ $value }} partitions have fewer replicas in sync than assigned.",
-        "A broker is down or cannot keep up; one more loss may stop acks=all. ISR size by partition on *Replication and chaos*.",
+        'A broker is down or cannot keep up. If one more broker is lost, writes with acks=all may stop. Look at "ISR size by '
+        'partition" on *Replication and chaos*.',
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(
@@ -182,9 +187,10 @@ REPLICATION: Final = (
         UNDER_REPLICATED,
         RECOVERY_LIMIT * LAG_TIME_MAX_S,
         CRITICAL,
-        f"Partitions stay under replicated for longer than {RECOVERY_LIMIT} times replica.lag.time.max.",
-        "A broker stays away, or its followers never catch up: Follower lag on *Replication and chaos* falls while one does. "
-        "It does not fall: compare Replication (bytes) with Records in, and look at Log flush and CPU on *Broker internals*.",
+        f"Partitions have been under-replicated for longer than {RECOVERY_LIMIT} times replica.lag.time.max.",
+        'Either a broker is still down, or its replicas never catch up. If "Follower lag, records" on *Replication and '
+        'chaos* falls, they are catching up. If it does not fall, compare "Replication" with "Records in" on *Cluster '
+        'health*, and look at "Log flush, p99" and "CPU" on *Broker internals*.',
         (SILENT, fires(Fault.KILL_LEADER)),
     ),
     Alert(
@@ -193,7 +199,8 @@ REPLICATION: Final = (
         RESTART_S,  # its window is shorter: a burst of them is over by then
         WARNING,
         "{{ $labels.instance }} proposes ISR changes that the controller refuses.",
-        "It acts on an old leader epoch, or as a broker that was replaced; its log names the errors. A restart of it ends that.",
+        "The broker acts on an old leader epoch, or a newer incarnation has replaced it; its log names the errors. Restart "
+        "it.",
         (SILENT, Proof(Fault.KILL_LEADER, during="series == 0")),
     ),
     Alert(
@@ -201,8 +208,9 @@ REPLICATION: Final = (
         "max by (instance) (tidelog_isr_change_pending_seconds) > 10",
         10,  # with its limit 20 s: a failover of the controller
         WARNING,
-        "An ISR change of {{ $labels.instance }} has waited for {{ $value | humanizeDuration }}.",
-        "No controller answers: while it waits, a dead follower holds the high watermark. See ActiveControllerCount.",
+        "An ISR change of {{ $labels.instance }} has been waiting for {{ $value | humanizeDuration }}.",
+        "No controller answers. While the change waits, a dead follower holds back the high watermark. See "
+        "ActiveControllerCount.",
         (SILENT,),
     ),
 )
@@ -216,8 +224,8 @@ GROUPS: Final = (
         60,
         WARNING,
         "Group {{ $labels.group }} is {{ $value }} records behind in {{ $labels.topic }}.",
-        "Members are missing or too slow: Members, Records processed and Handler time on *Consumer groups*. Add members, up to "
-        "one a partition.",
+        'Members are missing or too slow. Look at "Members", "Records processed" and "Handler time, p99" on *Consumer '
+        "groups*. Add members, up to one per partition.",
         (SILENT, fires(Fault.KILL_AGENTS)),
     ),
     Alert(
@@ -225,9 +233,9 @@ GROUPS: Final = (
         f"changes({rules.COMMITTED.name}[1m]) == 0 and {rules.GROUP_LAG.name} > 0 and on (group) {STEADY}",
         60,  # with its window two minutes
         WARNING,
-        "Group {{ $labels.group }} commits nothing in {{ $labels.topic }}, which has records for it.",
-        "Its members are gone, or their handler hangs or fails: Group state and Handler errors on *Consumer groups*. A group "
-        "whose members stay away is taken as given up in the end.",
+        "Group {{ $labels.group }} commits no offsets in {{ $labels.topic }}, although there are records to read.",
+        'Its members are gone, or their handler hangs or fails. Look at "Group state" and "Handler errors" on *Consumer '
+        "groups*. A group whose members stay away is eventually treated as abandoned, and the alert ends.",
         (SILENT,),
     ),
     Alert(
@@ -235,8 +243,9 @@ GROUPS: Final = (
         "sum(increase(tidelog_coordinator_rebalance_alarms_total[1m])) > 0",
         0,  # an attempt takes 20 s: while it goes on, each minute has one
         WARNING,
-        "Rebalances fail more often in a row than rebalance_retries_max.",
-        "A member answers pings, but no stop or start: the coordinator's log names it. End that process.",
+        "More rebalance attempts than rebalance_retries_max have failed in a row.",
+        "A member answers pings, but does not answer stop or start requests. The coordinator's log names the group. Stop the "
+        "process of that member.",
         (SILENT, Proof(Fault.KILL_AGENTS, during="series == 0")),
     ),
     Alert(
@@ -247,9 +256,9 @@ GROUPS: Final = (
         "count_over_time((sum by (topic) (increase(tidelog_records_in_total[1m])) > 0)[1h:1m] offset 10m) >= 45",
         0,
         WARNING,
-        "Nothing was written to {{ $labels.topic }} for 10 minutes.",
-        "In most minutes of the hour before it was: are its producers up? Errors on *Broker internals* says whether they are "
-        "refused.",
+        "Nothing has been written to {{ $labels.topic }} for 10 minutes.",
+        'Records arrived in most minutes of the hour before. Check that the producers of the topic are up. "Errors" on '
+        "*Broker internals* shows whether their requests are refused.",
         (SILENT,),
     ),
 )
@@ -261,7 +270,7 @@ ZOOKEEPER: Final = (
         RESTART_S,
         WARNING,
         "ZooKeeper server {{ $labels.server }} does not answer.",
-        "The others serve while they are a majority. Start it again.",
+        "The ensemble keeps serving as long as the remaining servers form a majority. Start the server again.",
         (SILENT, fires(Fault.KILL_ZOOKEEPER)),
     ),
     Alert(
@@ -270,9 +279,9 @@ ZOOKEEPER: Final = (
         '(sum(tidelog_zookeeper_server_state{state=~"leader|standalone"}) or 0 * sum(tidelog_zookeeper_up)) != 1',
         RESTART_S,
         CRITICAL,
-        "{{ $value }} ZooKeeper servers lead, not 1.",
-        "Without a majority no broker is elected and no ISR changes; leaders stop acting when their sessions are in doubt. Start "
-        "servers until a majority runs.",
+        "ZooKeeper has {{ $value }} leaders, not 1.",
+        "Without a majority no partition leader is elected and no ISR changes. Controllers and coordinators stop acting when "
+        "their leases run out. Start servers until a majority runs.",
         (SILENT, fires(Fault.KILL_ZOOKEEPER)),
     ),
     Alert(
@@ -281,7 +290,8 @@ ZOOKEEPER: Final = (
         RESTART_S,
         CRITICAL,
         "{{ $labels.job }} {{ $labels.instance }} has no ZooKeeper session.",
-        "It does not act. If ZooKeeper is well (its alerts), the way to it is cut.",
+        "Without a session a process cannot act as controller or coordinator. If no other ZooKeeper alert fires, the process "
+        "is cut off from ZooKeeper.",
         (SILENT, fires(Fault.KILL_ZOOKEEPER)),
     ),
 )
@@ -293,7 +303,8 @@ PROCESSES: Final = (
         0,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} did nothing for {{ $value | humanizeDuration }}.",
-        "It was paused, or the machine is overloaded; a session is lost at three times that. CPU on *Broker internals*.",
+        "The process was paused, or the machine is overloaded. A process that is blocked for three times the limit of this "
+        'alert loses its session. Look at "CPU" on *Broker internals*.',
         (SILENT, fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(
@@ -302,7 +313,7 @@ PROCESSES: Final = (
         0,
         WARNING,
         "A task of {{ $labels.job }} {{ $labels.instance }} failed: {{ $labels.task }}.",
-        "A bug: please report it with the trace in its log.",
+        "This is a bug. Please report it with the stack trace from the log of the process.",
         (SILENT, *(Proof(f, after="series == 0") for f in (Fault.KILL_LEADER, Fault.KILL_ZOOKEEPER, Fault.LOSE_TWO))),
     ),
 )

@@ -9,7 +9,7 @@ BOARDS: Final = (
     Board(
         "tidelog-health",
         "Cluster health",
-        "Is everything well, and if not, what is not?",
+        "Is everything healthy, and if not, what is wrong?",
         {
             "Now": health.CLUSTER,
             "Data": (*health.DATA, health.ACTIVE_FAULTS),
@@ -21,7 +21,7 @@ BOARDS: Final = (
     Board(
         "tidelog-replication",
         "Replication and chaos",
-        "What did a fault do to leaders and replicas, what did clients notice of it, and was anything lost?",
+        "What did a fault do to leaders and replicas, what did clients notice, and was anything lost?",
         {
             "Now": (health.ACTIVE_CONTROLLERS, health.UNDER_MIN_ISR, health.UNCLEAN, health.ACTIVE_FAULTS),
             "What happened": (
@@ -54,7 +54,7 @@ BOARDS: Final = (
     Board(
         "tidelog-control",
         "Controller and ZooKeeper",
-        "Who decides, how long does a decision take, and does ZooKeeper answer?",
+        "Which controller decides, how long does a decision take, and does ZooKeeper answer?",
         {
             "What happened": (health.CONTROLLERS, health.BROKER_STATES),
             "Controller": control.CONTROLLER,
@@ -64,7 +64,8 @@ BOARDS: Final = (
     Board(
         "tidelog-internals",
         "Broker internals",
-        "Where does the time of a request go, what do moves and compaction do, and what do processes and disks have left?",
+        "Where does the time of a request go, what do moves and compaction do, and how much do processes and disks have "
+        "left?",
         {
             "Requests": internals.REQUESTS,
             "Logs": internals.LOGS,
@@ -75,7 +76,7 @@ BOARDS: Final = (
     Board(
         "tidelog-pipeline",
         "Spark jobs",
-        "Do the jobs of Spark that read topics keep up, and what do their micro-batches take?",
+        "Do the Spark jobs that read topics keep up, and how long do their micro-batches take?",
         {"Pipeline": pipeline.PANELS},
         ("topic",),
         played=False,

@@ -10,7 +10,7 @@ CONTROLLER: Final = (
     Panel(
         "Leader elections",
         {f"sum by (reason) (increase(tidelog_controller_leader_elections_total{RATE}))": "{{reason}}"},
-        "Partitions that got a leader, by why.",
+        "Partitions that got a leader, by reason.",
         (
             Proof(Fault.KILL_LEADER, "max == 0", "max{reason=suspected} > 0, max{reason=broker_up} > 0", "last == 0"),
             Proof(Fault.MOVE, "max{reason=reassigned} == 0", "max{reason=reassigned} > 0", "last == 0"),
@@ -19,27 +19,28 @@ CONTROLLER: Final = (
     Panel(
         "Election time, p99",
         {quantile(0.99, "tidelog_controller_leader_election_duration_seconds"): "p99"},
-        "From the trigger until the decisions were written.",
+        "Time from the trigger until the decisions were written.",
         (Proof(Fault.KILL_LEADER, "series == 0", "max > 0, max < 5"),),
         unit="s",
     ),
     Panel(
         "Steps of a broker's failover, p99",
         {quantile(0.99, "tidelog_controller_broker_failover_step_seconds", by="step"): "{{step}}"},
-        "detect: until its loss was noticed. decide, write: in ZooKeeper. notify: until every broker has answered.",
+        "detect: until the loss of the broker was noticed. decide, write: in ZooKeeper. notify: until every broker has "
+        "answered.",
         (Proof(Fault.KILL_LEADER, "series == 0", "series == 4, max < 10"),),
         unit="s",
     ),
     Panel(
         "Controller epoch",
         {"max(tidelog_controller_epoch)": "controller epoch"},
-        "A step is a failover; what an earlier controller still writes is refused by it.",
+        "Each step is a failover. Later writes of an earlier controller are refused because of it.",
         (Proof(Fault.KILL_CONTROLLER, "changes == 0", "rise == 1", "changes == 0"),),
     ),
     Panel(
         "Failovers",
         {f"sum(increase(tidelog_controller_failovers_total{RATE}))": "failovers"},
-        "How often a controller became active.",
+        "Number of times that a controller became active.",
         (Proof(Fault.KILL_CONTROLLER, "max == 0", "max > 0", "last == 0"),),
     ),
     Panel(
@@ -48,7 +49,7 @@ CONTROLLER: Final = (
             quantile(0.99, "tidelog_controller_failover_duration_seconds"): "until it acts",
             quantile(0.99, "tidelog_controller_failover_step_seconds", by="step"): "{{step}}",
         },
-        "From winning the election. read: the cluster's state from ZooKeeper. notify: until every broker has answered.",
+        "Time from winning the election. read: the cluster's state from ZooKeeper. notify: until every broker has answered.",
         (Proof(Fault.KILL_CONTROLLER, "series == 0", "max > 0, max < 20"),),
         unit="s",
     ),
@@ -64,7 +65,7 @@ CONTROLLER: Final = (
     Panel(
         "Event queue wait, p99",
         {quantile(0.99, "tidelog_controller_event_queue_wait_seconds"): "p99"},
-        "From arrival until its turn.",
+        "Time from the arrival of an event until its turn.",
         (Proof(Fault.KILL_LEADER, during="max > 0, max < 5"),),
         unit="s",
     ),
@@ -78,7 +79,7 @@ CONTROLLER: Final = (
     Panel(
         "Brokers by state",
         {"sum by (state) (tidelog_controller_brokers and on (instance) tidelog_controller_active == 1)": "{{state}}"},
-        "Suspected: its stream to the controller broke and nothing listens there.",
+        "Suspected: the broker's stream to the controller broke and nothing listens on its port.",
         (
             Proof(
                 Fault.KILL_LEADER,
@@ -91,7 +92,7 @@ CONTROLLER: Final = (
     Panel(
         "Topics and partitions",
         {of_active("tidelog_controller_topics"): "topics", of_active("tidelog_controller_partitions"): "partitions"},
-        "As the active controller knows them; nothing while none acts.",
+        "As the active controller knows them. Nothing is shown while no controller is active.",
         (
             under_load("min == 3, max == 3", of="topics"),
             under_load("min == 8, max == 8", of="partitions"),
@@ -101,33 +102,34 @@ CONTROLLER: Final = (
     Panel(
         "Partitions being moved",
         {of_active("tidelog_controller_reassigning_partitions"): "partitions"},
-        "Reassignments that have not ended: a target is not in sync yet. `tidelog reassign list` says how far each is; how fast "
-        "they copy is on *Broker internals*.",
+        "Reassignments that are not complete: a target is not in sync yet. `tidelog reassign list` shows how far each one "
+        "is, and *Broker internals* shows how fast they copy.",
         (under_load("series == 1, max == 0"), Proof(Fault.MOVE, "max == 0", "max == 1", "max == 0")),
     ),
     Panel(
         "Not on the preferred leader",
         {of_active("tidelog_controller_preferred_leader_imbalance"): "partitions"},
-        "Partitions led by another replica than the first of their list.",
+        "Partitions led by a replica other than the first in their list.",
         (under_load("max == 0"), Proof(Fault.KILL_LEADER, "max == 0", "max >= 2")),
     ),
     Panel(
         "Held back",
         {of_active("tidelog_controller_vetoed_partitions"): "partitions"},
-        "Without a leader because the ISR member that is back may have lost records: an operator decides, or another member.",
+        "Partitions without a leader because the ISR member that is back may have lost records. They wait for an operator or "
+        "for another member.",
         (under_load("series == 1, max == 0"), Proof(Fault.KILL_LEADER, after="max == 0")),
     ),
     Panel(
         "Requests to controllers",
         {f'sum by (api) (rate(tidelog_requests_total{{job="controller"}}{RATE}))': "{{api}}"},
-        "AlterIsr from leaders, topics and shutdowns from tools and brokers.",
+        "AlterIsr from leaders; requests about topics and shutdowns from tools and brokers.",
         (Proof(Fault.PAUSE_FOLLOWER, during="max{api=AlterIsr} > 0", after="last{api=AlterIsr} == 0"),),
         unit="reqps",
     ),
     Panel(
         "Outcome of AlterIsr",
         {or_none(f"sum by (error) (increase(tidelog_alter_isr_requests_total{RATE}))", "error", "broker"): "{{error}}"},
-        "Requests of leaders by the error of the whole answer. NO_ANSWER: the call broke.",
+        "Requests from leaders, by the error of the whole response. NO_ANSWER: the call broke.",
         (under_load("max == 0"), Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max{error=NONE} > 0", "last == 0")),
     ),
 )
@@ -136,7 +138,7 @@ ZOOKEEPER: Final = (
     Panel(
         "Sessions",
         {'tidelog_zk_session_state{state="connected"}': "{{instance}}"},
-        "Of brokers and controllers.",
+        "Sessions of brokers and controllers.",
         (Proof(Fault.KILL_ZOOKEEPER, "min == 1, fewest == 5", "min == 0", "last == 1, fewest == 5"),),
         Kind.TIMELINE,
         colors=at_least(1),
@@ -145,14 +147,14 @@ ZOOKEEPER: Final = (
     Panel(
         "Request latency, p99",
         {quantile(0.99, "tidelog_zk_request_duration_seconds", by="op"): "{{op}}"},
-        "As brokers and controllers see it.",
+        "Latency as brokers and controllers see it.",
         (Proof(Fault.KILL_LEADER, during="max > 0, max < 10, series >= 2"),),
         unit="s",
     ),
     Panel(
         "Session expirations",
         {f"sum by (instance) (increase(tidelog_zk_session_expirations_total{RATE}))": "{{instance}}"},
-        "Sessions that ZooKeeper gave up: what they had registered is gone.",
+        "Sessions that ZooKeeper expired, together with what they had registered.",
         (
             under_load("series == 5, max == 0"),
             Proof(Fault.KILL_LEADER, during="max == 0", after="series == 5, max == 0"),
@@ -161,7 +163,7 @@ ZOOKEEPER: Final = (
     Panel(
         "Servers",
         {"tidelog_zookeeper_up": "{{server}}"},
-        "Answers the exporter.",
+        "Up: the server answers the exporter.",
         (Proof(Fault.KILL_ZOOKEEPER, "min == 1", "min == 0", "last == 1"),),
         Kind.TIMELINE,
         colors=at_least(1),
@@ -170,20 +172,20 @@ ZOOKEEPER: Final = (
     Panel(
         "Server roles",
         {"sum by (state) (tidelog_zookeeper_server_state)": "{{state}}"},
-        "One leader in an ensemble.",
+        "An ensemble has one leader.",
         (Proof(Fault.KILL_ZOOKEEPER, "min{state=standalone} == 1", "fewest == 0", "last{state=standalone} == 1"),),
     ),
     Panel(
         "Server latency",
         {"tidelog_zookeeper_avg_latency": "{{server}}"},
-        "Average of the server.",
+        "Average latency reported by the server.",
         (under_load("series == 1, max < 1000"), Proof(Fault.KILL_ZOOKEEPER, during="fewest == 0", after="fewest == 1")),
         unit="ms",
     ),
     Panel(
         "Outstanding requests",
         {"tidelog_zookeeper_outstanding_requests": "{{server}}"},
-        "Queued in a server.",
+        "Requests queued in a server.",
         (
             under_load("series == 1, max < 50"),
             Proof(Fault.KILL_ZOOKEEPER, during="fewest == 0", after="fewest == 1, last < 50"),
@@ -192,7 +194,7 @@ ZOOKEEPER: Final = (
     Panel(
         "Connections",
         {"tidelog_zookeeper_num_alive_connections": "{{server}}"},
-        "Of brokers and controllers.",
+        "Connections of brokers and controllers.",
         (
             under_load("min >= 5"),
             Proof(Fault.KILL_LEADER, during="drop >= 1"),
@@ -202,7 +204,7 @@ ZOOKEEPER: Final = (
     Panel(
         "Znodes and watches",
         {"max(tidelog_zookeeper_znode_count)": "znodes", "sum(tidelog_zookeeper_watch_count)": "watches"},
-        "A znode a topic and a partition; few watches, whatever the number of partitions.",
+        "One znode for each topic and each partition; few watches, whatever the number of partitions.",
         (
             under_load("min > 10", of="znodes"),
             under_load("min > 4", of="watches"),

@@ -29,7 +29,7 @@ COMPLETED: Final = f"sum by (group, reason) (increase(tidelog_coordinator_rebala
 REBALANCES: Final = Panel(
     "Rebalances",
     {or_none(COMPLETED, "reason", "broker"): "{{reason}} {{group}}"},
-    "Completed, by what asked for them and by group.",
+    "Completed rebalances, by cause and by group.",
     (
         under_load("series == 1, max == 0"),
         Proof(Fault.KILL_AGENTS, "max == 0", "max{reason=failure} > 0, max{group=agents} > 0", "max == 0"),
@@ -43,7 +43,7 @@ GROUPS: Final = (
     Panel(
         "Groups by state",
         {"sum by (state) (tidelog_coordinator_groups)": "{{state}}"},
-        "Of all coordinators.",
+        "Groups of all coordinators.",
         (
             under_load("series == 4, last{state=Stable} == 1, last{state=Empty} == 0"),
             Proof(Fault.KILL_AGENTS, "min{state=Stable} == 1", "max{state=Empty} == 1", "last{state=Stable} == 1"),
@@ -52,7 +52,7 @@ GROUPS: Final = (
     Panel(
         "Members",
         {by_group("tidelog_group_members"): "{{group}}"},
-        f"Registered, or awaited by a new coordinator; the {TOP} largest groups.",
+        f"Members that are registered, or that a new coordinator waits for; the {TOP} largest groups.",
         (
             Proof(Fault.KILL_AGENTS, "min == 2, max == 2", "min == 0", "last == 2"),
             Proof(Fault.KILL_LEADER, during="fewest == 0, min >= 1", after="last == 2"),
@@ -61,13 +61,13 @@ GROUPS: Final = (
     Panel(
         "Group generation",
         {by_group("tidelog_group_generation"): "{{group}}"},
-        f"A step is a rebalance attempt; the {TOP} groups with the most.",
+        f"Each step is a rebalance attempt; the {TOP} groups with the highest generation.",
         (Proof(Fault.KILL_AGENTS, "changes == 0", "rise >= 1, drop == 0", "changes == 0"),),
     ),
     Panel(
         "Committed offsets",
         {top(f"{rules.COMMITTED.name}{{{GROUP},{TOPIC}}}"): "{{group}} {{topic}}"},
-        "Sum over the partitions. It never falls, unless somebody sets it back.",
+        "Sum over the partitions. It never falls, unless offsets are reset.",
         (
             under_load("series == 1, rise > 100, drop == 0"),
             Proof(Fault.KILL_AGENTS, "rise > 50", "drop == 0", "rise > 50, drop == 0"),
@@ -82,20 +82,20 @@ GROUPS: Final = (
                 "{{group}} {{topic}}-{{partition}}"
             )
         },
-        f"The {TOP} that are farthest behind.",
+        f"The {TOP} partitions that are farthest behind.",
         (under_load("series == 6, last < 300"), Proof(Fault.KILL_AGENTS, "last < 300", "max > 150", "last < 300")),
     ),
     Panel(
         "Offset commits",
         {f"sum(rate(tidelog_coordinator_offset_commits_total{RATE}))": "offsets"},
-        "Given to the store by all coordinators, a second.",
+        "Offsets per second that all coordinators hand to the store.",
         (under_load("last > 0"), Proof(Fault.KILL_AGENTS, "min > 0", "min == 0", "last > 0")),
     ),
     REBALANCES,
     Panel(
         "Members stopped for a rebalance",
         {f"sum(increase(tidelog_coordinator_rebalance_members_stopped_total{RATE}))": "members"},
-        "A member whose partitions stay with it goes on.",
+        "A member whose partitions stay with it is not stopped.",
         (under_load("max == 0"),),
     ),
     Panel(
@@ -104,39 +104,41 @@ GROUPS: Final = (
             FAILED_ATTEMPTS: "{{reason}}",
             f"sum(increase(tidelog_coordinator_rebalance_alarms_total{RATE}))": "beyond the maximum",
         },
-        "A member did not answer a stop or a start, or died meanwhile: the next attempt goes without it.",
+        "A member did not answer a stop or a start request, or died during the attempt. The next attempt leaves it out.",
         (under_load("series >= 1, max == 0"),),
     ),
     Panel(
         "Rebalance time",
         {quantile(q, "tidelog_coordinator_rebalance_duration_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
-        "From the request until every member has started.",
+        "Time from the request until every member has started.",
         (Proof(Fault.KILL_AGENTS, "series == 0", "max > 0, max < 20"),),
         unit="s",
     ),
     Panel(
         "Ping round trip",
         {quantile(q, "tidelog_coordinator_ping_seconds"): f"p{q * 100:g}" for q in (0.5, 0.95, 0.99)},
-        "From a ping to its answer.",
+        "Time from a ping to its answer.",
         (under_load("last > 0, last < 2"),),
         unit="s",
     ),
     Panel(
         "Expirations",
         {EXPIRATIONS: "{{request}}"},
-        "Requests to members without an answer in time; too many pings of one and its partitions go to others.",
+        "Requests to members that were not answered in time. After too many missed pings, the partitions of a member go to "
+        "others.",
         (under_load("series == 3, max == 0"), Proof(Fault.KILL_AGENTS, "max == 0", after="last == 0")),
     ),
     Panel(
         "Fenced and refused",
         {or_none(REFUSED, "code", "broker"): "{{what}} {{code}}"},
-        "Messages and commits of another generation, incarnation or coordinator epoch, and registrations that cannot be.",
+        "Messages and commits of another generation, incarnation or coordinator epoch, and registrations that are not "
+        "allowed.",
         (under_load("max == 0"),),
     ),
     Panel(
         "Shards by broker",
         {"tidelog_coordinator_shards": "{{instance}}"},
-        "How many shards of the groups each broker coordinates; the sum falls while a coordinator is elected.",
+        "Number of group shards that each broker coordinates. The sum falls while a coordinator is elected.",
         (under_load("fewest == 3, min >= 1"), Proof(Fault.KILL_LEADER, during="fewest <= 2, changes >= 1")),
     ),
     Panel(
@@ -151,7 +153,8 @@ GROUPS: Final = (
             quantile(0.99, "tidelog_coordinator_take_over_seconds"): "take-over, p99",
             "max(tidelog_coordinator_detection_seconds)": "detection bound",
         },
-        "From winning a shard until its groups are served; and within which the death of any member is known.",
+        "take-over: time from winning a shard until its groups are served. detection bound: time within which the death of "
+        "any member is known.",
         (
             under_load("last >= 3, last < 10", of="detection bound"),
             Proof(Fault.KILL_LEADER, during="max > 0, max < 20", of="take-over, p99"),
@@ -166,7 +169,7 @@ AGENTS: Final = (
     Panel(
         "Agents by state",
         {"sum by (state) (tidelog_agent_state)": "{{state}}"},
-        "Of their membership. Unreachable: no broker answers; reconnecting: it looks for its coordinator.",
+        "State of the agents' membership. Unreachable: no broker answers. Reconnecting: the agent looks for its coordinator.",
         (
             under_load("last{state=stable} == 2"),
             Proof(Fault.KILL_AGENTS, "min{state=stable} == 2", "fewest == 0", "last{state=stable} == 2"),
@@ -175,13 +178,13 @@ AGENTS: Final = (
     Panel(
         "Records processed",
         {f"sum by (instance) (rate(tidelog_agent_records_total{{{TOPIC}}}{RATE}))": "{{instance}}"},
-        "Given to the handler, which took them; a second.",
+        "Records per second that the handler accepted.",
         (under_load("series == 2, last > 20"), Proof(Fault.KILL_AGENTS, "min > 20", "fewest == 0", "last > 20")),
     ),
     Panel(
         "Owned partitions",
         {f"sum by (instance) (tidelog_agent_owned_partitions{{{TOPIC}}})": "{{instance}}"},
-        "A gap: it owns none.",
+        "A gap: the agent owns none.",
         (
             under_load("min == 3, max == 3, fewest == 2"),
             Proof(Fault.KILL_AGENTS, during="fewest == 0", after="last == 3"),
@@ -190,20 +193,20 @@ AGENTS: Final = (
     Panel(
         "Agent lag",
         {f"sum by (instance) (tidelog_agent_lag_records{{{TOPIC}}})": "{{instance}}"},
-        "Records below the high watermark, of the partitions that it owns, that its handler has not taken.",
+        "Records below the high watermark, in the partitions that the agent owns, that its handler has not accepted.",
         (under_load("series == 2, last < 200"), Proof(Fault.KILL_AGENTS, during="fewest == 0", after="last < 200")),
     ),
     Panel(
         "Time since the last ping",
         {"tidelog_agent_since_ping_seconds >= 0": "{{instance}}"},
-        "Since the agent heard its coordinator; past its session timeout it drops everything.",
+        "Time since the agent heard from its coordinator. Past its session timeout, the agent drops everything.",
         (under_load("series == 2, max < 3"), Proof(Fault.KILL_LEADER, "max < 3", "max > 1.5", "last < 3")),
         unit="s",
     ),
     Panel(
         "Agent generation",
         {"tidelog_agent_generation": "{{instance}}"},
-        "Of the last start; an agent that a rebalance did not touch keeps its own.",
+        "Generation of the last start. An agent that a rebalance did not touch keeps its generation.",
         (under_load("series == 2, min >= 1, changes == 0"), Proof(Fault.KILL_AGENTS, "changes == 0", "changes >= 1")),
     ),
     Panel(
@@ -213,7 +216,7 @@ AGENTS: Final = (
             f"sum by (instance) (increase(tidelog_agent_starts_total{RATE}))": "{{instance}} starts",
             f"sum by (instance) (increase(tidelog_agent_losses_total{RATE}))": "{{instance}} losses",
         },
-        "Of its fetchers, by the coordinator. A loss: the lease ran out, or the agent was fenced.",
+        "Stops and starts of the agent's fetchers by the coordinator. A loss: the lease ran out, or the agent was fenced.",
         (
             under_load("series == 2, max == 0"),
             Proof(Fault.KILL_LEADER, "max == 0", "max > 0", "last == 0", of="{{instance}} starts"),
@@ -222,7 +225,7 @@ AGENTS: Final = (
     Panel(
         "Handler time, p99",
         {quantile(0.99, "tidelog_agent_handler_duration_seconds", by="instance"): "{{instance}}"},
-        "Of one chunk of records.",
+        "Time for one chunk of records.",
         (
             under_load("series == 2, last > 0, last < 2"),
             Proof(Fault.KILL_AGENTS, during="fewest == 0", after="series == 2"),
@@ -235,7 +238,8 @@ AGENTS: Final = (
             or_none(AGENT_ERRORS, "action", "agent"): "{{instance}} {{action}}",
             f"sum by (instance) (increase(tidelog_agent_dropped_records_total{RATE}))": "{{instance}} dropped records",
         },
-        "Chunks that failed, by what was done then; and records that came too late, when their partition may be another's.",
+        "Chunks that failed, by the action taken, and records that came too late, when their partition may already have "
+        "another owner.",
         (
             under_load("max == 0"),
             under_load("series == 2", of="{{instance}} dropped records"),

@@ -28,7 +28,7 @@ REMEMBERED: Final = "15m"
 BROKERS_ALIVE: Final = health(
     "Brokers alive",
     of_active('tidelog_controller_brokers{state="alive"}'),
-    "As the active controller sees them.",
+    "Brokers that are alive, as the active controller sees them.",
     at_least(1),
     Proof(Fault.KILL_LEADER, "min == 3", "min <= 2", "last == 3"),
     Proof(Fault.KILL_BROKERS, "min == 3", "min == 0", "last == 3"),
@@ -36,14 +36,14 @@ BROKERS_ALIVE: Final = health(
 ACTIVE_CONTROLLERS: Final = health(
     "Active controllers",
     "sum(tidelog_controller_active)",
-    "Exactly one, but for a failover.",
+    "Exactly one, except during a failover.",
     exactly(1),
     Proof(Fault.KILL_CONTROLLER, "min == 1, max == 1", "min == 0, max == 1", "min == 1, max == 1"),
 )
 OFFLINE_PARTITIONS: Final = health(
     "Without leader",
     of_active("tidelog_controller_offline_partitions"),
-    "Partitions that take no writes.",
+    "Partitions without a leader: they take no writes.",
     alarm_above(1),
     Proof(Fault.KILL_LEADER, "max == 0", "max >= 1", "last == 0"),
     Proof(Fault.KILL_BROKERS, "max == 0", "max == 8", "last == 0"),
@@ -52,7 +52,7 @@ OFFLINE_PARTITIONS: Final = health(
 UNDER_REPLICATED: Final = health(
     "Under replicated",
     of_active("tidelog_controller_under_replicated_partitions"),
-    "Partitions with fewer replicas in sync than assigned; without a leader no replica is.",
+    "Partitions with fewer replicas in sync than assigned. A partition without a leader has none in sync.",
     warn_above(1),
     Proof(Fault.KILL_LEADER, "max == 0", "max >= 6", "last == 0"),
     Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max >= 2", "last == 0"),
@@ -61,7 +61,7 @@ UNDER_REPLICATED: Final = health(
 UNDER_MIN_ISR: Final = health(
     "Under min ISR",
     of_active("tidelog_controller_under_min_isr_partitions"),
-    "acks=all is refused there; a partition without a leader is one of them.",
+    "Partitions that refuse acks=all, including those without a leader.",
     alarm_above(1),
     Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max == 0", "max == 0"),
     Proof(Fault.LOSE_TWO, "max == 0", "max >= 6", "last == 0"),
@@ -70,14 +70,14 @@ UNDER_MIN_ISR: Final = health(
 AT_MIN_ISR: Final = health(
     "At min ISR",
     of_active("tidelog_controller_at_min_isr_partitions"),
-    "One more loss and acks=all is refused there; a partition with one replica always is.",
+    "Partitions that refuse acks=all after one more loss. A partition with one replica always counts.",
     warn_above(1),
     Proof(Fault.KILL_LEADER, "max == 1", "max >= 6", "last == 1"),
 )
 OFFLINE_REPLICAS: Final = health(
     "Offline replicas",
     "sum(tidelog_broker_offline_replicas)",
-    "Their disk failed, or they are damaged: another replica serves, or none.",
+    "Replicas whose disk failed, or which are damaged. Another replica serves the partition, or none does.",
     alarm_above(1),
     under_load("series == 1, max == 0"),
     Proof(Fault.DISK_ERROR, "max == 0", "max == 1", "last == 0"),
@@ -85,21 +85,22 @@ OFFLINE_REPLICAS: Final = health(
 UNCLEAN: Final = health(
     "Unclean elections",
     f"sum(increase(tidelog_controller_unclean_leader_elections_total{RANGE}))",
-    "Leaders from outside the ISR, in the time shown: acknowledged records may be lost.",
+    "Leaders elected from outside the ISR in the time shown. Acknowledged records may be lost.",
     alarm_above(0.5),
     Proof(Fault.LOSE_TWO, "max == 0", "max > 0"),
 )
 TRUNCATED: Final = health(
     "Records truncated",
     f"sum(increase(tidelog_replica_truncated_records_total{RANGE}))",
-    "Cut from followers' logs in the time shown; none of them was acknowledged with acks=all, but after an unclean election.",
+    "Records cut from followers' logs in the time shown. Except after an unclean election, none of them was acknowledged "
+    "with acks=all.",
     warn_above(0.5),
     under_load("max == 0"),  # followers of a dead leader may or may not have what it alone had
 )
 LOST: Final = health(
     "Acked, but lost",
     f"sum(increase(tidelog_e2e_lost_total{RANGE}))",
-    "Records of the traffic process that were acknowledged with acks=all and cannot be read, in the time shown.",
+    "Records of the traffic process, in the time shown, that were acknowledged with acks=all and cannot be read.",
     alarm_above(0.5),
     under_load("series == 1, max == 0"),
     *(Proof(fault, after="series == 1, max == 0") for fault in (Fault.KILL_LEADER, Fault.LOSE_TWO)),
@@ -107,14 +108,14 @@ LOST: Final = health(
 ZK_SESSIONS: Final = health(
     "ZooKeeper sessions",
     'sum(tidelog_zk_session_state{state="connected"})',
-    "Connected, of all brokers and controllers.",
+    "Connected sessions of all brokers and controllers.",
     at_least(1),
     Proof(Fault.KILL_ZOOKEEPER, "min == 5", "min < 5", "last == 5"),
 )
 ALERTS_FIRING: Final = health(
     "Alerts firing",
     'count(ALERTS{alertstate="firing"}) or vector(0)',
-    "What to do stands in the alert itself.",
+    "The description of each alert says what to do.",
     alarm_above(1),
     under_load("max == 0"),
     # The alert that waits for nothing is EventLoopBlocked.
@@ -124,7 +125,7 @@ ALERTS_FIRING: Final = health(
 ACTIVE_FAULTS: Final = health(
     "Faults injected now",
     "sum(tidelog_chaos_fault_active) or vector(0)",
-    "By a chaos run.",
+    "Faults that a chaos run injects.",
     warn_above(1),
     Proof(Fault.KILL_LEADER, "max == 0", "max == 1", "last == 0"),
 )
@@ -133,7 +134,7 @@ TARGETS: Final = 'up{job!="chaos"}'
 PROCESSES: Final = Panel(
     "Processes",
     {TARGETS: "{{job}} {{instance}}"},
-    "Answers a scrape; a process whose event loop hangs does not.",
+    "Up: the process answers a scrape. A process whose event loop hangs does not.",
     (
         under_load("min == 1"),
         Proof(Fault.KILL_LEADER, "min == 1", "min{job=broker} == 0", "last == 1"),
@@ -154,8 +155,8 @@ BROKER_STATES: Final = Panel(
         f"{BROKER_STATE} or 0 * max by (broker) (last_over_time(tidelog_controller_broker_state[{REMEMBERED}])) "
         "and on () tidelog_controller_active == 1": "broker {{broker}}"
     },
-    "As the active controller sees them. Suspected: its stream broke and nothing listens there, so it leads nothing. Gone: it "
-    "has no session, and had one in the last quarter of an hour. A gap: no controller acts.",
+    "Brokers as the active controller sees them. Suspected: its stream broke and nothing listens on its port, so it leads no "
+    "partition. Gone: it has no session, but had one in the last quarter of an hour. A gap: no controller is active.",
     (
         Proof(
             Fault.KILL_LEADER,
@@ -173,7 +174,7 @@ BROKER_STATES: Final = Panel(
 CONTROLLERS: Final = Panel(
     "Active controller",
     {"tidelog_controller_active": "{{instance}}"},
-    "Who acts.",
+    "The controller that is active.",
     (
         Proof(Fault.KILL_CONTROLLER, "max == 1, changes == 0", "rise == 1, fewest <= 1", "changes == 0, fewest == 2"),
         Proof(Fault.KILL_LEADER, during="changes == 0"),
@@ -190,7 +191,7 @@ LEADERS: Final = Panel(
         f"or (0 * max by (topic, partition) (tidelog_partition_leader_epoch{{{TOPIC}}}) - 1 "
         f"and on () {of_active('tidelog_controller_offline_partitions')} > 0)": "{{topic}}-{{partition}}"
     },
-    "Broker id, told by the leader alone. None: only followers tell of the partition, and the controller counts partitions "
+    "Broker id, reported only by the leader. None: only followers report the partition, and the controller counts partitions "
     "without a leader. A gap: nothing is known.",
     (
         Proof(
@@ -219,7 +220,8 @@ MEMBERS: Final = Panel(
             "{{topic}}-{{partition}}"
         )
     },
-    "The ids of the brokers in each ISR, told by the leader. A gap: no broker leads the partition, or it does not answer.",
+    "The ids of the brokers in each ISR, reported by the leader. A gap: no broker leads the partition, or the leader does "
+    "not answer.",
     (
         Proof(
             Fault.KILL_LEADER,
@@ -238,7 +240,7 @@ MEMBERS: Final = Panel(
 ISR_SIZES: Final = Panel(
     "ISR size by partition",
     {f"max by (topic, partition) (tidelog_partition_isr_size{{{TOPIC}}})": "{{topic}}-{{partition}}"},
-    "Told by the leader.",
+    "Reported by the leader.",
     (
         Proof(Fault.KILL_LEADER, "min{topic=events} == 3", "min{topic=events} == 2", "last{topic=events} == 3"),
         Proof(Fault.PAUSE_FOLLOWER, "min{topic=events} == 3", "min{topic=events} == 2", "last{topic=events} == 3"),
@@ -255,7 +257,7 @@ GROUP_STATE: Final = Panel(
         f"{states('tidelog_group_state', 'group', GROUP_STATES, GROUP)} "
         f"or 0 * max by (group) (last_over_time(tidelog_group_state{{{GROUP}}}[{REMEMBERED}])) + 4": "{{group}}"
     },
-    "Unknown: no coordinator tells of the group, and one did in the last quarter of an hour.",
+    "Unknown: no coordinator reports the group, but one did in the last quarter of an hour.",
     (
         Proof(Fault.KILL_AGENTS, "min == 3, fewest == 1", "min == 0", "last == 3"),
         Proof(Fault.KILL_LEADER, "min == 3, max == 3", "max == 4, fewest == 1", "last == 3"),
@@ -268,7 +270,7 @@ GROUP_STATE: Final = Panel(
 FAULTS: Final = Panel(
     "Faults",
     {"max by (fault, target) (tidelog_chaos_fault_active)": "{{fault}} {{target}}"},
-    "Of a chaos run; nothing is shown before the first one, and after the run.",
+    "Faults of a chaos run. Nothing is shown before the first fault and after the run.",
     (
         under_load("series == 0"),
         Proof(Fault.KILL_LEADER, during="max == 1", after="last == 0"),
@@ -282,7 +284,7 @@ FAULTS: Final = Panel(
 ALERTS: Final = Panel(
     "Alerts",
     {'max by (alertname) (ALERTS{alertstate="pending"} or 2 * ALERTS{alertstate="firing"})': "{{alertname}}"},
-    "Pending: its condition holds, but not for long enough yet.",
+    "Pending: the condition of the alert holds, but has not held for long enough yet.",
     (
         under_load("series{alertname=OfflinePartitions} == 0, series{alertname=UnderReplicatedPartitions} == 0"),
         Proof(
@@ -302,7 +304,7 @@ LOAD: Final = (
     Panel(
         "Records in",
         {f"sum by (topic) (rate(tidelog_records_in_total{{{TOPIC}}}{RATE}))": "{{topic}}"},
-        "Appended by leaders, a second.",
+        "Records per second appended by leaders.",
         (under_load("last{topic=events} > 50"), Proof(Fault.LOSE_TWO, during="min{topic=events} < 1")),
     ),
     Panel(
@@ -311,14 +313,14 @@ LOAD: Final = (
             f"sum(rate(tidelog_bytes_in_total{{{TOPIC}}}{RATE}))": "in",
             f"sum(rate(tidelog_bytes_out_total{{{TOPIC}}}{RATE}))": "out",
         },
-        "From producers and to readers, without replication.",
+        "Bytes from producers and to readers, without replication.",
         (under_load("last > 1000"), Proof(Fault.LOSE_TWO, during="min < 500", of="in")),
         unit="Bps",
     ),
     Panel(
         "Produce and fetch requests",
         {f'sum by (api) (rate(tidelog_requests_total{{api=~"Produce|Fetch"}}{RATE}))': "{{api}}"},
-        "Answered by brokers.",
+        "Requests that brokers answered.",
         (under_load("series == 2, last{api=Fetch} > 1"),),
         unit="reqps",
     ),

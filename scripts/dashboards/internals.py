@@ -13,7 +13,7 @@ REQUESTS: Final = (
     Panel(
         "Requests",
         {f"sum by (api) (rate(tidelog_requests_total{RATE}))": "{{api}}"},
-        "Answered by brokers and controllers.",
+        "Requests that brokers and controllers answered.",
         (
             under_load("last{api=Produce} > 1, last{api=Fetch} > 1"),
             Proof(Fault.KILL_LEADER, during="max{api=ClusterMetadata} > 0"),
@@ -23,7 +23,7 @@ REQUESTS: Final = (
     Panel(
         "Errors",
         {or_none(ERRORS, "code", "broker"): "{{api}} {{code}}"},
-        "Requests whose first error was this one.",
+        "Requests, by the first error in their response.",
         (
             under_load("max == 0"),
             Proof(
@@ -35,14 +35,14 @@ REQUESTS: Final = (
     Panel(
         "Denied",
         {or_none(f"sum by (api) (rate(tidelog_requests_denied_total{RATE}))", "api", "broker"): "{{api}}"},
-        "By the authorizer, wholly or for some of the topics.",
+        "Requests that the authorizer denied, in whole or for some of their topics.",
         (under_load("series >= 1, max == 0"),),
         unit="reqps",
     ),
     Panel(
         "Parked requests",
         {"sum by (op) (tidelog_purgatory_size)": "{{op}}"},
-        "acks=all that wait for followers, fetches that wait for records.",
+        "Requests with acks=all that wait for followers, and fetches that wait for records.",
         (
             under_load("series >= 2, max < 200"),
             Proof(Fault.PAUSE_FOLLOWER, during="max{op=Produce} > 0", after="last{op=Produce} < 20"),
@@ -51,7 +51,8 @@ REQUESTS: Final = (
     Panel(
         "Parked too long",
         {f"sum by (op) (increase(tidelog_purgatory_expirations_total{RATE}))": "{{op}}"},
-        "Requests that ran out of time: a produce is then answered REQUEST_TIMED_OUT, a fetch with what there is.",
+        "Requests that ran out of time. A produce request is then answered with REQUEST_TIMED_OUT, a fetch with the records "
+        "that there are.",
         (under_load("series >= 2, max{op=Produce} == 0"), Proof(Fault.KILL_LEADER, after="max{op=Produce} == 0")),
     ),
     Panel(
@@ -61,7 +62,7 @@ REQUESTS: Final = (
             request_quantile(0.99, 'api="Produce",phase="total"'): "p99",
             request_quantile(1, 'api="Produce",phase="total"'): "slowest",
         },
-        "At the leader, from the request to its answer.",
+        "Time at the leader from a request to its response.",
         (
             under_load("last > 0, last < 5"),
             Proof(Fault.PAUSE_FOLLOWER, "max <= 1", "max > 1", of="slowest"),
@@ -71,15 +72,15 @@ REQUESTS: Final = (
     Panel(
         "Fetch, local phase, p99",
         {quantile(0.99, "tidelog_request_duration_seconds", 'api="Fetch",phase="local"', "instance"): "{{instance}}"},
-        "Reading, without the wait for new records.",
+        "Time to read, without the wait for new records.",
         (under_load("series == 3, last > 0, last < 2"), Proof(Fault.KILL_LEADER, during="fewest <= 2")),
         unit="s",
     ),
     Panel(
         "Steps of a change of leader, p99",
         {quantile(0.99, "tidelog_replica_failover_step_seconds", by="step"): "{{step}}"},
-        "On brokers, one partition each. connect: until every follower of the ISR has stated its position; truncate: what a "
-        "follower cuts off before it fetches.",
+        "On brokers, for one partition each. connect: until every follower in the ISR has stated its position. truncate: "
+        "time in which a follower truncates its log before it fetches.",
         (Proof(Fault.KILL_LEADER, "series == 0", "max{step=connect} > 0, max{step=connect} < 10"),),
         unit="s",
     ),
@@ -99,14 +100,14 @@ LOGS: Final = (
     Panel(
         "Log size",
         {"sum by (instance) (tidelog_log_size_bytes)": "{{instance}}"},
-        "Segments of all replicas.",
+        "Size of the segments of all replicas.",
         (under_load("series == 3, rise > 1000, drop == 0"),),
         unit="bytes",
     ),
     Panel(
         "Segments",
         {"sum by (instance) (tidelog_log_segments)": "{{instance}}"},
-        "Of all replicas; one of each is written to.",
+        "Segments of all replicas. One segment of each replica is written to.",
         (
             under_load("series == 3, min >= 6"),
             Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3, min >= 6"),
@@ -125,14 +126,14 @@ LOGS: Final = (
     Panel(
         "Log flush, p99",
         {quantile(0.99, "tidelog_log_flush_duration_seconds", by="instance"): "{{instance}}"},
-        "Of one fsync: with flush=sync, at every roll of a segment, and in the background.",
+        "Time of one fsync: with flush=sync, at every roll of a segment, and in the background.",
         (under_load("series == 3, last > 0, last < 10"),),
         unit="s",
     ),
     Panel(
         "Log recovery",
         {"tidelog_log_recovery_duration_seconds": "{{instance}}"},
-        "What opening the logs took at the last start.",
+        "Time to open the logs at the last start.",
         (
             under_load("series == 3, min > 0, max < 30, changes == 0"),
             Proof(Fault.KILL_LEADER, during="changes >= 1, fewest <= 2"),
@@ -142,7 +143,8 @@ LOGS: Final = (
     Panel(
         "Free space",
         {"tidelog_data_dir_free_bytes": "{{instance}}"},
-        "On the file system of each data directory. A broker that runs out of it gives its partitions away.",
+        "Free space on the file system of each data directory. When it runs out, replicas of the broker go offline and other "
+        "brokers take over.",
         (under_load("series == 3, min > 1000000"), Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3")),
         unit="bytes",
     ),
@@ -162,7 +164,7 @@ UPKEEP: Final = (
     Panel(
         "Copies of moves",
         {f"sum by (instance, direction) (rate(tidelog_reassignment_bytes_total{RATE}))": "{{instance}} {{direction}}"},
-        "What reassignments bring to other brokers, while it is not in the ISR. A throttle limits each side of it.",
+        "Bytes that reassignments copy to replicas that are not yet in the ISR. A throttle limits each side.",
         (
             under_load("series == 6, max == 0"),
             Proof(
@@ -177,28 +179,28 @@ UPKEEP: Final = (
     _upkeep(
         "Compaction",
         "tidelog_log_cleaner_read_bytes_total",
-        "What finished compactions have read, of topics with cleanup.policy=compact.",
+        "Bytes that finished compactions have read, in topics with cleanup.policy=compact.",
         "max > 1000",
         unit="Bps",
     ),
     _upkeep(
         "Records removed by compaction",
         "tidelog_log_cleaner_removed_records_total",
-        "A second: of each key the newest stays.",
+        "Records per second. The newest record of each key stays.",
         "max > 10",
     ),
     Panel(
         "Left to compact",
         {"tidelog_log_cleaner_max_dirty_ratio": "{{instance}}"},
-        "Of the log that has most: the part that no compaction has seen. At min.cleanable.dirty.ratio its turn comes; a broker "
-        "that stays far above it does not keep up.",
+        "For the log with the most to compact: the share that no compaction has seen. It is compacted when it reaches "
+        "min.cleanable.dirty.ratio. A broker that stays far above that ratio does not keep up.",
         (under_load("series == 3, max == 0"), Proof(Fault.COMPACT, "max == 0", "max > 0.5", "series == 3, max == 0")),
         unit="percentunit",
     ),
     _upkeep(
         "Scrub",
         "tidelog_log_scrub_read_bytes_total",
-        "Closed segments that are read again, to find what has rotted.",
+        "Bytes of closed segments that are read again to find corrupt batches.",
         "max > 1000",
         unit="Bps",
     ),
@@ -208,8 +210,8 @@ UPKEEP: Final = (
             f"sum by (instance) (increase(tidelog_log_cleaner_broken_off_total{RATE}))": "{{instance}} broken off",
             f"sum by (instance) (increase(tidelog_log_corrupt_batches_found_total{RATE}))": "{{instance}} corrupt",
         },
-        "A log whose compaction was broken off is left alone for a minute. A copy with a corrupt batch is fetched again while "
-        "another is in sync. The log of the broker names both.",
+        "A log whose compaction was broken off is left alone for a minute. A copy with a corrupt batch is fetched again "
+        "while another replica is in sync. The broker's log names both.",
         (
             under_load("series == 3, max == 0"),
             Proof(Fault.COMPACT, "max == 0", "max > 0", "series == 3, max == 0", of="{{instance}} corrupt"),
@@ -221,7 +223,7 @@ PROCESS: Final = (
     Panel(
         "CPU",
         {f"rate(process_cpu_seconds_total{RATE})": "{{job}} {{instance}}"},
-        "Of one core.",
+        "Share of one core.",
         (
             under_load("series >= 9, max{job=broker} > 0.005, max < 2.5"),
             Proof(Fault.PAUSE_FOLLOWER, during="min{job=broker} < 0.5"),
@@ -231,14 +233,14 @@ PROCESS: Final = (
     Panel(
         "Memory",
         {"process_resident_memory_bytes": "{{job}} {{instance}}"},
-        "Resident.",
+        "Resident memory.",
         (under_load("series >= 9, min > 10000000, max < 2000000000"),),
         unit="bytes",
     ),
     Panel(
         "Open files",
         {"process_open_fds": "{{job}} {{instance}}"},
-        "Files and sockets.",
+        "Open files and sockets.",
         (
             under_load("series >= 9, min > 5, max < 500"),
             Proof(Fault.LOSE_TWO, during="fewest <= 7", after="fewest == 9, max < 500"),
@@ -247,7 +249,7 @@ PROCESS: Final = (
     Panel(
         "Event loop lag",
         {"tidelog_event_loop_lag_seconds": "{{job}} {{instance}}"},
-        "How late a timer was at worst in the last 5 s; past a third of the session timeout the session is in danger.",
+        "The longest delay of a timer in the last 5 s. Past a third of the session timeout, the session is in danger.",
         (under_load("series == 9, max < 2"), Proof(Fault.PAUSE_FOLLOWER, "max < 2", "max{job=broker} > 2", "last < 2")),
         unit="s",
     ),
@@ -257,7 +259,7 @@ PROCESS: Final = (
             or_none(FAILED, "task", "broker"): "{{instance}} {{task}}",
             or_none(FAILED_OF_COORDINATOR, "task", "broker"): "{{instance}} coordinator {{task}}",
         },
-        "Each is a bug; the log of the process has the trace.",
+        "Each one is a bug. The log of the process has the stack trace.",
         (
             under_load("series >= 1, max == 0"),
             *(
@@ -279,7 +281,7 @@ PROCESS: Final = (
     Panel(
         "Versions",
         {"count by (version, python) (tidelog_build_info)": "{{version}}, Python {{python}}"},
-        "Processes of each; two of them while an upgrade rolls.",
+        "Processes of each version. There are two versions during a rolling upgrade.",
         (under_load("series == 1, max == 9"), Proof(Fault.KILL_LEADER, during="min <= 8", after="last == 9")),
     ),
     Panel(
@@ -289,8 +291,8 @@ PROCESS: Final = (
             "sum(tidelog_coordinator_groups_left_out)": "groups",
             "sum(tidelog_coordinator_partitions_left_out)": "committed offsets",
         },
-        "Without series of their own (metrics_partitions_max, metrics_groups_max): panels by partition or group do not show "
-        "them; totals do.",
+        "Partitions and groups without series of their own (metrics_partitions_max, metrics_groups_max). Panels by partition "
+        "or group do not show them; totals include them.",
         (under_load("series == 1, max == 0"),),
     ),
 )

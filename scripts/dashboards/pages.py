@@ -15,16 +15,17 @@ RUNBOOK: Final = "docs/runbook.md"
 FAULTS: Final = "docs/faults.md"
 RUNBOOK_HEAD: Final = f"""# Runbook
 {GENERATED}
-Each alert of `deploy/prometheus/rules/alerts.yml`: what it says, what to do, when it fires. Titles of boards and rows are in
-*italics*.
+This page has a section for each alert of `deploy/prometheus/rules/alerts.yml`: what it says, what to do, and when it fires.
+Titles of boards and rows are in *italics*, titles of panels are in quotes.
 
 """
-FAULTS_HEAD: Final = f"""# What boards and alerts show of faults
+FAULTS_HEAD: Final = f"""# What boards and alerts show under faults
 {GENERATED}
-A test plays each fault on a local cluster of three brokers, two controllers, a ZooKeeper server and two agents, with a real
-Prometheus beside it, and checks every line of these tables. Topic `events` has six partitions of three replicas and gets the
-load; `single` has one replica, `frail` has two. A series is a line of a graph, or a row of a time line. The condition of an
-alert is looked at by itself; how long it has to hold until the alert fires is in the [runbook](runbook.md).
+A test plays each fault on a local cluster of three brokers, two controllers, one ZooKeeper server and two agents, which a real
+Prometheus scrapes, and checks every row of these tables. The load writes to the topic `events`, which has six partitions with
+three replicas each. The topic `single` has one replica, and `frail` has two. A series is a line of a graph or a row of a
+timeline. For an alert, the tables show only whether its condition holds; the [runbook](runbook.md) says how long the condition
+must hold before the alert fires.
 
 """
 WIDTH: Final = 130
@@ -32,8 +33,8 @@ COMPARED: Final = {"==": "", "!=": "not ", ">=": "at least ", "<=": "at most ", 
 UNITS: Final = {"s": " s", "ms": " ms", "bytes": " B", "Bps": " B/s", "reqps": " a second"}
 SAID: Final = {
     "max == 0": "0 throughout",
-    "series == 0": "nothing",
-    "fewest == 0": "nothing for a moment",
+    "series == 0": "no series",
+    "fewest == 0": "no series for a moment",
     "drop == 0": "never falls",
     "changes == 0": "no change",
 }
@@ -43,7 +44,7 @@ WORDS: Final = {
     "last": "last value {}",
     "series": "{} series",
     "rise": "gain {}",
-    "drop": "largest step down {}",
+    "drop": "largest drop {}",
     "changes": "changes: {}",
 }
 OF_ALERT: Final = {"series == 0": "silent", "series == 1": "its condition holds", "series >= 1": "its condition holds"}
@@ -64,16 +65,18 @@ def runbook() -> str:
 
 
 def _section(alert: Alert) -> str:
-    fires = [f"[{p.fault.value}](faults.md#{anchor(p.fault.value)})" for p in alert.proofs if _holds(p)]
-    shown = f"Tested under: {', '.join(dict.fromkeys(fires))}.\n" if fires else ""
-    when = f"for {alert.for_s} s" if alert.for_s else "at once"
+    names = dict.fromkeys(proof.fault.value for proof in alert.proofs if _holds(proof))
+    fires = [f"[{name}](faults.md#{anchor(name)})" for name in names]
+    tested = "Tested under these faults" if len(fires) > 1 else "Tested under this fault"
+    shown = f"{tested}: {', '.join(fires)}.\n" if fires else ""
+    when = f"when this condition has held for {alert.for_s} s" if alert.for_s else "as soon as this condition holds"
     return f"""## {alert.name}
 
 **{alert.severity}**: {_without_templates(alert.summary)}
 
 {fill(alert.what_to_do, WIDTH)}
 
-It fires when this holds, {when}:
+The alert fires {when}:
 
 ```promql
 {alert.query}
@@ -145,6 +148,6 @@ def _said(condition: Condition, panel: Panel | None) -> str:
         return where + (f"never fewer than {limit} series" if always else f"{value} series for a moment")
     if panel is not None and condition.measure in ("max", "min", "last", "rise", "drop"):
         value += UNITS.get(panel.unit, "")
-        if panel.names and condition.limit in panel.names:
+        if panel.names and condition.measure not in ("rise", "drop") and condition.limit in panel.names:
             value += f" ({panel.names[int(condition.limit)]})"
     return where + WORDS[condition.measure].format(value)

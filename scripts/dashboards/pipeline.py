@@ -11,7 +11,7 @@ PANELS: Final = (
     Panel(
         "Jobs",
         {'up{job="pipeline"}': "{{instance}}"},
-        "The driver answers a scrape. A gap: none runs.",
+        "Up: the driver answers a scrape. A gap: no job runs.",
         (),
         Kind.TIMELINE,
         width=24,
@@ -21,14 +21,14 @@ PANELS: Final = (
     Panel(
         "Lag of the job",
         {"tidelog_pipeline_lag_records": "{{instance}}"},
-        "Records that were in the topics and not yet read, at its last micro-batch.",
+        "Records that were in the topics and not yet read at the last micro-batch of the job.",
         (),
         width=12,
     ),
     Panel(
         "Lag of the job, worst partitions",
         {f"topk(20, tidelog_pipeline_partition_lag_records{{{TOPIC}}})": "{{topic}}-{{partition}}"},
-        "The 20 that are farthest behind.",
+        "The 20 partitions that are farthest behind.",
         (),
         width=12,
         legend=False,
@@ -36,14 +36,15 @@ PANELS: Final = (
     Panel(
         "Records read",
         {f"rate(tidelog_pipeline_rows_total{MINUTE})": "{{instance}}"},
-        "By the job, a second.",
+        "Records per second that the job read.",
         (),
         width=12,
     ),
     Panel(
         "Micro-batches",
         {f"increase(tidelog_pipeline_batches_total{MINUTE})": "{{instance}}"},
-        "Finished within the last minute. None: the job has no records to read, or it hangs; its lag says which.",
+        "Micro-batches finished within the last minute. None: the job has no records to read, or it hangs; its lag shows "
+        "which.",
         (),
         width=12,
     ),
@@ -53,14 +54,14 @@ PANELS: Final = (
             f"histogram_quantile({q}, sum by (le) (rate({BATCH}_bucket{MINUTE})))": name
             for q, name in ((0.5, "p50"), (0.99, "p99"), (1, "slowest"))
         },
-        "From the begin of its plan until its rows are written.",
+        "Time from the start of its plan until its rows are written.",
         (),
         unit="s",
     ),
     Panel(
         "Newest micro-batch",
         {"tidelog_pipeline_last_batch": "{{instance}}"},
-        "Its number. It goes on where it was after a restart of the job.",
+        "Number of the newest micro-batch. After a restart of the job, it continues from where it was.",
         (),
     ),
     Panel(
@@ -69,7 +70,7 @@ PANELS: Final = (
             f"increase(tidelog_pipeline_corrupt_rows_total{MINUTE})": "corrupt",
             f"increase(tidelog_pipeline_late_rows_total{MINUTE})": "late",
         },
-        "Records whose value is not what the job expects, and rows that came when their window was over.",
+        "Records whose value is not what the job expects, and rows that arrived after their window had closed.",
         (),
     ),
     Panel(

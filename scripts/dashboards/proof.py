@@ -29,44 +29,54 @@ class Fault(Enum):
     LOAD = "load", "Nothing is broken."
     MOVE = (
         "move",
-        "No fault: a partition with one replica, in a topic of its own, is moved to another broker, throttled to last some "
-        "seconds.",
+        "No fault. A partition with one replica, in a topic of its own, is moved to another broker. A throttle makes the move "
+        "last several seconds.",
     )
     COMPACT = (
         "compact",
-        "A compacted topic with a replica on each broker is written to; then a bit flips in a closed segment of one of them.",
+        "Records are written to a compacted topic with a replica on each broker. Then a bit is flipped in a closed segment of "
+        "one replica.",
     )
     KILL_LEADER = (
         "kill leader",
-        "SIGKILL of the leader of `single`, which leads some of `events` too and coordinates the group; past its session it is "
-        "started again.",
+        "The leader of `single` is killed with SIGKILL. It also leads some partitions of `events` and coordinates the group. "
+        "It is started again after its session has expired.",
     )
     PAUSE_FOLLOWER = (
         "pause follower",
-        "SIGSTOP of a broker for longer than replica.lag.time.max and less than its session.",
+        "A broker is stopped with SIGSTOP for longer than replica.lag.time.max, but for less than its session timeout.",
     )
     RESTART = (
         "restart",
-        "No fault: every process of the cluster is told to stop, then started, all at once.",
+        "No fault. All processes of the cluster are told to stop at the same time, and are then started at the same time.",
     )
-    KILL_CONTROLLER = "kill controller", "SIGKILL of the active controller; it is started again when another one acts."
+    KILL_CONTROLLER = (
+        "kill controller",
+        "The active controller is killed with SIGKILL. It is started again once another controller is active.",
+    )
     KILL_AGENTS = (
         "kill agents",
-        "SIGKILL of a member of the group, then of the other one, which has taken over; they are started again when the group "
-        "is empty.",
+        "One member of the group is killed with SIGKILL, and then the other member, which has taken over its partitions. Both "
+        "are started again when the group is empty.",
     )
-    KILL_ZOOKEEPER = "kill zookeeper", "SIGKILL of the only ZooKeeper server, which is back before a session ends."
-    DISK_ERROR = "disk error", "EIO for what the leader of partition 0 of `events` writes to it."
+    KILL_ZOOKEEPER = (
+        "kill zookeeper",
+        "The only ZooKeeper server is killed with SIGKILL. It is back before any session expires.",
+    )
+    DISK_ERROR = "disk error", "Writes to partition 0 of `events` fail with EIO on the leader of that partition."
     LOSE_TWO = (
         "lose two",
-        "Unclean elections are allowed for `frail`; SIGKILL of its follower, then, behind its back, of its leader; the follower "
-        "is started first.",
+        "Unclean elections are allowed for `frail`. Its follower is killed with SIGKILL. The leader stores records that the "
+        "follower lacks, and is then killed too. The follower is started first.",
     )
     KILL_BROKERS = (
         "kill brokers",
-        "SIGKILL of all brokers; past their sessions they are started again, in another order.",
+        "All brokers are killed with SIGKILL. After their sessions have expired, they are started again in another order.",
     )
-    CRASH_LOOP = "crash loop", "SIGKILL of the standby controller three times; it is started again each time."
+    CRASH_LOOP = (
+        "crash loop",
+        "The standby controller is killed with SIGKILL three times, and is started again each time.",
+    )
 
 
 class Series(NamedTuple):

@@ -15,7 +15,7 @@ ISR_CHANGES: Final = Panel(
         or_none(SHRINKS, "cause", "controller"): "shrinks, {{cause}}",
         or_none(EXPANSIONS, "cause", "controller"): "expansions, {{cause}}",
     },
-    "Partitions, by why the controller changed their ISR. leader: the leader asked for it.",
+    "Partitions whose ISR the controller changed, by cause. leader: the leader asked for the change.",
     (
         under_load("series == 1, max == 0"),
         Proof(Fault.KILL_LEADER, "max == 0", "max{cause=broker gone} > 0", "max == 0", of="shrinks, {{cause}}"),
@@ -31,8 +31,8 @@ HIGH_WATERMARKS: Final = Panel(
         f"max by (topic, partition) (tidelog_partition_high_watermark{{{TOPIC}}} {LEADING}) "
         f"- min by (topic, partition) ({LOWEST})": "{{topic}}-{{partition}}"
     },
-    "First offset that is not committed, told by the leader, less its lowest value in the time shown, so that all partitions "
-    "begin at 0. A flat line is a stall, or a partition without load; in a gap no broker leads.",
+    "First offset that is not committed, reported by the leader, minus its lowest value in the time shown, so that all "
+    "partitions begin at 0. A flat line is a stall, or a partition without load. In a gap no broker leads.",
     (
         under_load("series == 8, rise{topic=events} > 10"),
         Proof(Fault.KILL_LEADER, during="rise{topic=events} > 10, fewest{topic=single} == 0", after="series == 8"),
@@ -46,7 +46,8 @@ STALLS: Final = Panel(
             "{{topic}}-{{partition}}"
         )
     },
-    "Of each partition since the scrape before, told by its leader: how long records waited there to be committed.",
+    "The longest time that records of each partition waited to be committed since the previous scrape, reported by the "
+    "leader.",
     (
         under_load("series{topic=events} == 6, max < 1"),
         Proof(Fault.PAUSE_FOLLOWER, "max{topic=events} < 1", "max{topic=events} > 1", "last{topic=events} < 1"),
@@ -57,7 +58,7 @@ STALLS: Final = Panel(
 ACK_GAPS: Final = Panel(
     "Longest gap between acknowledgements",
     {f"max by (partition) ({peak('tidelog_e2e_longest_ack_gap_seconds')})": "partition {{partition}}"},
-    "Of each partition of the traffic process since the scrape before: how long its producers waited at worst.",
+    "The longest time that producers of the traffic process waited on each partition since the previous scrape.",
     (
         under_load("series == 6, max < 4"),
         Proof(Fault.KILL_LEADER, "max < 4", "max > 0.05", "last < 4"),  # its death alone takes so long to be noticed
@@ -85,7 +86,7 @@ REPLICATION: Final = (
     Panel(
         "Log end above high watermark",
         {f"{rules.NOT_COMMITTED.name}{{{TOPIC}}}": "{{topic}}-{{partition}}"},
-        "Records appended by the leader and not committed yet. It grows while a member of the ISR does not answer.",
+        "Records appended by the leader and not yet committed. The number grows while a member of the ISR does not answer.",
         (
             under_load("series == 8"),
             Proof(Fault.PAUSE_FOLLOWER, during="max{topic=events} > 0", after="last < 100"),
@@ -95,20 +96,21 @@ REPLICATION: Final = (
     Panel(
         "Follower lag, records",
         {f"max by (follower) ({rules.FOLLOWER_RECORDS.name}{{{TOPIC}}})": "broker {{follower}}"},
-        "The worst partition of each follower.",
+        "Lag of the worst partition of each follower.",
         (Proof(Fault.PAUSE_FOLLOWER, "fewest == 3, max < 50", "max > 0", "last < 50"),),
     ),
     Panel(
         "Follower lag, seconds",
         {f"max by (follower) ({rules.FOLLOWER_SECONDS.name}{{{TOPIC}}})": "broker {{follower}}"},
-        "Since the first append that is not acknowledged; past replica.lag.time.max the follower leaves the ISR.",
+        "Time since the first append that the follower has not acknowledged. Past replica.lag.time.max the follower leaves "
+        "the ISR.",
         (Proof(Fault.PAUSE_FOLLOWER, "max < 1", "max > 2", "last < 1"),),
         unit="s",
     ),
     Panel(
         "Replication",
         {f"sum by (instance, direction) (rate(tidelog_replication_bytes_total{RATE}))": "{{instance}} {{direction}}"},
-        "Batches sent to followers and received from leaders.",
+        "Bytes of batches sent to followers and received from leaders.",
         (under_load("series == 6, last > 500"), Proof(Fault.LOSE_TWO, during="min < 10", after="max > 500")),
         unit="Bps",
     ),
@@ -119,7 +121,8 @@ REPLICATION: Final = (
             f"sum(increase(tidelog_isr_expands_total{RATE}))": "expansions",
             f"sum(increase(tidelog_isr_update_failures_total{RATE}))": "refused",
         },
-        "Committed changes, and proposals that the controller refused. It shrinks the ISRs of a broker that is gone by itself.",
+        "Changes that were committed, and proposals that the controller refused. The controller shrinks the ISRs of a broker "
+        "that is gone by itself.",
         (
             under_load("max == 0"),
             Proof(Fault.PAUSE_FOLLOWER, "max == 0", "max > 0", "last == 0", of="shrinks"),
@@ -129,13 +132,13 @@ REPLICATION: Final = (
     Panel(
         "Truncated records",
         {f"sum by (instance) (increase(tidelog_replica_truncated_records_total{RATE}))": "{{instance}}"},
-        "Cut by followers whose history left the leader's.",
+        "Records cut by followers whose history diverged from the leader's.",
         (under_load("max == 0"),),
     ),
     Panel(
         "Leader epoch",
         {f"max by (topic, partition) (tidelog_partition_leader_epoch{{{TOPIC}}})": "{{topic}}-{{partition}}"},
-        "A step is an election.",
+        "Each step is an election.",
         (
             Proof(Fault.KILL_LEADER, "changes == 0", "rise{topic=events} >= 1, drop == 0", "changes == 0"),
             Proof(Fault.KILL_CONTROLLER, during="changes == 0"),
@@ -145,7 +148,7 @@ REPLICATION: Final = (
     Panel(
         "Follower behind the high watermark",
         {"tidelog_replica_fetcher_max_lag_records": "{{instance}}"},
-        "The farthest replica of each broker, seen from the follower's side.",
+        "Lag of the replica on each broker that is farthest behind, as the follower sees it.",
         (
             under_load("fewest == 3, max < 200"),
             Proof(Fault.KILL_LEADER, during="fewest <= 2", after="fewest == 3, last < 200"),
@@ -154,7 +157,8 @@ REPLICATION: Final = (
     Panel(
         "ISR changes without an answer",
         {"tidelog_isr_change_pending_seconds": "{{instance}}"},
-        "How long the oldest one waits, as leader: while no controller answers, no ISR shrinks.",
+        "The longest time that a change proposed by this broker as leader has waited. While no controller answers, no ISR "
+        "shrinks.",
         (under_load("fewest == 3, max == 0"), Proof(Fault.KILL_LEADER, during="fewest <= 2", after="last == 0")),
         unit="s",
     ),
@@ -169,7 +173,7 @@ AVAILABILITY: Final = (
             f"sum(rate(tidelog_e2e_failed_total{RATE}))": "failed",
             f'sum(rate(tidelog_e2e_not_sent_total{RATE})) or 0 * count(up{{job="traffic"}} == 1)': "not sent",
         },
-        "Of the traffic process, a second; acks=all.",
+        "Records of the traffic process per second, with acks=all.",
         (
             under_load("last > 50", of="acknowledged"),
             under_load("max == 0", of="failed"),
@@ -182,7 +186,7 @@ AVAILABILITY: Final = (
         "Time since an acknowledgement",
         # A record that is acknowledged while the scrape is answered is newer than its time.
         {f"max by (partition) (clamp_min(timestamp({LAST_ACK}) - {LAST_ACK}, 0))": "partition {{partition}}"},
-        "Of each partition of the traffic process, at its last scrape.",
+        "For each partition of the traffic process, at its last scrape.",
         (
             under_load("fewest == 6, min >= 0, max < 4"),
             Proof(Fault.LOSE_TWO, "max < 4", "max > 8", "last < 4"),
@@ -197,15 +201,15 @@ AVAILABILITY: Final = (
             f"sum by (fault) (increase(tidelog_chaos_time_to_recover_seconds_sum{RANGE})) / "
             f"sum by (fault) (increase(tidelog_chaos_time_to_recover_seconds_count{RANGE}))": "{{fault}}"
         },
-        "Of a chaos run: from the end of a fault until every partition has a leader and a full ISR again; the mean of the time "
-        "shown.",
+        "For a chaos run: time from the end of a fault until every partition has a leader and a full ISR again, as the mean "
+        "over the time shown.",
         (Proof(Fault.KILL_LEADER, after="last{fault=kill} > 0, last{fault=kill} < 60"),),
         unit="s",
     ),
     Panel(
         "Produce latency of clients",
         {quantile(q, "tidelog_e2e_produce_seconds"): f"p{q * 100:g}" for q in (0.5, 0.99)},
-        "From the send to its acknowledgement, retries included.",
+        "Time from a send to its acknowledgement, including retries.",
         (under_load("last > 0, last < 5"), Proof(Fault.PAUSE_FOLLOWER, "last < 1", "max > 1", of="p99")),
         unit="s",
     ),
@@ -215,7 +219,7 @@ AVAILABILITY: Final = (
             request_quantile(0.99, 'api="Produce"', "phase"): "{{phase}}, p99",
             request_quantile(1, 'api="Produce"', "phase"): "{{phase}}, slowest",
         },
-        "At the leader, of one request. local: checked and appended. remote: waiting for followers.",
+        "Time of one request at the leader. local: checking and appending. remote: waiting for followers.",
         (
             under_load("series == 3, last > 0, last{phase=local} < 2"),
             Proof(
@@ -230,7 +234,8 @@ AVAILABILITY: Final = (
     Panel(
         "Produce refused",
         {or_none(f"sum by (reason) (rate(tidelog_produce_rejected_total{RATE}))", "reason", "broker"): "{{reason}}"},
-        "Partitions of produce requests; nothing was appended, but for NOT_ENOUGH_REPLICAS_AFTER_APPEND.",
+        "Partitions of produce requests that were refused. Nothing was appended, except for "
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND.",
         (under_load("max == 0"), Proof(Fault.LOSE_TWO, "max == 0", "max{reason=NOT_ENOUGH_REPLICAS} > 0", "last == 0")),
         unit="reqps",
     ),
@@ -239,7 +244,7 @@ AVAILABILITY: Final = (
 ROUND_TRIP: Final = Panel(
     "Round trip",
     {quantile(q, "tidelog_e2e_roundtrip_seconds"): name for q, name in ((0.5, "p50"), (0.99, "p99"), (1, "slowest"))},
-    "From the send until the record was read back. A quick failover delays too few records for p99.",
+    "Time from a send until the record was read back. A quick failover delays too few records to show in p99.",
     (under_load("last > 0, last < 5"), Proof(Fault.KILL_LEADER, during="max > 0.05", of="slowest")),
     unit="s",
 )
@@ -250,7 +255,7 @@ CORRECTNESS: Final = (
             f"sum(rate(tidelog_e2e_produced_total{RATE}))": "sent",
             f"sum(rate(tidelog_e2e_received_total{RATE}))": "read back",
         },
-        "By the traffic process, a second.",
+        "Records per second of the traffic process.",
         (under_load("last > 50"), Proof(Fault.LOSE_TWO, "min > 50", "min < 1", "last > 50", of="read back")),
     ),
     Panel(
@@ -259,7 +264,8 @@ CORRECTNESS: Final = (
             f"sum(increase(tidelog_e2e_{name}_total{RATE}))": name.replace("_", " ")
             for name in ("lost", "duplicated", "out_of_order")
         },
-        "Of what the traffic process reads back. Its producer is idempotent: each of them is a bug, or an unclean election.",
+        "Anomalies in what the traffic process reads back. Its producer is idempotent, so each anomaly is a bug or the "
+        "result of an unclean election.",
         (
             under_load("series == 1, max == 0"),
             *(

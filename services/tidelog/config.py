@@ -84,13 +84,13 @@ class Settings:
     """Settings that all processes have."""
 
     log_format: Literal["auto", "json", "console"] = "auto"
-    """Format of log lines. auto: JSON, or text for people when standard error is a terminal."""
+    """Format of log lines. auto: plain text if standard error is a terminal, otherwise JSON."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe log lines that are written."""
+    """The lowest severity of log lines that are written."""
     request_timeout_ms: Milliseconds = 15_000
-    """Time limit of a request to another process, retries included."""
+    """Time limit for a request to another process, including retries."""
     link_map: LinkMap = field(default_factory=dict)
-    """Addresses to dial instead of others, so that links can run through a proxy. For tests."""
+    """Addresses to connect to in place of others, so that links can run through a proxy. For tests."""
 
     _sources: ClassVar[Mapping[str, str]] = {}
     """The source of each value that was set. A key that is missing has its default."""
@@ -113,14 +113,14 @@ class ServerSettings(Settings):
     zookeeper_session_timeout_ms: Annotated[int, Range(500, 600_000)] = 6_000
     """ZooKeeper declares a process dead after this time without a heartbeat."""
     cluster_id: str = ""
-    """Identity of the cluster. Empty: the one stored in ZooKeeper, or a new one. A process refuses any other
+    """ID of the cluster. Empty: the ID stored in ZooKeeper, or a new one. A process refuses to join any other
     cluster."""
     metrics_address: OptionalAddress = None
-    """Address of the HTTP server for /metrics and /health. Empty: none."""
+    """Address of the HTTP server for /metrics and /health. Empty: no server."""
     request_max_bytes: Bytes = 4 << 20
-    """Largest request that is accepted."""
+    """Maximum size of a request."""
     min_insync_replicas: Annotated[int, Range(1, 32_767)] = 2
-    """Default of min.insync.replicas for topics that do not set it."""
+    """Value of min.insync.replicas for topics that do not set it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,32 +130,33 @@ class BrokerSettings(ServerSettings):
     broker_id: NodeId
     """Number of the broker, unique in the cluster."""
     listeners: Listeners
-    """Addresses to listen on: INTERNAL for brokers and controllers, EXTERNAL for clients outside."""
+    """Addresses to listen on: INTERNAL for brokers and controllers, EXTERNAL for outside clients."""
     advertised_listeners: Listeners = field(default_factory=dict)
-    """Addresses at which others reach the listeners. A listener that is left out is reached where it listens."""
+    """Addresses at which other processes reach the listeners. A listener that is not named here is advertised at the
+    address it listens on."""
     data_dir: Directory
     """Directory of the logs. It belongs to one broker of one cluster."""
     cluster_name: Annotated[str, Range(0, 249)] = ""
-    """Name by which scripts recognize the cluster: kind and place, such as compose/tidelog. DescribeCluster returns
-    it."""
+    """Name by which scripts recognise the cluster, made of its kind and place, such as compose/tidelog. DescribeCluster
+    returns it."""
     rack: Annotated[str, Range(0, 249)] = ""
     """Rack of the broker. Replicas of a partition are spread over racks where possible. Set it on all brokers or on
     none."""
     replica_lag_time_max_ms: Milliseconds = 10_000
-    """A follower that has not caught up with its leader for this time leaves the ISR."""
+    """A follower leaves the ISR when it has not caught up with its leader for this long."""
     isr_expand_linger_ms: Annotated[int, Range(0, 10_000)] = 100
-    """Longest time that an ISR expansion waits for others to share its request to the controller. The wait adapts: a
-    single expansion waits a quarter of it. Requests that shrink an ISR, or bring it back to min.insync.replicas, never
-    wait."""
+    """Maximum time that an ISR expansion waits for others, so that they share one request to the controller. The wait
+    adapts: a single expansion waits a quarter of this time. Requests that shrink an ISR, or bring it back to
+    min.insync.replicas, never wait."""
     message_max_bytes: Bytes = 1_048_588
-    """Largest batch that a topic accepts, unless it sets max.message.bytes."""
+    """Maximum size of a batch in topics that do not set max.message.bytes."""
     validate_inflated_bytes_max: Bytes = 64 << 20
-    """Largest batch after decompression, where the broker decompresses: topics with validate=full, with a
-    compression.type, or compacted."""
+    """Maximum size of a batch after decompression. It applies where the broker decompresses batches: in compacted
+    topics and in topics with validate=full or a compression.type other than producer."""
     fetch_max_bytes: Bytes = 50 << 20
-    """Most bytes in one answer to a consumer."""
+    """Maximum size of one response to a consumer."""
     replica_fetch_chunk_bytes: Bytes = 1 << 20
-    """Most bytes in one message of a replica fetch stream."""
+    """Maximum size of one message in a replica fetch stream."""
     segment_bytes: Annotated[int, Range(1024, 2**31 - 1)] = 128 << 20
     """Segment size of topics that do not set segment.bytes."""
     log_roll_ms: Annotated[int, Range(1, 2**63 - 1)] = 604_800_000
@@ -168,98 +169,101 @@ class BrokerSettings(ServerSettings):
     log_retention_check_interval_ms: Milliseconds = 300_000
     """Interval at which retention is applied and old active segments are closed."""
     index_interval_bytes: Bytes = 4096
-    """One entry of the offset index is written for this many bytes of log."""
+    """Number of bytes of log per entry of the offset index."""
     log_cleaner_enable: bool = True
-    """The broker compacts topics with cleanup.policy=compact."""
+    """true: the broker compacts topics with cleanup.policy=compact."""
     log_cleaner_backoff_ms: Milliseconds = 15_000
-    """Interval at which the cleaner looks for a log that is worth a compaction."""
+    """Interval at which the cleaner looks for a log that is worth compacting."""
     log_cleaner_keys_max: Annotated[int, Range(1)] = 500_000
-    """Most keys in one compaction, about 200 bytes of memory each. A log with more keys takes several compactions."""
+    """Maximum number of keys in one compaction, at about 200 bytes of memory each. A log with more keys takes several
+    compactions."""
     log_cleaner_io_max_bytes_per_second: Annotated[float, Above(0)] = float("inf")
-    """Most bytes a second that compaction reads, over all logs."""
+    """Maximum number of bytes per second that compaction reads, over all logs."""
     log_scrub_interval_ms: Milliseconds = 86_400_000
     """Interval at which each closed segment is read again to find damage."""
     log_scrub_io_max_bytes_per_second: Annotated[float, Above(0)] = 16 << 20
-    """Most bytes a second that scrubbing reads, over all logs. A round that takes longer than the interval runs to its
-    end."""
+    """Maximum number of bytes per second that scrubbing reads, over all logs. A round that takes longer than the
+    interval runs to its end."""
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
     """Interval at which high watermarks are written to disk."""
     log_flush_interval_ms: Milliseconds = 60_000
-    """Interval at which each log is synced in the background, so that recovery reads only what came since."""
+    """Interval at which each log is synced to disk in the background, so that recovery reads only records written since
+    the last sync."""
     metadata_reserve_bytes: Annotated[int, Range(0, 2**31 - 1)] = 4 << 20
     """Disk space set aside in the data directory, so that checkpoints can be written on a full disk."""
     log_flush_stall_limit_ms: Milliseconds = 10_000
-    """A topic with flush=sync moves to another leader when one sync takes longer."""
+    """If one sync takes longer than this, a partition with flush=sync moves to another leader."""
     max_open_segments: Annotated[int, Range(1)] = 2_000
-    """Most segment files open at a time."""
+    """Maximum number of segment files that are open at the same time."""
     metrics_partitions_max: Annotated[int, Range(0)] = 2_000
-    """Most partitions with metrics of their own. The others are counted together."""
+    """Maximum number of partitions with metrics of their own. The others are included only in totals."""
     producer_id_expiration_ms: Milliseconds = 86_400_000
-    """An idempotent producer is forgotten after this time without a batch. A batch that it repeats later may be stored
-    twice."""
+    """An idempotent producer is forgotten when it has sent no batch for this long. A batch that it repeats later may be
+    stored twice."""
     producer_ids_max: Annotated[int, Range(1)] = 50_000
-    """Most idempotent producers that are remembered, over all partitions, about 1 KB each."""
+    """Maximum number of idempotent producers that the broker remembers, over all partitions, at about 1 KB each."""
     protocol_generation: Literal["alter-isr"] = "alter-isr"
-    """Form of the replication protocol."""
+    """Variant of the replication protocol."""
     acks_without_lease: Literal["serve", "refuse"] = "serve"
-    """Answer to acks=0 and acks=1 of a leader that cannot confirm its ZooKeeper session. acks=all is safe either
-    way."""
+    """Treatment of writes with acks=0 and acks=1 by a leader that cannot confirm its ZooKeeper session. acks=all is
+    safe either way."""
 
     controlled_shutdown_enable: bool = True
-    """On SIGTERM the broker first moves its leaderships to other replicas. Without it they are elected as after a
-    crash, but without waiting for the session to expire."""
+    """true: on SIGTERM the broker first moves the leadership of its partitions to other replicas. false: new leaders
+    are elected as after a crash, but without waiting for the session to expire."""
     controlled_shutdown_max_retries: Annotated[int, Range(1, 1_000)] = 10
-    """Most requests of a controlled shutdown."""
+    """Limits a controlled shutdown: the broker stops asking the controller after this number times
+    controlled_shutdown_retry_backoff_ms."""
     controlled_shutdown_retry_backoff_ms: Milliseconds = 1_000
-    """Pause between two requests of a controlled shutdown while partitions remain."""
+    """Pause between two requests of a controlled shutdown while partitions remain to be moved."""
 
     coordinator_mode: Literal["sharded", "single"] = "sharded"
-    """sharded: the brokers share the groups. single: one broker coordinates all of them, as in the consumer
-    coordinator's design document."""
+    """sharded: the brokers share the groups. single: one broker coordinates all groups, as in the design document of
+    the consumer coordinator."""
     coordinator_shards: Annotated[int, Range(1, 1024)] = 8
-    """Number of shards in the mode sharded. The first broker of a cluster stores it in ZooKeeper, and the stored number
-    counts from then on."""
+    """Number of shards in sharded mode. The first broker of a cluster stores it in ZooKeeper, and from then on the
+    stored number applies."""
     coordinator_election_delay_ms: Annotated[int, Range(0, 10_000)] = 100
-    """Each further broker in a shard's order waits this much longer before it stands for election, so that shards
-    spread over the brokers."""
+    """Each broker in a shard's order waits this much longer than the one before it to stand for election, so that
+    shards spread over the brokers."""
     coordinator_rebalance_handlers: Annotated[int, Range(1, 1_000)] = 4
-    """Groups of one shard that rebalance at the same time."""
+    """Maximum number of groups of one shard that rebalance at the same time."""
     group_min_session_timeout_ms: Milliseconds = 1_000
-    """Lower limit of a consumer's session timeout."""
+    """A consumer's session timeout must be longer than this."""
     group_max_session_timeout_ms: Milliseconds = 1_800_000
-    """Upper limit of a consumer's session timeout."""
+    """Maximum session timeout of a consumer."""
     group_failed_pings_max: Annotated[int, Range(0, 100)] = 0
-    """A consumer that misses more pings in a row than this is removed when its session expires."""
+    """A consumer that misses more consecutive pings than this is removed when its session expires."""
     offset_commit_interval_ms: Milliseconds = 1_000
     """Interval at which the offsets reported by consumers are written to ZooKeeper."""
     rebalance_retries_max: Annotated[int, Range(0, 1_000)] = 4
-    """Failed attempts of a rebalance in a row, after which each further one raises an alarm. The coordinator keeps
-    trying."""
+    """Number of consecutive failed attempts of a rebalance after which each further failure raises an alarm. The
+    coordinator keeps trying."""
     rebalance_backoff_ms: Milliseconds = 200
-    """Pause after a failed attempt of a rebalance. It doubles with each one."""
+    """Pause after a failed attempt of a rebalance. It doubles with each further failure."""
     rebalance_backoff_max_ms: Milliseconds = 10_000
-    """Upper limit of that pause."""
+    """Maximum pause after a failed attempt of a rebalance."""
     group_join_delay_ms: Annotated[int, Range(0, 600_000)] = 100
-    """A rebalance for a new member waits this long for the next one, and again after each."""
+    """A rebalance for a new member waits this long for another new member. Each further member restarts the wait."""
     group_join_delay_max_ms: Annotated[int, Range(0, 600_000)] = 2_000
-    """Upper limit of that wait in all."""
+    """Maximum total time that a rebalance waits for new members."""
     group_initial_rebalance_delay_ms: Annotated[int, Range(0, 600_000)] = 500
     """The first rebalance of an empty group waits this long for other members (KIP-134)."""
     group_rebalance: Literal["incremental", "eager"] = "incremental"
-    """incremental: only partitions that move are stopped. eager: every member stops all of its partitions, as in the
-    design document."""
+    """incremental: members stop only the partitions that move. eager: every member stops all of its partitions, as in
+    the design document."""
     group_max_size: Annotated[int, Range(1, 1_000_000)] = 10_000
-    """Most members of a group (KIP-389)."""
+    """Maximum number of members in a group (KIP-389)."""
     group_max_partitions: Annotated[int, Range(1)] = 200_000
-    """Most partitions in the topics of one subscription, and in one message of a consumer."""
+    """Maximum number of partitions in the topics of one subscription, and in one message from a consumer."""
     group_assignor: Literal["range", "roundrobin", "sticky"] = "sticky"
-    """Assignment strategy of groups whose members name none."""
+    """Assignment strategy for groups whose members name none."""
     offsets_retention_minutes: Annotated[int, Range(1, 2**31 - 1)] = 10_080
-    """A group without members is deleted with its offsets after this time (KIP-211)."""
+    """A group without members is deleted, together with its offsets, after this time (KIP-211)."""
     metrics_groups_max: Annotated[int, Range(0)] = 1_000
-    """Most groups with metrics of their own."""
+    """Maximum number of groups with metrics of their own."""
     group_lag_interval_ms: Milliseconds = 5_000
-    """Interval at which the coordinator asks leaders for the ends of logs, to compute lag."""
+    """Interval at which the coordinator asks leaders for the ends of their logs to compute lag."""
 
     def problems(self) -> Iterable[str]:
         if self.group_min_session_timeout_ms >= self.group_max_session_timeout_ms:
@@ -298,29 +302,30 @@ class ControllerSettings(ServerSettings):
     listen: OneAddress
     """Address to listen on."""
     advertised: OptionalAddress = None
-    """Address at which brokers reach it. Empty: where it listens."""
+    """Address at which brokers reach the controller. Empty: the address it listens on."""
     default_replication_factor: Annotated[int, Range(1, 32_767)] = 3
     """Replication factor of topics that are created without one."""
     default_partitions: Annotated[int, Range(1, 100_000)] = 1
     """Number of partitions of topics that are created without one."""
     multi_max_operations: Annotated[int, Range(1)] = 500
-    """Most operations in one transaction of ZooKeeper."""
+    """Maximum number of operations in one ZooKeeper transaction."""
     multi_max_bytes: Annotated[int, Range(1, 1_000_000)] = 512 << 10
-    """Most bytes in one transaction of ZooKeeper."""
+    """Maximum size of one ZooKeeper transaction."""
     suspect_probe_interval_ms: Milliseconds = 50
-    """Interval at which a broker is probed whose connection was lost."""
+    """Interval between probes of a broker after the connection to it was lost."""
     suspect_hold_ms: Milliseconds = 10_000
-    """A broker that does not answer is not elected leader for this time, although its session is alive."""
+    """A suspected broker is trusted again when its stream to the controller has held for this long."""
     control_requests_merged: bool = True
-    """Several changes for one broker are sent in one request. false is for measurements only."""
+    """true: several changes for one broker are sent in one request. false is for measurements only."""
     shutdown_reads_states: bool = False
-    """A controlled shutdown reads each partition's state from ZooKeeper first. For measurements only."""
+    """true: a controlled shutdown first reads the state of each partition from ZooKeeper. For measurements only."""
     auto_leader_rebalance_enable: bool = True
-    """Leaderships return to preferred leaders by themselves."""
+    """true: leadership returns to preferred leaders automatically."""
     leader_imbalance_check_interval_ms: Milliseconds = 300_000
-    """Interval at which that is checked."""
+    """Interval at which the controller checks whether leadership is to return to preferred leaders."""
     leader_imbalance_per_broker_percentage: Annotated[int, Range(0, 100)] = 10
-    """Leaderships return to a broker when more than this share of those it should lead is elsewhere."""
+    """Leadership returns to a broker when other brokers lead more than this percentage of the partitions that it should
+    lead."""
 
     def problems(self) -> Iterable[str]:
         if self.advertised_address.host in _WILDCARDS:
@@ -336,13 +341,13 @@ class ClientSettings(Settings):
     """Settings of the command line and of pipeline jobs."""
 
     bootstrap_servers: Addresses = LOCALHOST
-    """Brokers to ask first. One that answers is enough."""
+    """Brokers to contact first. One that responds is enough."""
     client_id: Annotated[str, Range(0, 249)] = "tidelog"
-    """Name of the client in logs and metrics of the servers."""
+    """Name of the client in the logs and metrics of the servers."""
     fetch_max_bytes: Bytes = 50 << 20
-    """Most bytes in one answer to a fetch."""
+    """Maximum size of one response to a fetch."""
     enable_idempotence: bool | None = None
-    """Retries of a producer store each record once. Empty: true with acks=all."""
+    """true: each record is stored once, even if the producer retries. Empty: true with acks=all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,48 +355,53 @@ class AgentSettings(Settings):
     """Settings of an agent: a process that joins a group and passes the records of its partitions to a handler."""
 
     bootstrap_servers: Addresses = LOCALHOST
-    """Brokers to ask first. One that answers is enough."""
+    """Brokers to contact first. One that responds is enough."""
     agent_id: Annotated[str, Range(0, 249)] = ""
-    """Name of the agent. Empty: the host's. Its consumer id adds a random number, unless it is a static member."""
+    """Name of the agent. Empty: the host name and a random number. The consumer ID is this name, followed by another
+    random number unless the agent is a static member."""
     group_id: Annotated[str, Range(1, 249)]
-    """Group that it joins."""
+    """Group that the agent joins."""
     topics: Names = ()
     """Topics to subscribe to."""
     pattern: Annotated[str, Range(0, 1024)] = ""
-    """Regular expression (RE2) that whole topic names must match, instead of topics."""
+    """Regular expression (RE2) that selects topics, in place of the setting topics. It must match the whole topic
+    name."""
     static_member: bool = False
-    """The member keeps its identity across restarts: when it returns within its session, nothing is rebalanced."""
+    """true: the agent keeps its identity across restarts. If it returns before its session expires, nothing is
+    rebalanced."""
     assignor: Literal["", "range", "roundrobin", "sticky"] = ""
     """Assignment strategy. Empty: the broker's default."""
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
-    """Where to begin in a partition without a committed offset."""
+    """Position at which to begin in a partition without a committed offset."""
     session_timeout_ms: Milliseconds = 10_000
-    """The coordinator removes the agent after this time without an answered ping."""
+    """The coordinator removes the agent when it has answered no ping for this long."""
     max_processing_ms: Milliseconds = 300_000
-    """Longest time for one chunk in the handler. An agent that takes longer loses its partitions."""
+    """Maximum time that the handler may take for one chunk. An agent that takes longer loses its partitions."""
     chunk_records: Annotated[int, Range(1, 100_000)] = 100
-    """Most records in one call of the handler. Before each call the agent checks that it still owns the partition."""
+    """Maximum number of records in one call of the handler. Before each call the agent checks that it still owns the
+    partition."""
     commit_interval_ms: Milliseconds = 5_000
-    """Interval between commits. Records after the last commit are handled again when the agent dies."""
+    """Interval between commits. If the agent dies, records after the last commit are handled again."""
     on_error: Literal["stop", "skip", "retry"] = "stop"
-    """When the handler fails: stop ends the agent, skip drops the chunk, retry tries it again."""
+    """Action when the handler fails: stop ends the agent, skip drops the chunk, and retry tries the chunk again."""
     handler: Annotated[str, Range(1)] = "count"
-    """count, log, forward, file, or package.module:function."""
+    """Handler of the records: count, log, forward, file, or package.module:function."""
     forward_topic: str = ""
-    """Topic to which the handler forward writes."""
+    """Topic to which the forward handler writes."""
     file_directory: str = ""
-    """Directory of the handler file."""
+    """Directory to which the file handler writes."""
     file_format: Literal["jsonl", "parquet"] = "jsonl"
-    """Format of the handler file."""
+    """Format of the files that the file handler writes."""
     file_bytes_max: Bytes = 16 << 20
-    """Most bytes of records that the handler file keeps in memory. Above it files are written before the next commit is
-    due."""
+    """Maximum size of the records that the file handler keeps in memory. Above it, files are written before the next
+    commit is due."""
     stop_timeout_ms: Milliseconds = 20_000
-    """Longest time that a stop waits for the handler. What it has not finished goes to the next owner."""
+    """Maximum time that a stop waits for the handler. Records that the handler has not finished go to the next
+    owner."""
     fetch_max_bytes: Bytes = 50 << 20
-    """Most bytes in one answer to a fetch."""
+    """Maximum size of one response to a fetch."""
     metrics_address: OptionalAddress = None
-    """Address of the HTTP server for /metrics and /health. Empty: none."""
+    """Address of the HTTP server for /metrics and /health. Empty: no server."""
 
     def problems(self) -> Iterable[str]:
         if bool(self.topics) == bool(self.pattern):
@@ -411,21 +421,21 @@ class TrafficSettings(Settings):
     """Settings of a process that produces at a steady rate."""
 
     bootstrap_servers: Addresses = LOCALHOST
-    """Brokers to ask first. One that answers is enough."""
+    """Brokers to contact first. One that responds is enough."""
     client_id: Annotated[str, Range(0, 249)] = "traffic"
-    """Name of the client in logs and metrics of the servers."""
+    """Name of the client in the logs and metrics of the servers."""
     traffic_topic: Annotated[str, Range(1)] = "events"
     """Topic to write to. It is created if it does not exist."""
     traffic_partitions: Annotated[int, Range(1, 100_000)] = 6
-    """Partitions of the topic when it is created."""
+    """Number of partitions if the topic is created."""
     traffic_replication_factor: Annotated[int, Range(1, 32_767)] = 3
-    """Replicas of the topic when it is created."""
+    """Replication factor if the topic is created."""
     traffic_records_per_s: Annotated[float, Above(0, 1_000_000)] = 100.0
-    """Records a second."""
+    """Number of records per second."""
     traffic_record_bytes: Annotated[int, Range(16, 1_000_000)] = 200
-    """Size of a record."""
+    """Size of a record in bytes."""
     metrics_address: OptionalAddress = None
-    """Address of the HTTP server for /metrics and /health. Empty: none."""
+    """Address of the HTTP server for /metrics and /health. Empty: no server."""
 
 
 S = TypeVar("S", bound=Settings)

@@ -164,7 +164,7 @@ def _restored(kind: type[TidelogError], args: tuple[Any, ...], state: dict[str, 
 
 
 class UnknownServerError(TidelogError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
-    """A server failed in a way that has no code; its log says more."""
+    """A server failed in a way that has no code of its own; its log has the details."""
 
 
 class OffsetOutOfRangeError(TidelogError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
@@ -180,15 +180,15 @@ class UnknownTopicOrPartitionError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR
 
 
 class LeaderNotAvailableError(TidelogError, code=ErrorCode.LEADER_NOT_AVAILABLE):
-    """The partition has no leader at the moment."""
+    """The partition currently has no leader."""
 
 
 class NotLeaderOrFollowerError(TidelogError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
-    """This broker does not lead the partition, or does not hold it."""
+    """This broker does not lead the partition, or has no replica of it."""
 
 
 class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
-    """The request was not done in time. It may still be done."""
+    """The request was not completed in time. It may still be carried out."""
 
 
 class MessageTooLargeError(TidelogError, code=ErrorCode.MESSAGE_TOO_LARGE):
@@ -200,7 +200,7 @@ class StaleControllerEpochError(TidelogError, code=ErrorCode.STALE_CONTROLLER_EP
 
 
 class OffsetMetadataTooLargeError(TidelogError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The text beside a committed offset is too long."""
+    """The metadata of a committed offset is too long."""
 
 
 class CoordinatorLoadInProgressError(TidelogError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
@@ -208,7 +208,7 @@ class CoordinatorLoadInProgressError(TidelogError, code=ErrorCode.COORDINATOR_LO
 
 
 class CoordinatorNotAvailableError(TidelogError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
-    """No broker coordinates the group at the moment."""
+    """Currently no broker coordinates the group."""
 
 
 class NotCoordinatorError(TidelogError, code=ErrorCode.NOT_COORDINATOR):
@@ -220,15 +220,15 @@ class InvalidTopicError(TidelogError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
 
 
 class NotEnoughReplicasError(TidelogError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
-    """Fewer replicas are in sync than min.insync.replicas. Nothing was written."""
+    """Fewer replicas than min.insync.replicas are in sync. Nothing was written."""
 
 
 class NotEnoughReplicasAfterAppendError(TidelogError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-    """The record was written, and then fewer replicas were in sync than min.insync.replicas."""
+    """The record was written, but then fewer replicas than min.insync.replicas were in sync."""
 
 
 class InvalidRequiredAcksError(TidelogError, code=ErrorCode.INVALID_REQUIRED_ACKS):
-    """acks is not 0, 1 or all."""
+    """The value of acks is not 0, 1 or all."""
 
 
 class IllegalGenerationError(TidelogError, code=ErrorCode.ILLEGAL_GENERATION):
@@ -236,19 +236,19 @@ class IllegalGenerationError(TidelogError, code=ErrorCode.ILLEGAL_GENERATION):
 
 
 class InconsistentGroupProtocolError(TidelogError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member's assignment strategy is not the one of its group."""
+    """The member's assignment strategy is unknown, or differs from that of its group."""
 
 
 class InvalidGroupIdError(TidelogError, code=ErrorCode.INVALID_GROUP_ID):
-    """The group's id is empty or too long."""
+    """The group's ID is empty or too long."""
 
 
 class UnknownMemberIdError(TidelogError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group does not have this member, or no longer."""
+    """The group does not have this member, or no longer has it."""
 
 
 class InvalidSessionTimeoutError(TidelogError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
-    """The session timeout is outside the limits of the broker."""
+    """The session timeout is outside the broker's limits."""
 
 
 class RebalanceInProgressError(TidelogError, code=ErrorCode.REBALANCE_IN_PROGRESS):
@@ -256,23 +256,23 @@ class RebalanceInProgressError(TidelogError, code=ErrorCode.REBALANCE_IN_PROGRES
 
 
 class TopicAuthorizationFailedError(TidelogError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-    """The caller may not do this with the topic."""
+    """The caller is not allowed to perform this operation on the topic."""
 
 
 class ClusterAuthorizationFailedError(TidelogError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-    """The caller may not do this in the cluster."""
+    """The caller is not allowed to perform this operation on the cluster."""
 
 
 class UnsupportedVersionError(TidelogError, code=ErrorCode.UNSUPPORTED_VERSION):
-    """A process of an older release does not know this feature: upgrade it first."""
+    """A process of an older release does not support this feature. Upgrade that process first."""
 
 
 class TopicAlreadyExistsError(TidelogError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic of this name exists."""
+    """A topic with this name already exists."""
 
 
 class InvalidPartitionsError(TidelogError, code=ErrorCode.INVALID_PARTITIONS):
-    """The number of partitions is out of range, or not above the present one."""
+    """The number of partitions is out of range, or not above the current number."""
 
 
 class InvalidReplicationFactorError(TidelogError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
@@ -296,19 +296,19 @@ class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
 
 
 class OutOfOrderSequenceNumberError(TidelogError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-    """A batch of an idempotent producer does not follow the last one."""
+    """A batch of an idempotent producer does not follow the previous one."""
 
 
 class DuplicateSequenceNumberError(TidelogError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """A batch of an idempotent producer is a repetition, too old to say at which offset it is."""
+    """A batch of an idempotent producer is a duplicate, stored so long ago that its offset is no longer remembered."""
 
 
 class InvalidProducerEpochError(TidelogError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
-    """A newer producer has taken over this producer's id."""
+    """A newer producer has taken over this producer's ID."""
 
 
 class OperationNotAttemptedError(TidelogError, code=ErrorCode.OPERATION_NOT_ATTEMPTED):
-    """Another part of the request was refused, so this part was not tried."""
+    """Another part of the request was refused, so this part was not attempted."""
 
 
 class StorageError(TidelogError, code=ErrorCode.KAFKA_STORAGE_ERROR):
@@ -316,15 +316,15 @@ class StorageError(TidelogError, code=ErrorCode.KAFKA_STORAGE_ERROR):
 
 
 class UnknownProducerIdError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """The partition no longer remembers this producer."""
+    """A batch of an idempotent producer is older than all that the partition remembers of this producer."""
 
 
 class ReassignmentInProgressError(TidelogError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
-    """The partition is being moved: cancel that first, or wait."""
+    """The partition is being moved. Cancel the move first, or wait until it ends."""
 
 
 class NonEmptyGroupError(TidelogError, code=ErrorCode.NON_EMPTY_GROUP):
-    """The group has members: stop them first."""
+    """The group has members. Stop them first."""
 
 
 class GroupIdNotFoundError(TidelogError, code=ErrorCode.GROUP_ID_NOT_FOUND):
@@ -340,15 +340,15 @@ class UnknownLeaderEpochError(TidelogError, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
 class StaleBrokerEpochError(TidelogError, code=ErrorCode.STALE_BROKER_EPOCH):
-    """The request is from or for an earlier run of the broker."""
+    """The request comes from, or is meant for, an earlier incarnation of the broker."""
 
 
 class OffsetNotAvailableError(TidelogError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
-    """The leader is new and does not know yet what is committed."""
+    """The leader is new and does not yet know which records are committed."""
 
 
 class PreferredLeaderNotAvailableError(TidelogError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
-    """The first replica is dead or not in sync, so it cannot lead."""
+    """The first replica cannot lead: it is dead, not in sync, suspected or shutting down."""
 
 
 class GroupMaxSizeReachedError(TidelogError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
@@ -356,15 +356,15 @@ class GroupMaxSizeReachedError(TidelogError, code=ErrorCode.GROUP_MAX_SIZE_REACH
 
 
 class DuplicateConsumerIdError(TidelogError, code=ErrorCode.DUPLICATE_CONSUMER_ID):
-    """Another member of the group has this id. Kafka has no such code."""
+    """Another member of the group has this ID. Kafka has no such code."""
 
 
 class EligibleLeadersNotAvailableError(TidelogError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
-    """No replica that is alive may lead the partition."""
+    """No live replica may lead the partition."""
 
 
 class ElectionNotNeededError(TidelogError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """The partition has such a leader already."""
+    """The partition needs no such election: it already has a suitable leader, or no veto to release."""
 
 
 class NoReassignmentInProgressError(TidelogError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
@@ -372,27 +372,27 @@ class NoReassignmentInProgressError(TidelogError, code=ErrorCode.NO_REASSIGNMENT
 
 
 class InvalidRecordError(TidelogError, code=ErrorCode.INVALID_RECORD):
-    """A record is not allowed in this topic, such as one without a key in a compacted topic."""
+    """A record is not allowed in this topic, for example a record without a key in a compacted topic."""
 
 
 class InvalidUpdateVersionError(TidelogError, code=ErrorCode.INVALID_UPDATE_VERSION):
-    """An ISR change names another version of the partition's state than the present one."""
+    """An ISR change names a version of the partition's state that is not the current one."""
 
 
 class UnknownTopicIdError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_ID):
-    """No topic with this id exists: it was deleted, or this broker does not know it yet."""
+    """No topic has this ID: the topic was deleted, or this broker does not know it yet."""
 
 
 class InconsistentTopicIdError(TidelogError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
-    """The topic of this name has another id: it was deleted and created again."""
+    """The topic with this name has a different ID: it was deleted and created again."""
 
 
 class IneligibleReplicaError(TidelogError, code=ErrorCode.INELIGIBLE_REPLICA):
-    """An ISR change names a replica that is dead, being stopped or without its log."""
+    """An ISR change names a replica that is dead, suspected or shutting down, or whose log has failed."""
 
 
 class NewLeaderElectedError(TidelogError, code=ErrorCode.NEW_LEADER_ELECTED):
-    """An ISR change was accepted and has led to another leader."""
+    """An ISR change was accepted and caused another leader to be elected."""
 
 
 class TransportError(Error):

@@ -27,35 +27,37 @@ class TopicConfig:
     """A topic's settings in force. A field's Kafka name has dots for the underscores."""
 
     min_insync_replicas: int = 2
-    """acks=all is refused while fewer replicas than this are in sync. A topic with fewer replicas needs all of them. Kafka: 1."""
+    """Writes with acks=all are refused while fewer replicas than this are in sync. A topic with fewer replicas needs
+    all of them in sync. Kafka's default: 1."""
     flush: str = "none"
-    """sync: a replica syncs a record to disk before it counts as stored there."""
+    """sync: a record counts as stored on a replica only when that replica has synced it to disk."""
     retention_ms: int = -1
-    """A closed segment is deleted when its newest record is older than this. -1: never. Kafka: 7 days."""
+    """A closed segment is deleted when its newest record is older than this. -1: never. Kafka's default: 7 days."""
     retention_bytes: int = -1
-    """The oldest closed segments are deleted until the partition is at most this large. -1: no limit."""
+    """The oldest closed segments are deleted as long as the partition then still holds this much. -1: no limit."""
     segment_bytes: int = 128 << 20
-    """A segment is closed at this size. Kafka: 1 GiB."""
+    """A segment is closed when it reaches this size. Kafka's default: 1 GiB."""
     segment_ms: int = 604_800_000
-    """A segment is closed at this age, however small it is."""
+    """A segment is closed when it reaches this age, however small it is."""
     max_message_bytes: int = 1_048_588
-    """Largest batch, its header included."""
+    """Maximum size of a batch, including its header."""
     validate: str = "header"
-    """header: a leader checks the header and the CRC of each batch. full: it also decodes the records."""
+    """header: the leader checks the header and the CRC of each batch. full: it also decodes the records."""
     compression_type: str = PRODUCER
-    """producer: batches are stored as they were sent. Otherwise a leader stores every new batch with this codec."""
+    """producer: batches are stored as they were sent. Otherwise the leader stores every new batch with this codec."""
     unclean_leader_election_enable: bool = False
-    """true: a replica outside the ISR leads when no member can. Records that it lacks are lost (KIP-106)."""
+    """true: a replica outside the ISR is elected leader when no member of the ISR can lead. Records that it lacks are
+    lost (KIP-106)."""
     cleanup_policy: str = DELETE
-    """delete: by age and size. compact: keep the newest record of each key. compact,delete: both."""
+    """delete: delete segments by age and size. compact: keep the newest record of each key. compact,delete: do both."""
     delete_retention_ms: int = 86_400_000
-    """Compaction keeps a tombstone at least this long, so that a reader that began before sees the deletion."""
+    """Compaction keeps a tombstone for at least this long, so that a reader that started earlier sees the deletion."""
     min_cleanable_dirty_ratio: float = 0.5
-    """A log is compacted when more than this share of its closed segments is new."""
+    """A log is compacted when more than this share of its closed segments has not been compacted yet."""
     min_compaction_lag_ms: int = 0
-    """A record is not compacted away before this age."""
+    """Compaction does not remove a record before it reaches this age."""
     max_compaction_lag_ms: int = _INT64_MAX
-    """A record is compacted at this age at the latest, whatever the ratio."""
+    """A record is compacted at this age at the latest, regardless of min.cleanable.dirty.ratio."""
 
     def __post_init__(self) -> None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:

@@ -54,7 +54,7 @@ def test_the_table_of_a_fault_has_every_proof(fault: Fault) -> None:
         ("max == 0", SECONDS, "0 throughout"),
         ("max > 2, last < 0.5", SECONDS, "highest value above 2 s; last value below 0.5 s"),
         ("min{job=broker} == 0", STATES, "job broker: lowest value 0 (down)"),
-        ("series == 0", STATES, "nothing"),
+        ("series == 0", STATES, "no series"),
         ("fewest == 3", STATES, "never fewer than 3 series"),
         ("fewest <= 2", STATES, "at most 2 series for a moment"),
         ("min > 10000000", STATES, "lowest value above 10,000,000"),
