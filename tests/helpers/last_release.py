@@ -1,10 +1,11 @@
-"""The release before this one, as a tree of its sources: a rolling upgrade begins with it.
+"""The release before this one, as a tree of its sources with the packages it needs: a rolling upgrade begins with it.
 
 There are no tags: the commit stands here. It changes with the release that `tidelog.release` names.
 """
 
 import os
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,11 +17,12 @@ from helpers.scripts import ROOT
 VERSION = "0.2.0"
 COMMIT = "8bd6253c337fd8c96c0d0a93e7ea562a3b92a73d"
 CACHE = ROOT / "build" / "releases"
+LOCK = "requirements-server.lock"
 
 
 def services() -> Path:
     """Its source root, made once from the repository; skips the test where the commit is not in the clone."""
-    tree = CACHE / f"{VERSION}-{COMMIT}"
+    tree = CACHE / f"{VERSION}-{COMMIT}-packages"
     if not tree.exists():
         _unpack(tree)
     return tree / "services"
@@ -28,7 +30,7 @@ def services() -> Path:
 
 def _unpack(tree: Path) -> None:
     # The clone may belong to another user than the job of continuous integration.
-    command = ["git", "-c", "safe.directory=*", "archive", "--format=tar", COMMIT, "services"]
+    command = ["git", "-c", "safe.directory=*", "archive", "--format=tar", COMMIT, "services", LOCK]
     try:
         archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     except FileNotFoundError:
@@ -42,8 +44,15 @@ def _unpack(tree: Path) -> None:
         packed.write_bytes(archive)
         with tarfile.open(packed) as tar:
             tar.extractall(Path(directory, "tree"), filter="data")
+        _install(Path(directory, "tree"))
         try:
             os.rename(Path(directory, "tree"), tree)
         except OSError:
             if not tree.exists():  # another test process was faster
                 raise
+
+
+def _install(tree: Path) -> None:
+    """Puts the locked packages of that release beside its sources: this release may lock others, or none of them."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    subprocess.run([*pip, "--target", str(tree / "services"), "-r", str(tree / LOCK)], check=True)
