@@ -21,24 +21,25 @@ _SETTINGS_HEAD: Final = f"""# Settings
 {GENERATED}
 A process reads its settings when it starts. The value of a setting comes from the first of these sources that has it:
 
-1. the command line, with `--set NAME=VALUE` of `tidelog agent run`,
-2. the environment, where `TIDELOG_` precedes the name in capitals: `TIDELOG_LOG_RETENTION_MS=86400000`,
+1. the command line: options of the command, or `--set NAME=VALUE` of `tidelog agent run`,
+2. the environment variable that consists of `TIDELOG_` and the name in capitals: `TIDELOG_LOG_RETENTION_MS=86400000`,
 3. the TOML file that `TIDELOG_CONFIG_FILE` or `--config` names: `log_retention_ms = 86400000`,
 4. the default in these tables.
 
-A process refuses an unknown setting, suggests the nearest known name, and reports all problems at once.
+A process refuses to start with an unknown setting. It suggests the nearest known name, and reports all problems at once.
 `tidelog config show broker` prints the settings that a broker would start with in this environment, and the source of each
-value. `tidelog configs describe --broker 1` asks a running broker. Containers take their settings from `docker-compose.yml`; the
-brokers of `tidelog local up` use the defaults. [Settings of topics](#topics) can be changed while a cluster runs.
+value. `tidelog configs describe --broker 1` shows the settings of a running broker. Containers take their settings from
+`docker-compose.yml`; the brokers of `tidelog local up` use the defaults. [Settings of topics](#topics) can be changed while a
+cluster is running.
 
 """
 
 _ERRORS_HEAD: Final = f"""# Error codes
 {GENERATED}
-Names and numbers are Kafka's. A response carries a code for each partition, topic or group of the request, and a message that
-names the field and the limit. The Python client raises the class in `tidelog.errors` that belongs to the code. Each class is a
-subclass of `TidelogError` and has the attributes `code`, `message` and `retriable`. An error is retriable if the same request
-may succeed later. Clients retry such requests by themselves until their timeout.
+Names and numbers are Kafka's, except for `DUPLICATE_CONSUMER_ID`. A response carries a code for each partition, topic or group
+of the request, and a message that names the field and the limit. The Python client raises the class in `tidelog.errors` that
+belongs to the code. Each class is a subclass of `TidelogError` and has the attributes `code`, `message` and `retriable`. An
+error is retriable if the same request may succeed later. Clients retry such requests by themselves until their timeout.
 
 """
 

@@ -54,7 +54,7 @@ AVAILABILITY: Final = (
         "{{ $value }} controllers are active, not 1.",
         "Without an active controller no leader is elected and no ISR changes, but partitions that have a leader are still "
         "served. If no controller is active, start one, or look at the ZooKeeper alerts. If two are active, stop the one "
-        "with the lower controller epoch; its writes are refused.",
+        "with the lower controller epoch; ZooKeeper refuses its writes.",
         (SILENT, fires(Fault.KILL_CONTROLLER)),
     ),
     Alert(
@@ -76,8 +76,8 @@ AVAILABILITY: Final = (
         RESTART_S,
         CRITICAL,
         "{{ $value }} partitions refuse writes with acks=all.",
-        'Too few replicas are in sync. Start the brokers that are down. If all brokers run, look at the "Follower lag" '
-        "panels on *Replication and chaos*.",
+        'Too few replicas are in sync. Start the brokers that are down. If all brokers are running, look at the "Follower '
+        'lag" panels on *Replication and chaos*.',
         (SILENT, fires(Fault.LOSE_TWO), Proof(Fault.KILL_LEADER, during="series == 0")),
     ),
     Alert(
@@ -96,7 +96,7 @@ AVAILABILITY: Final = (
         RESTART_S,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} does not answer.",
-        "The process is down, paused or cut off, or its event loop hangs. Read the end of its log, then start it again.",
+        "The process is down, paused or unreachable, or its event loop hangs. Read the end of its log, then restart it.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(
@@ -106,7 +106,7 @@ AVAILABILITY: Final = (
         0,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} was started {{ $value }} times in 5 minutes.",
-        "Something starts the process again each time it exits. The lines before each start in its log say why it exited.",
+        "Something restarts the process each time it exits. In its log, the lines before each start say why it exited.",
         (
             SILENT,
             Proof(Fault.RESTART, after="series == 0"),
@@ -123,7 +123,7 @@ DATA: Final = (
         CRITICAL,
         "A leader was elected from outside the ISR.",
         'Acknowledged records may be lost. "Records truncated" on *Cluster health* counts the records that other replicas '
-        "have truncated. The controller's log names the partitions. Either unclean.leader.election.enable allows the "
+        "have truncated. The controller's log names the partitions. Either unclean.leader.election.enable allowed the "
         "election, or an operator requested it.",
         (SILENT, Proof(Fault.LOSE_TWO, "series == 0", "series == 1")),
     ),
@@ -133,7 +133,8 @@ DATA: Final = (
         0,
         CRITICAL,
         "{{ $value | humanize }} acknowledged records of the traffic process cannot be read.",
-        "This never happens without an unclean election or a lost disk. Keep the data directories and the logs of all brokers.",
+        "This never happens without an unclean election or a lost disk. Keep the data directories and the log output of all "
+        "brokers.",
         (SILENT, Proof(Fault.KILL_LEADER, after="series == 0"), Proof(Fault.LOSE_TWO, after="series == 0")),
     ),
     Alert(
@@ -142,9 +143,9 @@ DATA: Final = (
         10,  # a disk that was full for a moment is tried again after seconds
         CRITICAL,
         "{{ $value }} replicas on {{ $labels.instance }} are offline.",
-        "The disk of these replicas is full or has failed, or the replicas are damaged; the broker's log says which. Make "
-        "room or replace the disk, and the replicas come back by themselves. Meanwhile, other replicas lead their "
-        "partitions.",
+        "The disk that holds these replicas is full or has failed, or the replicas are damaged; the broker's log messages say "
+        "which. Make room or replace the disk, and the replicas come back by themselves. Until then, other in-sync "
+        "replicas lead their partitions.",
         (SILENT, fires(Fault.DISK_ERROR)),
     ),
     Alert(
@@ -153,8 +154,9 @@ DATA: Final = (
         30,  # where another replica is in sync the copy is given up within seconds
         CRITICAL,
         "{{ $value }} batches on {{ $labels.instance }} are corrupt, and no other replica is in sync.",
-        "The broker still serves all other records of the partition. Bring another replica back. The broker's log names the "
-        "file (`corrupt batch`), and `tidelog log dump` shows its contents.",
+        "The broker still serves all other records of the affected partitions. Bring another replica of each back into sync. "
+        "The broker's log messages that begin with `corrupt batch` name the file, and `tidelog log dump` shows its "
+        "contents.",
         (SILENT,),
     ),
     Alert(
@@ -164,8 +166,8 @@ DATA: Final = (
         60,
         WARNING,
         "{{ $labels.instance }} has {{ $value | humanize1024 }}B of disk space left.",
-        "When the disk is full, the replicas on it go offline one by one and other brokers take over. Make room before that "
-        "happens.",
+        "When the disk is full, the replicas on it go offline one by one, and other brokers take over their partitions. Make "
+        "room before that happens.",
         (SILENT,),
     ),
 )
@@ -177,7 +179,7 @@ REPLICATION: Final = (
         UNDER_REPLICATED,
         3 * LAG_TIME_MAX_S,  # a restart and its catch-up
         WARNING,
-        "{{ $value }} partitions have fewer replicas in sync than assigned.",
+        "{{ $value }} partitions have assigned replicas that are not in sync.",
         'A broker is down or cannot keep up. If one more broker is lost, writes with acks=all may stop. Look at "ISR size by '
         'partition" on *Replication and chaos*.',
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.PAUSE_FOLLOWER)),
@@ -188,9 +190,9 @@ REPLICATION: Final = (
         RECOVERY_LIMIT * LAG_TIME_MAX_S,
         CRITICAL,
         f"Partitions have been under-replicated for longer than {RECOVERY_LIMIT} times replica.lag.time.max.",
-        'Either a broker is still down, or its replicas never catch up. If "Follower lag, records" on *Replication and '
-        'chaos* falls, they are catching up. If it does not fall, compare "Replication" with "Records in" on *Cluster '
-        'health*, and look at "Log flush, p99" and "CPU" on *Broker internals*.',
+        'Either a broker is still down, or followers have not caught up. If "Follower lag, records" on *Replication and '
+        'chaos* is falling, they are catching up. If it is not falling, compare "Replication" on the same board with '
+        '"Records in" on *Cluster health*, and look at "Log flush, p99" and "CPU" on *Broker internals*.',
         (SILENT, fires(Fault.KILL_LEADER)),
     ),
     Alert(
@@ -199,8 +201,8 @@ REPLICATION: Final = (
         RESTART_S,  # its window is shorter: a burst of them is over by then
         WARNING,
         "{{ $labels.instance }} proposes ISR changes that the controller refuses.",
-        "The broker acts on an old leader epoch, or a newer incarnation has replaced it; its log names the errors. Restart "
-        "it.",
+        "Either the broker acts on an old leader epoch, or a newer incarnation of it has registered; its log messages name "
+        "the errors. Restart the broker.",
         (SILENT, Proof(Fault.KILL_LEADER, during="series == 0")),
     ),
     Alert(
@@ -208,8 +210,8 @@ REPLICATION: Final = (
         "max by (instance) (tidelog_isr_change_pending_seconds) > 10",
         10,  # with its limit 20 s: a failover of the controller
         WARNING,
-        "An ISR change of {{ $labels.instance }} has been waiting for {{ $value | humanizeDuration }}.",
-        "No controller answers. While the change waits, a dead follower holds back the high watermark. See "
+        "An ISR change proposed by {{ $labels.instance }} has been waiting for {{ $value | humanizeDuration }}.",
+        "No controller answers. While the change waits, a dead follower can hold back the high watermark. See the alert "
         "ActiveControllerCount.",
         (SILENT,),
     ),
@@ -233,9 +235,9 @@ GROUPS: Final = (
         f"changes({rules.COMMITTED.name}[1m]) == 0 and {rules.GROUP_LAG.name} > 0 and on (group) {STEADY}",
         60,  # with its window two minutes
         WARNING,
-        "Group {{ $labels.group }} commits no offsets in {{ $labels.topic }}, although there are records to read.",
+        "Group {{ $labels.group }} commits no offsets for {{ $labels.topic }}, although there are records to read.",
         'Its members are gone, or their handler hangs or fails. Look at "Group state" and "Handler errors" on *Consumer '
-        "groups*. A group whose members stay away is eventually treated as abandoned, and the alert ends.",
+        "groups*. If the members do not come back, the group eventually counts as abandoned, and the alert resolves.",
         (SILENT,),
     ),
     Alert(
@@ -243,7 +245,7 @@ GROUPS: Final = (
         "sum(increase(tidelog_coordinator_rebalance_alarms_total[1m])) > 0",
         0,  # an attempt takes 20 s: while it goes on, each minute has one
         WARNING,
-        "More rebalance attempts than rebalance_retries_max have failed in a row.",
+        "More than rebalance_retries_max consecutive rebalance attempts have failed.",
         "A member answers pings, but does not answer stop or start requests. The coordinator's log names the group. Stop the "
         "process of that member.",
         (SILENT, Proof(Fault.KILL_AGENTS, during="series == 0")),
@@ -280,8 +282,8 @@ ZOOKEEPER: Final = (
         RESTART_S,
         CRITICAL,
         "ZooKeeper has {{ $value }} leaders, not 1.",
-        "Without a majority no partition leader is elected and no ISR changes. Controllers and coordinators stop acting when "
-        "their leases run out. Start servers until a majority runs.",
+        "Without a majority of the ZooKeeper servers, no partition leader is elected and no ISR changes. Controllers and "
+        "coordinators stop acting when their leases run out. Start servers until a majority is running.",
         (SILENT, fires(Fault.KILL_ZOOKEEPER)),
     ),
     Alert(
@@ -290,8 +292,8 @@ ZOOKEEPER: Final = (
         RESTART_S,
         CRITICAL,
         "{{ $labels.job }} {{ $labels.instance }} has no ZooKeeper session.",
-        "Without a session a process cannot act as controller or coordinator. If no other ZooKeeper alert fires, the process "
-        "is cut off from ZooKeeper.",
+        "Without a session a process cannot act as controller or coordinator. If no other ZooKeeper alert fires, ZooKeeper "
+        "itself is running, but this process cannot reach it.",
         (SILENT, fires(Fault.KILL_ZOOKEEPER)),
     ),
 )
@@ -303,8 +305,8 @@ PROCESSES: Final = (
         0,
         WARNING,
         "{{ $labels.job }} {{ $labels.instance }} did nothing for {{ $value | humanizeDuration }}.",
-        "The process was paused, or the machine is overloaded. A process that is blocked for three times the limit of this "
-        'alert loses its session. Look at "CPU" on *Broker internals*.',
+        "The process was paused, or the machine is overloaded. A process that is blocked for its session timeout, by default "
+        'three times the limit of this alert, loses its ZooKeeper session. Look at "CPU" on *Broker internals*.',
         (SILENT, fires(Fault.PAUSE_FOLLOWER)),
     ),
     Alert(

@@ -64,8 +64,8 @@ BOARDS: Final = (
     Board(
         "tidelog-internals",
         "Broker internals",
-        "Where does the time of a request go, what do moves and compaction do, and how much do processes and disks have "
-        "left?",
+        "Where does the time of a request go, what do moves and compaction do, and how much capacity do processes "
+        "and disks have left?",
         {
             "Requests": internals.REQUESTS,
             "Logs": internals.LOGS,

@@ -192,7 +192,7 @@ UPKEEP: Final = (
     Panel(
         "Left to compact",
         {"tidelog_log_cleaner_max_dirty_ratio": "{{instance}}"},
-        "For the log with the most to compact: the share that no compaction has seen. It is compacted when it reaches "
+        "For the log with the most to compact: the share that no compaction has seen. It is compacted when it exceeds "
         "min.cleanable.dirty.ratio. A broker that stays far above that ratio does not keep up.",
         (under_load("series == 3, max == 0"), Proof(Fault.COMPACT, "max == 0", "max > 0.5", "series == 3, max == 0")),
         unit="percentunit",

@@ -15,17 +15,18 @@ RUNBOOK: Final = "docs/runbook.md"
 FAULTS: Final = "docs/faults.md"
 RUNBOOK_HEAD: Final = f"""# Runbook
 {GENERATED}
-This page has a section for each alert of `deploy/prometheus/rules/alerts.yml`: what it says, what to do, and when it fires.
-Titles of boards and rows are in *italics*, titles of panels are in quotes.
+This page has a section for each alert in `deploy/prometheus/rules/alerts.yml`: the message of the alert, what to do, and when the
+alert fires. Titles of Grafana boards and their rows are in *italics*, and titles of panels are in quotes.
 
 """
 FAULTS_HEAD: Final = f"""# What boards and alerts show under faults
 {GENERATED}
-A test plays each fault on a local cluster of three brokers, two controllers, one ZooKeeper server and two agents, which a real
-Prometheus scrapes, and checks every row of these tables. The load writes to the topic `events`, which has six partitions with
-three replicas each. The topic `single` has one replica, and `frail` has two. A series is a line of a graph or a row of a
-timeline. For an alert, the tables show only whether its condition holds; the [runbook](runbook.md) says how long the condition
-must hold before the alert fires.
+A test causes each fault in a local cluster of three brokers, two controllers, one ZooKeeper server and two agents. A real
+Prometheus scrapes the cluster, and the test checks every row of these tables. The load writes to the topic `events`, which has
+six partitions with three replicas each. The topics `single` and `frail` have one partition each: that of `single` has one
+replica, and that of `frail` has two. A series is a line of a graph or a row of a timeline, and a gain is its last value minus its
+first. For an alert, the tables show only whether its condition holds; *silent* means that it does not. The [runbook](runbook.md)
+says how long the condition must hold before the alert fires. An empty cell is not checked.
 
 """
 WIDTH: Final = 130
@@ -91,6 +92,7 @@ def _holds(proof: Proof) -> bool:
 
 def _without_templates(text: str) -> str:
     text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"`\1`", text)
+    text = text.replace("{{ $value | humanizeDuration }}", "`DURATION`")
     return re.sub(r"\{\{ \$value[^}]*\}\}", "`N`", text)
 
 

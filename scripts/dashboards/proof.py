@@ -29,8 +29,8 @@ class Fault(Enum):
     LOAD = "load", "Nothing is broken."
     MOVE = (
         "move",
-        "No fault. A partition with one replica, in a topic of its own, is moved to another broker. A throttle makes the move "
-        "last several seconds.",
+        "No fault. The only partition of a topic with one replica is moved to another broker. A throttle makes the move last "
+        "several seconds.",
     )
     COMPACT = (
         "compact",
@@ -44,7 +44,7 @@ class Fault(Enum):
     )
     PAUSE_FOLLOWER = (
         "pause follower",
-        "A broker is stopped with SIGSTOP for longer than replica.lag.time.max, but for less than its session timeout.",
+        "A broker is paused with SIGSTOP for longer than replica.lag.time.max, but for less than its session timeout.",
     )
     RESTART = (
         "restart",
@@ -66,12 +66,13 @@ class Fault(Enum):
     DISK_ERROR = "disk error", "Writes to partition 0 of `events` fail with EIO on the leader of that partition."
     LOSE_TWO = (
         "lose two",
-        "Unclean elections are allowed for `frail`. Its follower is killed with SIGKILL. The leader stores records that the "
-        "follower lacks, and is then killed too. The follower is started first.",
+        "Unclean elections are allowed for `frail`. The broker of its follower is killed with SIGKILL. The leader stores "
+        "records that the follower lacks, and then its broker is killed too. The follower's broker is started again "
+        "first.",
     )
     KILL_BROKERS = (
         "kill brokers",
-        "All brokers are killed with SIGKILL. After their sessions have expired, they are started again in another order.",
+        "All brokers are killed with SIGKILL. After their sessions have expired, they are started again in reverse order.",
     )
     CRASH_LOOP = (
         "crash loop",

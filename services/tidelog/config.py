@@ -90,7 +90,8 @@ class Settings:
     request_timeout_ms: Milliseconds = 15_000
     """Time limit for a request to another process, including retries."""
     link_map: LinkMap = field(default_factory=dict)
-    """Addresses to connect to in place of others, so that links can run through a proxy. For tests."""
+    """Addresses, each with the address to connect to in its place, so that connections can run through a proxy. For
+    tests."""
 
     _sources: ClassVar[Mapping[str, str]] = {}
     """The source of each value that was set. A key that is missing has its default."""
@@ -135,18 +136,18 @@ class BrokerSettings(ServerSettings):
     """Addresses at which other processes reach the listeners. A listener that is not named here is advertised at the
     address it listens on."""
     data_dir: Directory
-    """Directory of the logs. It belongs to one broker of one cluster."""
+    """Directory of the partition logs. It belongs to one broker of one cluster."""
     cluster_name: Annotated[str, Range(0, 249)] = ""
-    """Name by which scripts recognise the cluster, made of its kind and place, such as compose/tidelog. DescribeCluster
-    returns it."""
+    """Name by which scripts recognise the cluster: its kind (compose or local), and its project or directory, as in
+    compose/tidelog. DescribeCluster returns it."""
     rack: Annotated[str, Range(0, 249)] = ""
     """Rack of the broker. Replicas of a partition are spread over racks where possible. Set it on all brokers or on
     none."""
     replica_lag_time_max_ms: Milliseconds = 10_000
     """A follower leaves the ISR when it has not caught up with its leader for this long."""
     isr_expand_linger_ms: Annotated[int, Range(0, 10_000)] = 100
-    """Maximum time that an ISR expansion waits for others, so that they share one request to the controller. The wait
-    adapts: a single expansion waits a quarter of this time. Requests that shrink an ISR, or bring it back to
+    """Maximum time that an ISR expansion waits for other expansions, so that they share one request to the controller.
+    The wait adapts: a single expansion waits a quarter of this time. Requests that shrink an ISR, or bring it back to
     min.insync.replicas, never wait."""
     message_max_bytes: Bytes = 1_048_588
     """Maximum size of a batch in topics that do not set max.message.bytes."""
@@ -167,7 +168,8 @@ class BrokerSettings(ServerSettings):
     """Size of a partition above which its oldest segments are deleted, for topics that do not set retention.bytes. -1:
     no limit."""
     log_retention_check_interval_ms: Milliseconds = 300_000
-    """Interval at which retention is applied and old active segments are closed."""
+    """Interval at which retention is applied, and at which active segments that have reached their maximum age are
+    closed."""
     index_interval_bytes: Bytes = 4096
     """Number of bytes of log per entry of the offset index."""
     log_cleaner_enable: bool = True
@@ -182,8 +184,8 @@ class BrokerSettings(ServerSettings):
     log_scrub_interval_ms: Milliseconds = 86_400_000
     """Interval at which each closed segment is read again to find damage."""
     log_scrub_io_max_bytes_per_second: Annotated[float, Above(0)] = 16 << 20
-    """Maximum number of bytes per second that scrubbing reads, over all logs. A round that takes longer than the
-    interval runs to its end."""
+    """Maximum number of bytes per second that scrubbing reads, over all logs. A round of scrubbing that takes longer
+    than log_scrub_interval_ms still runs to its end."""
     high_watermark_checkpoint_interval_ms: Milliseconds = 5_000
     """Interval at which high watermarks are written to disk."""
     log_flush_interval_ms: Milliseconds = 60_000
@@ -192,7 +194,8 @@ class BrokerSettings(ServerSettings):
     metadata_reserve_bytes: Annotated[int, Range(0, 2**31 - 1)] = 4 << 20
     """Disk space set aside in the data directory, so that checkpoints can be written on a full disk."""
     log_flush_stall_limit_ms: Milliseconds = 10_000
-    """If one sync takes longer than this, a partition with flush=sync moves to another leader."""
+    """If a sync of a replica with flush=sync takes longer than this, the replica goes offline until the sync ends, and
+    another replica can become leader."""
     max_open_segments: Annotated[int, Range(1)] = 2_000
     """Maximum number of segment files that are open at the same time."""
     metrics_partitions_max: Annotated[int, Range(0)] = 2_000
@@ -205,27 +208,27 @@ class BrokerSettings(ServerSettings):
     protocol_generation: Literal["alter-isr"] = "alter-isr"
     """Variant of the replication protocol."""
     acks_without_lease: Literal["serve", "refuse"] = "serve"
-    """Treatment of writes with acks=0 and acks=1 by a leader that cannot confirm its ZooKeeper session. acks=all is
-    safe either way."""
+    """Treatment of writes with acks=0 and acks=1 by a leader that cannot confirm its ZooKeeper session: serve accepts
+    them, refuse rejects them. acks=all is safe either way."""
 
     controlled_shutdown_enable: bool = True
     """true: on SIGTERM the broker first moves the leadership of its partitions to other replicas. false: new leaders
     are elected as after a crash, but without waiting for the session to expire."""
     controlled_shutdown_max_retries: Annotated[int, Range(1, 1_000)] = 10
-    """Limits a controlled shutdown: the broker stops asking the controller after this number times
+    """In a controlled shutdown, the broker asks the controller to move its leadership for at most this number times
     controlled_shutdown_retry_backoff_ms."""
     controlled_shutdown_retry_backoff_ms: Milliseconds = 1_000
     """Pause between two requests of a controlled shutdown while partitions remain to be moved."""
 
     coordinator_mode: Literal["sharded", "single"] = "sharded"
-    """sharded: the brokers share the groups. single: one broker coordinates all groups, as in the design document of
-    the consumer coordinator."""
+    """sharded: coordination of the groups is spread over the brokers. single: one broker coordinates all groups, as in
+    the design document of the consumer coordinator."""
     coordinator_shards: Annotated[int, Range(1, 1024)] = 8
     """Number of shards in sharded mode. The first broker of a cluster stores it in ZooKeeper, and from then on the
     stored number applies."""
     coordinator_election_delay_ms: Annotated[int, Range(0, 10_000)] = 100
-    """Each broker in a shard's order waits this much longer than the one before it to stand for election, so that
-    shards spread over the brokers."""
+    """The brokers have an order for each shard. Before it stands for election, each broker waits this much longer than
+    the one before it, so that shards spread over the brokers."""
     coordinator_rebalance_handlers: Annotated[int, Range(1, 1_000)] = 4
     """Maximum number of groups of one shard that rebalance at the same time."""
     group_min_session_timeout_ms: Milliseconds = 1_000
@@ -237,12 +240,12 @@ class BrokerSettings(ServerSettings):
     offset_commit_interval_ms: Milliseconds = 1_000
     """Interval at which the offsets reported by consumers are written to ZooKeeper."""
     rebalance_retries_max: Annotated[int, Range(0, 1_000)] = 4
-    """Number of consecutive failed attempts of a rebalance after which each further failure raises an alarm. The
-    coordinator keeps trying."""
+    """After this many consecutive failed attempts at a rebalance, each further failure raises an alarm. The coordinator
+    keeps trying."""
     rebalance_backoff_ms: Milliseconds = 200
-    """Pause after a failed attempt of a rebalance. It doubles with each further failure."""
+    """Pause after a failed attempt at a rebalance. It doubles with each further failure."""
     rebalance_backoff_max_ms: Milliseconds = 10_000
-    """Maximum pause after a failed attempt of a rebalance."""
+    """Maximum pause after a failed attempt at a rebalance."""
     group_join_delay_ms: Annotated[int, Range(0, 600_000)] = 100
     """A rebalance for a new member waits this long for another new member. Each further member restarts the wait."""
     group_join_delay_max_ms: Annotated[int, Range(0, 600_000)] = 2_000
@@ -257,13 +260,13 @@ class BrokerSettings(ServerSettings):
     group_max_partitions: Annotated[int, Range(1)] = 200_000
     """Maximum number of partitions in the topics of one subscription, and in one message from a consumer."""
     group_assignor: Literal["range", "roundrobin", "sticky"] = "sticky"
-    """Assignment strategy for groups whose members name none."""
+    """Assignment strategy for groups whose members do not name one."""
     offsets_retention_minutes: Annotated[int, Range(1, 2**31 - 1)] = 10_080
     """A group without members is deleted, together with its offsets, after this time (KIP-211)."""
     metrics_groups_max: Annotated[int, Range(0)] = 1_000
     """Maximum number of groups with metrics of their own."""
     group_lag_interval_ms: Milliseconds = 5_000
-    """Interval at which the coordinator asks leaders for the ends of their logs to compute lag."""
+    """Interval at which the coordinator asks leaders for their high watermarks to compute lag."""
 
     def problems(self) -> Iterable[str]:
         if self.group_min_session_timeout_ms >= self.group_max_session_timeout_ms:
@@ -314,7 +317,7 @@ class ControllerSettings(ServerSettings):
     suspect_probe_interval_ms: Milliseconds = 50
     """Interval between probes of a broker after the connection to it was lost."""
     suspect_hold_ms: Milliseconds = 10_000
-    """A suspected broker is trusted again when its stream to the controller has held for this long."""
+    """A suspected broker is trusted again when its stream to the controller has stayed open for this long."""
     control_requests_merged: bool = True
     """true: several changes for one broker are sent in one request. false is for measurements only."""
     shutdown_reads_states: bool = False
@@ -322,7 +325,7 @@ class ControllerSettings(ServerSettings):
     auto_leader_rebalance_enable: bool = True
     """true: leadership returns to preferred leaders automatically."""
     leader_imbalance_check_interval_ms: Milliseconds = 300_000
-    """Interval at which the controller checks whether leadership is to return to preferred leaders."""
+    """Interval at which the controller checks whether leadership should return to preferred leaders."""
     leader_imbalance_per_broker_percentage: Annotated[int, Range(0, 100)] = 10
     """Leadership returns to a broker when other brokers lead more than this percentage of the partitions that it should
     lead."""
@@ -374,7 +377,7 @@ class AgentSettings(Settings):
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
     """Position at which to begin in a partition without a committed offset."""
     session_timeout_ms: Milliseconds = 10_000
-    """The coordinator removes the agent when it has answered no ping for this long."""
+    """The coordinator removes an agent that has not answered a ping for this long."""
     max_processing_ms: Milliseconds = 300_000
     """Maximum time that the handler may take for one chunk. An agent that takes longer loses its partitions."""
     chunk_records: Annotated[int, Range(1, 100_000)] = 100
@@ -396,8 +399,8 @@ class AgentSettings(Settings):
     """Maximum size of the records that the file handler keeps in memory. Above it, files are written before the next
     commit is due."""
     stop_timeout_ms: Milliseconds = 20_000
-    """Maximum time that a stop waits for the handler. Records that the handler has not finished go to the next
-    owner."""
+    """Maximum time that a stopping agent waits for its handler. Records that the handler has not finished by then go to
+    the next owner."""
     fetch_max_bytes: Bytes = 50 << 20
     """Maximum size of one response to a fetch."""
     metrics_address: OptionalAddress = None

@@ -280,7 +280,7 @@ class InvalidReplicationFactorError(TidelogError, code=ErrorCode.INVALID_REPLICA
 
 
 class InvalidReplicaAssignmentError(TidelogError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-    """The replicas named for a partition cannot hold it."""
+    """The replicas assigned to a partition are not valid, for example because a broker is not alive or is named twice."""
 
 
 class InvalidConfigError(TidelogError, code=ErrorCode.INVALID_CONFIG):
@@ -288,11 +288,11 @@ class InvalidConfigError(TidelogError, code=ErrorCode.INVALID_CONFIG):
 
 
 class NotControllerError(TidelogError, code=ErrorCode.NOT_CONTROLLER):
-    """The controller that was asked is not active, or none is."""
+    """The controller that was asked is not the active one, or no controller is active."""
 
 
 class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
-    """The request contradicts itself or breaks a limit that its message names."""
+    """The request contradicts itself or breaks a limit; the error message names it."""
 
 
 class OutOfOrderSequenceNumberError(TidelogError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
@@ -300,7 +300,7 @@ class OutOfOrderSequenceNumberError(TidelogError, code=ErrorCode.OUT_OF_ORDER_SE
 
 
 class DuplicateSequenceNumberError(TidelogError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """A batch of an idempotent producer is a duplicate, stored so long ago that its offset is no longer remembered."""
+    """A batch of an idempotent producer was already stored, so long ago that its offset is no longer remembered."""
 
 
 class InvalidProducerEpochError(TidelogError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
@@ -316,7 +316,7 @@ class StorageError(TidelogError, code=ErrorCode.KAFKA_STORAGE_ERROR):
 
 
 class UnknownProducerIdError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """A batch of an idempotent producer is older than all that the partition remembers of this producer."""
+    """A batch of an idempotent producer is older than everything that the partition remembers of this producer."""
 
 
 class ReassignmentInProgressError(TidelogError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
@@ -348,7 +348,7 @@ class OffsetNotAvailableError(TidelogError, code=ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 class PreferredLeaderNotAvailableError(TidelogError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
-    """The first replica cannot lead: it is dead, not in sync, suspected or shutting down."""
+    """The preferred leader cannot lead: it is dead, not in sync, suspected or shutting down."""
 
 
 class GroupMaxSizeReachedError(TidelogError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
@@ -360,11 +360,11 @@ class DuplicateConsumerIdError(TidelogError, code=ErrorCode.DUPLICATE_CONSUMER_I
 
 
 class EligibleLeadersNotAvailableError(TidelogError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
-    """No live replica may lead the partition."""
+    """No live replica is allowed to lead the partition."""
 
 
 class ElectionNotNeededError(TidelogError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """The partition needs no such election: it already has a suitable leader, or no veto to release."""
+    """The partition does not need this election: it already has a suitable leader, or there is no veto to release."""
 
 
 class NoReassignmentInProgressError(TidelogError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):

@@ -34,7 +34,7 @@ class TopicConfig:
     retention_ms: int = -1
     """A closed segment is deleted when its newest record is older than this. -1: never. Kafka's default: 7 days."""
     retention_bytes: int = -1
-    """The oldest closed segments are deleted as long as the partition then still holds this much. -1: no limit."""
+    """The oldest closed segment is deleted if the partition still holds at least this much without it. -1: no limit."""
     segment_bytes: int = 128 << 20
     """A segment is closed when it reaches this size. Kafka's default: 1 GiB."""
     segment_ms: int = 604_800_000
@@ -44,7 +44,8 @@ class TopicConfig:
     validate: str = "header"
     """header: the leader checks the header and the CRC of each batch. full: it also decodes the records."""
     compression_type: str = PRODUCER
-    """producer: batches are stored as they were sent. Otherwise the leader stores every new batch with this codec."""
+    """producer: batches are stored as they were sent. Any other value: the leader stores every new batch with this
+    codec."""
     unclean_leader_election_enable: bool = False
     """true: a replica outside the ISR is elected leader when no member of the ISR can lead. Records that it lacks are
     lost (KIP-106)."""

@@ -219,7 +219,7 @@ def _by_partition(offsets: Sequence[tuple[str, TopicPartition, int, int | None]]
     committed = GaugeMetricFamily("tidelog_group_committed_offset", "The next record to process.", labels=labels)
     lag = GaugeMetricFamily(
         "tidelog_group_lag_records",
-        "Log end minus committed offset, both of the last look-up (group_lag_interval_ms).",
+        "High watermark minus committed offset, both of the last look-up (group_lag_interval_ms).",
         labels=labels,
     )
     for group_id, (topic, partition), offset, records in offsets:
