@@ -63,9 +63,9 @@ AVAILABILITY: Final = (
         RESTART_S,
         CRITICAL,
         "{{ $value }} partitions have no leader.",
-        "These partitions can be neither written nor read. `tidelog topics describe --unavailable-partitions` lists them and "
-        "their replicas. Start a broker that was in their last ISR. Only if none of these brokers will ever come back, run "
-        "`tidelog elect-leaders --election-type unclean`, which may lose records.",
+        "These partitions can be neither written to nor read from. `tidelog topics describe --unavailable-partitions` lists "
+        "them and their replicas. Start a broker that was in their last ISR. Only if none of these brokers will ever come back, "
+        "run `tidelog elect-leaders --election-type unclean`, which may lose records.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.KILL_BROKERS)),
     ),
     Alert(
