@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
+from tidelog.broker.pending import resolve
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_OFFSET
@@ -44,9 +45,9 @@ class DeleteRecordsHandler:
         for (host, offset), answer in zip(hosts, answers, strict=True):
             try:
                 host.move_log_start(offset)
-                host.wait_trimmed(offset, partial(_settle, answer))
+                host.wait_trimmed(offset, partial(resolve, answer))
             except TidelogError as error:
-                _settle(answer, error.code)
+                resolve(answer, error.code)
         await asyncio.wait(answers, timeout=timeout_ms / 1000) if answers else None
         return [answer.result() if answer.done() else ErrorCode.REQUEST_TIMED_OUT for answer in answers]
 
@@ -63,11 +64,6 @@ def _check_request(request: m.DeleteRecordsRequest, named: int) -> None:
         )
     if named > 1:
         raise TidelogError("partitions names one partition twice", ErrorCode.INVALID_REQUEST)
-
-
-def _settle(answer: "asyncio.Future[ErrorCode]", code: ErrorCode) -> None:
-    if not answer.done():
-        answer.set_result(code)
 
 
 def _refused(

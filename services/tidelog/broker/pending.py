@@ -1,13 +1,23 @@
 """Requests parked until the high watermark passes them: each with a call of its own, so that one cancelled request cancels
-nobody else's (performance 4.11)."""
+no other."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import TypeVar
 
 from tidelog.errors import ErrorCode
 
+T = TypeVar("T")
+
 Settle = Callable[[ErrorCode], None]
+
+
+def resolve(answer: "asyncio.Future[T]", result: T) -> None:
+    """Sets the result unless it comes too late: a cancelled request is done at once, and gives up what it waits for only when
+    its task runs again."""
+    if not answer.done():
+        answer.set_result(result)
 
 
 class PendingProduces:

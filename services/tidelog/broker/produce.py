@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from tidelog.broker.partition_host import SYNC
-from tidelog.broker.pending import Settle
+from tidelog.broker.pending import Settle, resolve
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
@@ -67,7 +67,7 @@ class ProduceHandler:
         examination = self.examine(request)
         examined = None if examination is None else await examination
         answered: asyncio.Future[m.ProduceResponse] = asyncio.get_running_loop().create_future()
-        parked = self.submit(request, answered.set_result, examined)
+        parked = self.submit(request, functools.partial(resolve, answered), examined)
         try:
             return await answered
         finally:

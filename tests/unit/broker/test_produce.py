@@ -94,6 +94,24 @@ async def test_one_cancelled_request_cancels_no_other() -> None:
     assert (await second).error_code is ErrorCode.NONE
 
 
+async def test_a_cancelled_request_takes_no_effect_with_it() -> None:
+    """The commit comes before the cancelled task runs again."""
+    bench = BrokerBench()
+    bench.told(isr=(1, 2, 3), replicas=(1, 2, 3))
+    first = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    bench.host.step(follower_at(2, replica=3))
+    first.cancel()
+    bench.host.step(follower_at(2))
+    second = asyncio.ensure_future(bench.send(GOOD))
+    await asyncio.sleep(0)
+    bench.host.step(follower_at(4, replica=3))
+    bench.host.step(follower_at(4))
+    assert (await second).error_code is ErrorCode.NONE
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
 BAD_BATCHES = {
     "empty": (b"", ErrorCode.INVALID_RECORD),
     "crc": (GOOD[:-1] + bytes([GOOD[-1] ^ 1]), ErrorCode.CORRUPT_MESSAGE),
