@@ -656,6 +656,16 @@ def change_in_doubt_is_taken_back(original: Any, self: Any, event: Any) -> Any:
     return []
 
 
+@rule(
+    "A leader whose disk failed leads again only in a new epoch",
+    "broker/test_revival",
+    "a_copy_that_came_back_does_not_lead_in_the_epoch_it_led",
+)
+@around(ReplicaManager, "_check_led_before")
+def leads_on_after_a_disk_error(original: Any, *asked: Any) -> None:
+    """A copy that came back from a disk error leads in the epoch that it led before."""
+
+
 @named("REPEATED", _ISR_CHANGES, "what_was_refused_once_is_not_granted_by_a_late_copy_of_the_request")
 @around(Hearing, "refusal")
 def request_is_judged_twice(original: Any, self: Any, *asked: Any) -> Any:

@@ -16,7 +16,7 @@ from tidelog.ports.disk import Disk
 from tidelog.replica import events as ev
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
-from tidelog.replica.partition import PartitionReplica
+from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.recovery import Damage
@@ -57,6 +57,8 @@ class ReplicaManager:
         """Called when a batch is found that is not what it was; returns what its reader is told."""
         self.on_failed: Callable[[], None] = lambda: None
         """Called when `failed` has changed."""
+        self._former: dict[TopicPartition, tuple[bytes, PartitionReplica]] = {}
+        """Copies that came back from a disk error and have no orders yet, with their topic ids."""
         self.live: dict[int, int] = {}
         self._hands_over = False
         self._rebuilding: dict[TopicPartition, Decision] = {}
@@ -151,6 +153,7 @@ class ReplicaManager:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         if state.leader == self._settings.broker_id:
+            self._check_led_before(host.replica, state.leader_epoch)
             if host.log.dropped_to > host.log.log_end_offset:
                 host.log.record_dropped_to(host.log.log_end_offset)  # what it has not copied by now is nobody's
             self._rebuilding.pop(tp, None)  # elected uncleanly: what it holds is what there is
@@ -183,6 +186,16 @@ class ReplicaManager:
         host.check_trimmed()
         return host if host.is_leader and before != (True, host.replica.leader_epoch) else None
 
+    @staticmethod
+    def _check_led_before(replica: PartitionReplica, leader_epoch: int) -> None:
+        """A copy that came back has forgotten its proposals for the ISR of the epoch that it led. The controller may have granted
+        one, or still will, so a high watermark counted by the ISR of an order could leave a member out."""
+        if replica.role is Role.NONE and leader_epoch <= replica.led_epoch:
+            raise TidelogError(
+                f"leader_epoch {leader_epoch}: the disk failed in this epoch, and this broker leads again only in a newer one",
+                ErrorCode.KAFKA_STORAGE_ERROR,
+            )
+
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
         assert self._context is not None
         if self._logs.stored_topic_id(tp) not in (None, topic_id):
@@ -191,6 +204,8 @@ class ReplicaManager:
         replica = PartitionReplica(
             self._settings.broker_id, log.log_end_offset, log.recorded_high_watermark, self._settings.lag_max_s
         )
+        if (former := self._former.pop(tp, None)) is not None and former[0] == topic_id:
+            replica.remember_epochs(former[1])
         host = self._hosts[tp] = PartitionHost(tp, topic_id, config, log, replica, self._context)
         if log.failure is not None:
             host.take_offline(TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR))
@@ -224,6 +239,7 @@ class ReplicaManager:
 
     def _delete_log(self, tp: TopicPartition) -> ErrorCode:
         """A bad folder must not keep the partitions beside it from their orders."""
+        self._former.pop(tp, None)
         try:
             self._logs.delete(tp)
         except TidelogError as error:
@@ -368,6 +384,8 @@ class ReplicaManager:
                 log.truncate_to(log.log_start_offset)
             _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
         self._hosts.pop(tp, None)
+        if host is not None:
+            self._former[tp] = host.topic_id, host.replica
         if tp in self._rebuilding:
             self.become([self._rebuilding[tp]], self.live)
         self.on_failed()

@@ -6,6 +6,7 @@ what is alive. It treats a broker epoch that differs from the one in the ISR as 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.ids import NO_LEADER, BrokerId
@@ -109,6 +110,17 @@ def vetoed(
         return None
     returned = (each for each in replicas if each in brokers and each not in ineligible)
     return next((each for each in returned if _life(each, state.isr) is not None), None)
+
+
+def renewed(state: PartitionState, controller_epoch: int) -> PartitionState:
+    """The same leader in a new epoch: its disk has failed in this one and works again, and it has forgotten what it proposed.
+    The epoch fences that."""
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+        partition_epoch=state.partition_epoch + 1,
+    )
 
 
 def released(state: PartitionState, broker: Broker, controller_epoch: int) -> PartitionState:

@@ -295,6 +295,8 @@ class ControllerMachine:
     def _set_failed(self, partition: Partition, failed_on: frozenset[BrokerId]) -> None:
         """The replica itself is told that we know, and once it works again, what it is to do."""
         if failed_on != partition.failed_on:
+            if partition.state is not None and partition.state.leader in failed_on - partition.failed_on:
+                partition.failed_in_epoch = partition.state.leader_epoch
             partition.failed_on, partition.failed_changed = failed_on, True
             self._settle(partition)
 
@@ -349,7 +351,7 @@ class ControllerMachine:
         ineligible = self._ineligible(partition)
         if partition.state is None:
             return election.initial(partition.replicas, self.state.brokers, ineligible, self.controller_epoch)
-        return election.settle(
+        ought = election.settle(
             partition.replicas,
             partition.state,
             self.state.brokers,
@@ -358,6 +360,10 @@ class ControllerMachine:
             allows_unclean=partition.topic.allows_unclean,
             factor=partition.factor,
         )
+        works_again = partition.state.leader not in partition.failed_on
+        if ought is None and works_again and partition.failed_in_epoch == partition.state.leader_epoch:
+            return election.renewed(partition.state, self.controller_epoch)
+        return ought
 
     def _ineligible(self, partition: Partition) -> frozenset[BrokerId]:
         """Alive perhaps, but not to lead while another can, and not to enter an ISR."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from tidelog.release import RELEASE, Release
 from tidelog.topic_config import UNCLEAN_ELECTION
 from tidelog.wire import messages as m
@@ -142,6 +142,8 @@ class Partition:
     """Brokers whose present life has answered that its disk does not hold this replica any more."""
     failed_changed: bool = False
     """Its replicas have not been told of `failed_on` as it is."""
+    failed_in_epoch: int = NO_EPOCH
+    """The leader epoch in which the disk of the leader has failed."""
     _published: m.PartitionState | None = None
 
     @property

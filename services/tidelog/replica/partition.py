@@ -60,6 +60,8 @@ class PartitionReplica:
         """How far a leader counts itself: behind the log's end while a sync is under way (flush=sync)."""
         self.high_watermark = high_watermark
         self.leading: LeaderState | None = None
+        self.led_epoch = -1
+        """The last epoch in which it led."""
         self._hands_over = False
 
     def step(self, event: ev.Event) -> Sequence[fx.Effect]:
@@ -98,6 +100,10 @@ class PartitionReplica:
                 return self._on_stopped()
             case _:
                 assert_never(event)
+
+    def remember_epochs(self, former: "PartitionReplica") -> None:
+        """Takes the epochs of the same copy from before its disk failed."""
+        self.leader_epoch, self.led_epoch = former.leader_epoch, former.led_epoch
 
     # -- questions; they change nothing ------------------------------------------------------------------------------
 
@@ -196,6 +202,7 @@ class PartitionReplica:
         out = [] if self.role is Role.LEADER else self._leave_role()  # its own next epoch keeps what is parked
         self.role = Role.LEADER
         self.leader, self.leader_epoch = event.leader, event.leader_epoch
+        self.led_epoch = event.leader_epoch
         self.own_end = self.log_end_offset if event.own_end is None else event.own_end
         # The HW stays: raising it to the LEO would expose what others in the ISR may lack (HOLE-36).
         before = self.leading
