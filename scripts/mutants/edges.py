@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import pending
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.storage.partition_log import PartitionLog
 
 MUTANTS: Final = Table(__name__)
 
@@ -16,3 +18,25 @@ _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
 def cancelled_request_is_answered(_: Any, answer: "asyncio.Future[Any]", result: Any) -> None:
     """A request whose caller has gone is answered all the same."""
     answer.set_result(result)
+
+
+@MUTANTS.mutant(
+    "UNGUARDED-READ",
+    ByTest("tests/unit/broker/test_log_retention.py::test_a_segment_that_retention_cannot_read"),
+)
+@around(PartitionLog, "guarded")
+def read_error_is_everybodys(original: Any, self: Any, doing: str, step: Any) -> Any:
+    """An error of a read leaves the log as it is and ends the task that read."""
+    return step() if doing == "read" else original(self, doing, step)
+
+
+@MUTANTS.mutant(
+    "FAILED-TRY", ByTest("tests/unit/broker/test_revival.py::test_a_folder_that_cannot_be_listed_ends_no_revivals")
+)
+@around(ReplicaManager, "_reopen")
+def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> None:
+    """A failed try to open a log again ends the task that tries."""
+    try:
+        original(*asked, **named)
+    except OSError as error:
+        raise RuntimeError from error

@@ -369,26 +369,29 @@ class ReplicaManager:
         if discarded_on is not None:
             self._rebuilding[tp] = discarded_on
         try:
-            log = self._logs.reopen(
-                tp, high_watermark=host.replica.high_watermark if host else 0, discard=discarded_on is not None
-            )
-        except TidelogError as error:
+            self._reopen(tp, host, discard=discarded_on is not None)
+        except (OSError, TidelogError) as error:
             _log.warning("%s stays offline: %s", tp, error)
             return
-        if log is not None and log.failure is not None:
-            _log.warning("%s stays offline: %s", tp, log.failure)
-            return
-        if log is not None:
-            if discarded_on is not None and discarded_on.config.compacts:
-                # Its leader may have dropped tombstones of keys that this copy would still hold.
-                log.truncate_to(log.log_start_offset)
-            _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
         self._hosts.pop(tp, None)
         if host is not None:
             self._former[tp] = host.topic_id, host.replica
         if tp in self._rebuilding:
             self.become([self._rebuilding[tp]], self.live)
         self.on_failed()
+
+    def _reopen(self, tp: TopicPartition, host: PartitionHost | None, *, discard: bool) -> None:
+        """OSError or KAFKA_STORAGE_ERROR while the disk fails."""
+        log = self._logs.reopen(tp, high_watermark=host.replica.high_watermark if host else 0, discard=discard)
+        if log is None:
+            return
+        if log.failure is not None:
+            raise TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR)
+        rebuilt_on = self._rebuilding.get(tp)
+        if rebuilt_on is not None and rebuilt_on.config.compacts:
+            # Its leader may have dropped tombstones of keys that this copy would still hold.
+            log.truncate_to(log.log_start_offset)
+        _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
 
     def _end_rebuilding(self) -> None:
         hosts = [self._hosts[tp] for tp in self._rebuilding if tp in self._hosts]

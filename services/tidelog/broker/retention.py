@@ -65,7 +65,7 @@ class Retention:
         begun = self._begun.get(log)
         if begun is None:
             # What was there at the start of the process is as old as its first record says, but never younger than now.
-            stamped = active.first_timestamp()
+            stamped = log.guarded("read", active.first_timestamp)
             begun = (active.base_offset, min(now_ms, stamped) if stamped >= 0 else now_ms)
         elif begun[0] != active.base_offset:
             begun = (active.base_offset, now_ms)

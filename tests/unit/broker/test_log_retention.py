@@ -1,6 +1,7 @@
 """Retention and deletion of records over several replicas: the leader decides where a log starts, the others follow."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -72,6 +73,19 @@ async def test_retention_by_time_takes_segments_and_in_the_end_the_active_one() 
         one.append()
         await until(lambda: two.high_watermark == 6)
         assert start(two) == 5 and two.everything() == one.everything()
+
+
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_segment_that_retention_cannot_read() -> None:
+    """Retention reads each log at its first look after a start, also one that does not lead."""
+    async with broker_world(1) as (world, one):
+        await led(world, ALONE, 2)
+        world.told(1, 3, topics=("other",), config=ALONE)
+        one.append(topic="other")
+        one.disk.fail("pread", errno.EIO, path="events-0")
+        await retention(one).check_all()
+        assert one.part().offline is not None and "read failed" in str(one.part().log.failure)
+        assert one.part("other").offline is None
 
 
 @requirement("A jump of the wall clock changes nothing but timestamps")

@@ -18,6 +18,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica.partition import Role
 from tidelog.storage.log_context import LogConfig
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.reserve import RESERVE_FILE
 from tidelog.storage.trouble import Trouble
 from tidelog.testing.clock import SimClock
@@ -97,8 +98,8 @@ async def bench() -> AsyncIterator[BrokerBench]:
         yield leader
 
 
-def tell(bench: BrokerBench, state: m.PartitionState) -> ErrorCode:
-    (result,) = bench.manager.become([Decision(state, ALONE)], {i: member(i).broker_epoch for i in (1, 2, 3)})
+def tell(bench: BrokerBench, state: m.PartitionState, config: TopicConfig = ALONE) -> ErrorCode:
+    (result,) = bench.manager.become([Decision(state, config)], {i: member(i).broker_epoch for i in (1, 2, 3)})
     return result.error_code
 
 
@@ -229,8 +230,8 @@ async def test_what_is_lost_is_fetched_again_when_the_controller_knows(bench: Br
     assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
 
 
-async def cut(bench: BrokerBench) -> None:
-    """Three records, of which the second rots; the controller knows, and the copy is cut to the first."""
+async def rotten(bench: BrokerBench) -> None:
+    """Three records, of which the second rots and takes the copy offline."""
     bench.told(isr=(1, 2, 3), replicas=(1, 2, 3), config=ALONE)
     for value in (b"a", b"b", b"c"):
         await bench.send(batch(value), acks=1)
@@ -238,6 +239,11 @@ async def cut(bench: BrokerBench) -> None:
     bench.host.log._tail.clear()
     bench.host.replica.high_watermark = 3
     assert (await bench.get(1)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def cut(bench: BrokerBench) -> None:
+    """The controller knows, and the copy is cut to the first record."""
+    await rotten(bench)
     tell(bench, told())
     await asyncio.sleep(5.0)
     assert bench.host.offline is None and bench.host.log.log_end_offset == 1
@@ -317,6 +323,41 @@ async def test_a_partition_that_could_not_be_made_is_listed_and_made_later(bench
     await asyncio.sleep(5.0)
     assert bench.manager.failed() == ()
     assert bench.told(topic="late", config=ALONE) is ErrorCode.NONE
+
+
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_folder_that_cannot_be_listed_ends_no_revivals(bench: BrokerBench) -> None:
+    """Their task is supervised: what it raises ends the broker."""
+    bench.disk.fail("create", errno.EIO, path="late-0")
+    assert bench.told(topic="late", config=ALONE) is ErrorCode.KAFKA_STORAGE_ERROR
+    bench.disk.fail("list_dir", errno.EMFILE, path="late-0")
+    await asyncio.sleep(1.5)
+    assert bench.manager.failed(), "one try has failed"
+    await asyncio.sleep(5.0)
+    assert bench.manager.failed() == ()
+
+
+@requirement("A disk error takes one partition of one broker offline")
+async def test_a_rebuilt_copy_that_cannot_be_cut_ends_no_revivals(
+    bench: BrokerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compacted copy is cut to its start before it is fetched again."""
+    cuts: list[int] = []
+
+    def truncate_to(self: PartitionLog, offset: int) -> int:
+        cuts.append(offset)
+        if len(cuts) == 1:
+            self.failed("truncate", OSError(errno.EIO, "planted"))
+        return original(self, offset)
+
+    original = PartitionLog.truncate_to
+    monkeypatch.setattr(PartitionLog, "truncate_to", truncate_to)
+    await rotten(bench)
+    tell(bench, told(), replace(ALONE, cleanup_policy="compact"))
+    await asyncio.sleep(3.0)
+    assert cuts == [0] and bench.manager.failed(), "the first try has failed"
+    await asyncio.sleep(5.0)
+    assert cuts == [0, 0] and bench.host.offline is None and bench.host.log.log_end_offset == 0
 
 
 @requirement("A full disk moves leadership and heals when space returns")
