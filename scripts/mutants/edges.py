@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any, Final
 
+from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import pending
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 
 MUTANTS: Final = Table(__name__)
@@ -40,3 +42,13 @@ def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> None:
         original(*asked, **named)
     except OSError as error:
         raise RuntimeError from error
+
+
+@MUTANTS.mutant(
+    "LOST-START", ByTest("tests/unit/storage/test_log_start.py::test_a_lost_checkpoint_of_starts_costs_no_record")
+)
+@around(LogStore, "_open_log")
+def lost_start_is_zero(original: Any, self: Any, key: Any) -> Any:
+    """A log begins at 0 when the checkpoint of starts is lost."""
+    with altered(self._log_starts, complete=True):
+        return original(self, key)

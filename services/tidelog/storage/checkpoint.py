@@ -33,6 +33,7 @@ class Lines(NamedTuple):
 
     lines: list[str]
     problem: str | None = None
+    missing: bool = False
 
 
 def encode_lines(lines: Sequence[str]) -> bytes:
@@ -69,7 +70,7 @@ def read_lines(disk: Disk, path: str) -> Lines:
     try:
         data = disk.read(path)
     except FileNotFoundError:
-        return Lines([])
+        return Lines([], missing=True)
     body, _, crc = data.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
     if crc != f"{crc32c(body):08x}".encode():
@@ -94,9 +95,12 @@ class OffsetCheckpoint:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self._offsets, self.problem = _parse_offsets(read_lines(disk, path), path)
-        self._written: dict[LogKey, int] | None = None if self.problem else dict(self._offsets)
-        """What the file holds; None while that is not known, or no good."""
+        read = read_lines(disk, path)
+        self._offsets, self.problem = _parse_offsets(read, path)
+        self.complete = not self.problem and not read.missing
+        """The file was there and good: a log that it does not name had no offset."""
+        self._written: dict[LogKey, int] | None = dict(self._offsets) if self.complete else None
+        """What the file holds; None while that is not known, or no good. Also one without entries is written once."""
         self._next: dict[LogKey, int] = {}
 
     def get(self, key: LogKey) -> int:

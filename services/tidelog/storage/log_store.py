@@ -165,6 +165,7 @@ class LogStore:
             recovery_point=self._recovery_points.get(key),
             high_watermark=self._high_watermarks.get(key),
             log_start=self._log_starts.get(key),
+            start_is_known=self._log_starts.complete,
             dropped_to=self._dropped.get(key),
             epochs_complete=self._journal.problem is None,
         )
@@ -198,6 +199,9 @@ class LogStore:
             if log.damage is None:
                 self._recovery_points.update({log.key: log.recovery_point})
                 self._high_watermarks.update({log.key: log.recorded_high_watermark})
+                if log.log_start_offset > self._log_starts.get(log.key):
+                    self._log_starts.update({log.key: log.log_start_offset})
+                    self.notes.append(f"{log.folder}: {LOG_STARTS_FILE} is lost; it starts at {log.log_start_offset}")
         for marks in self._marks:
             self._reserve.lend(marks.write)
         self._purgeable, self._deleted = self._deleted, []

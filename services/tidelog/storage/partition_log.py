@@ -97,6 +97,8 @@ class PartitionLog:
         segments = [self._segment(base) for base in bases]
         for segment in segments:
             segment.attach()
+        if segments and not opening.start_is_known:
+            opening = replace(opening, log_start=max(opening.log_start, segments[0].base_offset))
         self.log_start_offset = self.log_end_offset = opening.log_start
         self.dropped_to = opening.dropped_to
         before_start = []

@@ -34,6 +34,8 @@ class Opening:
     """As last recorded: everything below was committed."""
     log_start: int = 0
     """The first offset that is kept; the first segment begins there or before."""
+    start_is_known: bool = True
+    """If not, the checkpoint of starts is lost, and the log begins where its first segment does."""
     start_is_durable: bool = True
     """If not, what lies before stays: a crash may bring an earlier start back, which a log without its front belies."""
     end_offset: int = 0

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from helpers.batches import batch
+from helpers.batches import batch, placed
 from helpers.logs import ROOT, TOPIC_ID, TP, contents, lead, open_store
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.storage.log_store import LogStore
+from tidelog.storage.log_store import LOG_STARTS_FILE, LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, SimDisk
 
@@ -265,3 +265,40 @@ def test_times_are_looked_up_above_the_start_only() -> None:
     assert found is not None and (found.offset, found.timestamp) == (3, 10)
     newest = log.offset_of_max_timestamp(6)
     assert newest is not None and (newest.offset, newest.timestamp) == (4, 20)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("loss", ["bit", "file"])
+def test_a_lost_checkpoint_of_starts_costs_no_record(loss: str, clean: bool) -> None:
+    """The log begins at its first segment; a known-bad file is not read as if it said 0."""
+    disk = SimDisk()
+    store, log = filled(disk)
+    log.flush()
+    log.move_log_start(3)
+    for _ in range(2):
+        store.checkpoint({TP: 6})
+    assert bases(log) == [2, 4, 6]
+    if clean:
+        assert store.close({TP: 6}, 1)
+    disk.crash(Crash.PROCESS)
+    path = f"{ROOT}/{LOG_STARTS_FILE}"
+    if loss == "bit":
+        disk.flip_bit(path, 3)
+    else:
+        disk.remove(path)
+    for _ in range(2):  # what was found is stored
+        store = open_store(disk)
+        log = store.logs[TP]
+        assert (log.damage, log.log_start_offset, log.log_end_offset) == (None, 2, 6)
+        assert contents(log) == placed(PAIR, 2, 1) + placed(PAIR, 4, 1)
+        disk.crash(Crash.PROCESS)
+
+
+def test_a_log_without_its_front_is_damaged_if_starts_are_known() -> None:
+    disk = SimDisk()
+    store, log = filled(disk)
+    log.flush()
+    store.checkpoint({TP: 6})
+    disk.crash(Crash.PROCESS)
+    disk.remove(f"{ROOT}/events-0/{files(disk)[0]}")
+    assert open_store(disk).logs[TP].damage is not None
