@@ -52,3 +52,20 @@ def lost_start_is_zero(original: Any, self: Any, key: Any) -> Any:
     """A log begins at 0 when the checkpoint of starts is lost."""
     with altered(self._log_starts, complete=True):
         return original(self, key)
+
+
+@MUTANTS.mutant(
+    "LOST-MARKER", ByTest("tests/unit/storage/test_log_store.py::test_a_lost_marker_of_a_topic_is_made_again")
+)
+@around(LogStore, "_restore_marker")
+def lost_marker_stays_lost(*_: Any) -> None:
+    """A log whose topic marker is gone is no log."""
+
+
+@MUTANTS.mutant(
+    "UNNAMED-RECORDS", ByTest("tests/unit/storage/test_log_store.py::test_records_without_a_marker_are_not_deleted")
+)
+@around(LogStore, "_size_of")
+def records_without_a_name_go(*_: Any) -> int:
+    """A folder without a topic marker is emptied, whatever it holds."""
+    return 0

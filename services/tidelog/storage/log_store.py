@@ -144,10 +144,26 @@ class LogStore:
             self._deleted.append(folder)
             return
         tp, topic_id = parse_folder_name(name), self._topic_id_in(folder)
+        if tp is not None and topic_id is None:
+            topic_id = self._restore_marker(tp, folder)
         if tp is None or topic_id is None:
             self.notes.append(f"{folder} is not a partition of this broker; left alone")
             return
         self._open_log(LogKey(tp.topic, tp.partition, topic_id))
+
+    def _restore_marker(self, tp: TopicPartition, folder: str) -> bytes | None:
+        """The id of the topic whose marker is gone from `folder`, if records of it had been synced; its name was, too."""
+        if any(entry.name.endswith(TOPIC_SUFFIX) for entry in self._disk.list_dir(folder)):
+            return None
+        points = self._recovery_points
+        ids = {key.topic_id for key in points.logs() if (key.topic, key.partition) == tp and points.get(key)}
+        if len(ids) != 1:
+            return None
+        (topic_id,) = ids
+        self._disk.open(f"{folder}/{topic_id.hex()}{TOPIC_SUFFIX}", create=True).close()
+        self._disk.sync_dir(folder)
+        self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} was gone; made again")
+        return topic_id
 
     def _topic_id_in(self, folder: str) -> bytes | None:
         names = [entry.name for entry in self._disk.list_dir(folder) if entry.name.endswith(TOPIC_SUFFIX)]
@@ -312,14 +328,25 @@ class LogStore:
         return log
 
     def _clear_unnamed(self, folder: str) -> None:
-        """A folder of ours without a topic id is one whose names were lost with the power: nothing in it was synced."""
+        """A folder of ours without a topic id, whose names were lost with the power: nothing in it was synced."""
         names = [entry.name for entry in self._disk.list_dir(folder)]
         ours = [n for n in names if any(parse_segment_name(n, suffix) is not None for suffix in _LOG_SUFFIXES)]
         if ours != names:
             raise TidelogError(f"{folder} is in the way and not ours; move it away", ErrorCode.KAFKA_STORAGE_ERROR)
+        if not self._data_dir.power_lost and any(self._size_of(f"{folder}/{name}") for name in names):
+            raise TidelogError(
+                f"{folder} holds records of a topic that nothing names; move it away", ErrorCode.KAFKA_STORAGE_ERROR
+            )
         for name in reversed(names):
             self._disk.remove(f"{folder}/{name}")
         self._disk.sync_dir(folder)
+
+    def _size_of(self, path: str) -> int:
+        file = self._disk.open(path, read_only=True)
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> PartitionLog | None:
         """Opens a log again that an error had fenced; None: there is nothing to open, the next `create` makes it.

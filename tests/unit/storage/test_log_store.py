@@ -544,13 +544,45 @@ def test_what_is_not_ours_is_left_alone_and_named() -> None:
 
 
 def test_folder_whose_topic_id_was_lost_with_the_power_is_started_anew() -> None:
+    """Nothing in it was synced, or the name would have been."""
     disk = SimDisk()
-    started(disk)
+    lead(open_store(disk).create(TP, TOPIC_ID), B, 0)
+    disk.sync_dir(ROOT)
+    disk.crash(Crash.DROP_UNSYNCED)
+    store = open_store(disk)
+    assert TP not in store.logs and disk.kind(f"{ROOT}/events-0") is not None
+    assert store.create(TP, TOPIC_ID).log_end_offset == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_lost_marker_of_a_topic_is_made_again(clean: bool) -> None:
+    """The checkpoints name the topic of what was synced."""
+    disk = SimDisk()
+    store = started(disk)
+    held = contents(store.logs[TP])
+    store.logs[TP].flush()
+    store.checkpoint({TP: 2})
+    if clean:
+        assert store.close({TP: 2}, 5)
+    disk.crash(Crash.PROCESS)
+    disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
+    for _ in range(2):
+        store = open_store(disk)
+        assert store.create(TP, TOPIC_ID) is store.logs[TP] and contents(store.logs[TP]) == held
+        assert store.intact_since == 5
+        disk.crash(Crash.PROCESS)
+
+
+def test_records_without_a_marker_are_not_deleted() -> None:
+    disk = SimDisk()
+    lead(open_store(disk).create(TP, TOPIC_ID), B, 0)
     disk.crash(Crash.PROCESS)
     disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
     store = open_store(disk)
-    assert TP not in store.logs
-    assert store.create(TP, TOPIC_ID).log_end_offset == 0
+    with pytest.raises(TidelogError, match="holds records of a topic that nothing names") as caught:
+        store.create(TP, TOPIC_ID)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.read(f"{ROOT}/events-0/00000000000000000000.log") == placed(B, 0, 0)
 
 
 def test_thousand_partitions_cost_few_calls_each() -> None:
