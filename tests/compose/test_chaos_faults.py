@@ -85,6 +85,7 @@ async def playing(cluster: ComposeCluster) -> AsyncIterator[Play]:
                 await tasks.stop()
                 await in_force.heal_all()
                 await play.full()
+                await admin.delete_topic(topic)  # other tests look at what the containers hold from the start
 
 
 @requirement("A leader cut from ZooKeeper stops committing when replaced")
