@@ -7,6 +7,8 @@ from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import pending
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.controller import election
+from tidelog.storage import topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 
@@ -27,7 +29,7 @@ def cancelled_request_is_answered(_: Any, answer: "asyncio.Future[Any]", result:
     ByTest("tests/unit/broker/test_log_retention.py::test_a_segment_that_retention_cannot_read"),
 )
 @around(PartitionLog, "guarded")
-def read_error_is_everybodys(original: Any, self: Any, doing: str, step: Any) -> Any:
+def read_error_ends_the_task(original: Any, self: Any, doing: str, step: Any) -> Any:
     """An error of a read leaves the log as it is and ends the task that read."""
     return step() if doing == "read" else original(self, doing, step)
 
@@ -42,6 +44,17 @@ def failed_try_ends_all(original: Any, *asked: Any, **named: Any) -> None:
         original(*asked, **named)
     except OSError as error:
         raise RuntimeError from error
+
+
+@MUTANTS.mutant(
+    "SAME-EPOCH",
+    ByTest(
+        "tests/unit/controller/test_machine_brokers.py::test_a_last_replica_leads_in_a_new_epoch_when_its_disk_works"
+    ),
+)
+@around(election, "renewed")
+def leader_keeps_its_epoch(*_: Any) -> None:
+    """A leader whose disk failed and works again goes on in its epoch."""
 
 
 @MUTANTS.mutant(
@@ -65,7 +78,7 @@ def lost_marker_stays_lost(*_: Any) -> None:
 @MUTANTS.mutant(
     "UNNAMED-RECORDS", ByTest("tests/unit/storage/test_log_store.py::test_records_without_a_marker_are_not_deleted")
 )
-@around(LogStore, "_size_of")
+@around(topic_marker, "_size_bytes")
 def records_without_a_name_go(*_: Any) -> int:
     """A folder without a topic marker is emptied, whatever it holds."""
     return 0

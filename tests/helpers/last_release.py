@@ -22,7 +22,7 @@ LOCK = "requirements-server.lock"
 
 def services() -> Path:
     """Its source root, made once from the repository; skips the test where the commit is not in the clone."""
-    tree = CACHE / f"{VERSION}-{COMMIT}-packages"
+    tree = CACHE / f"{VERSION}-{COMMIT}-packages"  # a tree without that ending has the sources alone
     if not tree.exists():
         _unpack(tree)
     return tree / "services"

@@ -100,7 +100,7 @@ class OffsetCheckpoint:
         self.complete = not self.problem and not read.missing
         """The file was there and good: a log that it does not name had no offset."""
         self._written: dict[LogKey, int] | None = dict(self._offsets) if self.complete else None
-        """What the file holds; None while that is not known, or no good. Also one without entries is written once."""
+        """The content of the file; None while it is unknown or bad. A file without entries is also written once."""
         self._next: dict[LogKey, int] = {}
 
     def get(self, key: LogKey) -> int:

@@ -10,7 +10,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
-from tidelog.storage import epoch_journal
+from tidelog.storage import epoch_journal, topic_marker
 from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, number
 from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
@@ -18,11 +18,9 @@ from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import OPEN_FILES_MAX, Handles
 from tidelog.storage.log_context import LogConfig, LogContext
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
-from tidelog.storage.segment import ASIDE_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, parse_segment_name
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
 
@@ -31,7 +29,6 @@ RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
 DROPPED_FILE: Final = "dropped-tombstone-checkpoint"
-TOPIC_SUFFIX: Final = ".topic"
 DELETE_SUFFIX: Final = "-delete"
 _DELETED_NAME_CHARS_MAX: Final = 200
 _TURN: Final = re.compile(rf"-\d+(?={DELETE_SUFFIX}$)")
@@ -44,7 +41,6 @@ _KNOWN_FILES: Final = OWN_FILES | {
     epoch_journal.FILE_NAME,
     RESERVE_FILE,
 }
-_LOG_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX, ASIDE_SUFFIX)
 
 
 class FailedLog(NamedTuple):
@@ -143,7 +139,7 @@ class LogStore:
         if name.endswith(DELETE_SUFFIX):
             self._deleted.append(folder)
             return
-        tp, topic_id = parse_folder_name(name), self._topic_id_in(folder)
+        tp, topic_id = parse_folder_name(name), topic_marker.topic_id_in(self._disk, folder)
         if tp is not None and topic_id is None:
             topic_id = self._restore_marker(tp, folder)
         if tp is None or topic_id is None:
@@ -152,25 +148,25 @@ class LogStore:
         self._open_log(LogKey(tp.topic, tp.partition, topic_id))
 
     def _restore_marker(self, tp: TopicPartition, folder: str) -> bytes | None:
-        """The id of the topic whose marker is gone from `folder`, if records of it had been synced; its name was, too."""
-        if any(entry.name.endswith(TOPIC_SUFFIX) for entry in self._disk.list_dir(folder)):
+        """The id of the topic whose marker is gone from `folder`, if the recovery points name synced records of it.
+
+        After a loss of power they may name a topic that was deleted, and the folder may belong to the next one of the name.
+        """
+        if self._data_dir.power_lost or not topic_marker.is_missing(self._disk, folder):
             return None
         points = self._recovery_points
         ids = {key.topic_id for key in points.logs() if (key.topic, key.partition) == tp and points.get(key)}
         if len(ids) != 1:
             return None
         (topic_id,) = ids
-        self._disk.open(f"{folder}/{topic_id.hex()}{TOPIC_SUFFIX}", create=True).close()
-        self._disk.sync_dir(folder)
-        self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} was gone; made again")
-        return topic_id
-
-    def _topic_id_in(self, folder: str) -> bytes | None:
-        names = [entry.name for entry in self._disk.list_dir(folder) if entry.name.endswith(TOPIC_SUFFIX)]
         try:
-            return bytes.fromhex(names[0].removesuffix(TOPIC_SUFFIX)) if len(names) == 1 else None
-        except ValueError:
-            return None
+            topic_marker.write(self._disk, folder, topic_id)
+            self._disk.sync_dir(folder)
+        except OSError as error:  # the log can be opened all the same, and the next start tries again
+            self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} is gone and cannot be made: {error}")
+        else:
+            self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} was gone; made again")
+        return topic_id
 
     def _open_log(self, key: LogKey) -> PartitionLog | None:
         tp = TopicPartition(key.topic, key.partition)
@@ -317,8 +313,8 @@ class LogStore:
             if self._disk.kind(folder) is None:
                 self._disk.make_dir(folder)
             else:
-                self._clear_unnamed(folder)
-            self._disk.open(f"{folder}/{topic_id.hex()}{TOPIC_SUFFIX}", create=True).close()
+                topic_marker.clear_unmarked(self._disk, folder, power_lost=self._data_dir.power_lost)
+            topic_marker.write(self._disk, folder, topic_id)
         except OSError as error:
             reason = f"{folder}: cannot be made: {error}"
             self.failed[tp] = FailedLog(reason, topic_id)
@@ -326,27 +322,6 @@ class LogStore:
         log = PartitionLog.open(self._context, key, folder, Opening(clean=True, power_lost=False))
         self._logs[tp] = log
         return log
-
-    def _clear_unnamed(self, folder: str) -> None:
-        """A folder of ours without a topic id, whose names were lost with the power: nothing in it was synced."""
-        names = [entry.name for entry in self._disk.list_dir(folder)]
-        ours = [n for n in names if any(parse_segment_name(n, suffix) is not None for suffix in _LOG_SUFFIXES)]
-        if ours != names:
-            raise TidelogError(f"{folder} is in the way and not ours; move it away", ErrorCode.KAFKA_STORAGE_ERROR)
-        if not self._data_dir.power_lost and any(self._size_of(f"{folder}/{name}") for name in names):
-            raise TidelogError(
-                f"{folder} holds records of a topic that nothing names; move it away", ErrorCode.KAFKA_STORAGE_ERROR
-            )
-        for name in reversed(names):
-            self._disk.remove(f"{folder}/{name}")
-        self._disk.sync_dir(folder)
-
-    def _size_of(self, path: str) -> int:
-        file = self._disk.open(path, read_only=True)
-        try:
-            return file.size()
-        finally:
-            file.close()
 
     def reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> PartitionLog | None:
         """Opens a log again that an error had fenced; None: there is nothing to open, the next `create` makes it.
@@ -369,7 +344,9 @@ class LogStore:
             # Where it starts is in the checkpoints of this process, and maybe in none on disk.
             opening = replace(opening, recovery_point=synced, end_offset=end, start_is_durable=False)
         else:
-            topic_id = self._topic_id_in(self._folder(tp)) if self._disk.kind(self._folder(tp)) else None
+            topic_id = (
+                topic_marker.topic_id_in(self._disk, self._folder(tp)) if self._disk.kind(self._folder(tp)) else None
+            )
             if topic_id is None:
                 self.failed.pop(tp, None)
                 return None
@@ -405,7 +382,7 @@ class LogStore:
         if self._disk.kind(folder) is None:
             self._logs.pop(tp, None)
             return
-        topic_id = log.key.topic_id if log else self._topic_id_in(folder)
+        topic_id = log.key.topic_id if log else topic_marker.topic_id_in(self._disk, folder)
         if topic_id is None:
             return
         if log is not None:

@@ -410,15 +410,20 @@ def test_a_replica_with_a_failed_disk_is_told_so_only_when_no_write_may_admit_it
     assert [({x.broker_id for x in s.isr}, s.offline_replicas) for s in told] == [({1, 2, 3}, ()), ({1, 2}, (3,))]
 
 
-@requirement("A full or failed disk fails over only the partitions on it")
-@requirement("A leader whose disk failed leads again only in a new epoch")
-def test_a_last_replica_leads_in_a_new_epoch_when_its_disk_works(c: Harness) -> None:
-    """The epoch fences its proposals from before its disk failed."""
-    tp = TopicPartition("t", 0)
+def alone(c: Harness) -> tuple[TopicPartition, int, int]:
+    """Broker 1 is the only member of the ISR left: the partition, its leader epoch and its version."""
     c.died(2, 3)
     c.run()
     leader, epoch, members, version = c.partition()
     assert (leader, members) == (1, {1: 11})
+    return TopicPartition("t", 0), epoch, version
+
+
+@requirement("A full or failed disk fails over only the partitions on it")
+@requirement("A leader whose disk failed leads again only in a new epoch")
+def test_a_last_replica_leads_in_a_new_epoch_when_its_disk_works(c: Harness) -> None:
+    """The epoch fences its proposals from before its disk failed."""
+    tp, epoch, version = alone(c)
     assert writes(c.step(pong(1, tp))) == [], "nobody else may lead"
     assert writes(c.step(pong(1))) == [StateWrite(tp, state(1, epoch + 1, isr(b1=11), version + 1, controller_epoch=2))]
     (told,) = told_roles(c.write(), 1)
@@ -429,9 +434,6 @@ def test_a_last_replica_leads_in_a_new_epoch_when_its_disk_works(c: Harness) -> 
 @requirement("A leader whose disk failed leads again only in a new epoch")
 def test_a_leader_that_refuses_its_epoch_gets_a_new_one(c: Harness) -> None:
     """A broker refuses to lead in the epoch in which its disk failed; then its report says that the disk works."""
-    tp = TopicPartition("t", 0)
-    c.died(2, 3)
-    c.run()
-    _, epoch, _, version = c.partition()
+    tp, epoch, version = alone(c)
     c.step(BrokerAnswered(BrokerId(1), 11, ErrorCode.NONE, failed=(FailedReplica(tp, b"id-of-t"),)))
     assert writes(c.step(pong(1))) == [StateWrite(tp, state(1, epoch + 1, isr(b1=11), version + 1, controller_epoch=2))]

@@ -573,13 +573,40 @@ def test_a_lost_marker_of_a_topic_is_made_again(clean: bool) -> None:
         disk.crash(Crash.PROCESS)
 
 
+def test_a_marker_that_cannot_be_made_again_stops_no_start() -> None:
+    disk = SimDisk()
+    store = started(disk)
+    store.logs[TP].flush()
+    store.checkpoint({TP: 2})
+    disk.crash(Crash.PROCESS)
+    disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
+    disk.fail("create", errno.ENOSPC, path=".topic")
+    store = open_store(disk)
+    assert store.logs[TP].log_end_offset == 2 and any("cannot be made" in note for note in store.notes)
+
+
+def test_a_stale_recovery_point_marks_no_folder() -> None:
+    """The checkpoints still name a deleted topic; the folder is that of the next one of its name."""
+    disk = SimDisk()
+    store = started(disk)
+    store.logs[TP].flush()
+    store.checkpoint({TP: 2})
+    store.delete(TP)
+    store.create(TP, bytes(16))
+    disk.sync_dir(ROOT)
+    disk.crash(Crash.DROP_UNSYNCED)
+    store = open_store(disk)
+    assert TP not in store.logs and disk.kind(f"{ROOT}/events-0") is not None
+    assert store.create(TP, bytes(16)).log_end_offset == 0
+
+
 def test_records_without_a_marker_are_not_deleted() -> None:
     disk = SimDisk()
     lead(open_store(disk).create(TP, TOPIC_ID), B, 0)
     disk.crash(Crash.PROCESS)
     disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
     store = open_store(disk)
-    with pytest.raises(TidelogError, match="holds records of a topic that nothing names") as caught:
+    with pytest.raises(TidelogError, match="holds records, but no file names their topic") as caught:
         store.create(TP, TOPIC_ID)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.read(f"{ROOT}/events-0/00000000000000000000.log") == placed(B, 0, 0)
