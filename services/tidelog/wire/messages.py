@@ -1610,6 +1610,7 @@ class UpdateMetadataRequest(Message):
         "more",
         "leader_throttle",
         "follower_throttle",
+        "feature_level",
     )
     controller_id: int
     controller_epoch: int
@@ -1623,6 +1624,7 @@ class UpdateMetadataRequest(Message):
     more: bool
     leader_throttle: int
     follower_throttle: int
+    feature_level: int
 
     def __init__(
         self,
@@ -1639,6 +1641,7 @@ class UpdateMetadataRequest(Message):
         more=False,
         leader_throttle,
         follower_throttle,
+        feature_level,
     ):
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
@@ -1652,6 +1655,7 @@ class UpdateMetadataRequest(Message):
         self.more = more
         self.leader_throttle = leader_throttle
         self.follower_throttle = follower_throttle
+        self.feature_level = feature_level
 
     def _values(self):
         return (
@@ -1667,6 +1671,7 @@ class UpdateMetadataRequest(Message):
             self.more,
             self.leader_throttle,
             self.follower_throttle,
+            self.feature_level,
         )
 
 

@@ -497,6 +497,7 @@ class UpdateMetadataRequest(Message):
     more: bool = False
     leader_throttle: int
     follower_throttle: int
+    feature_level: int
 
 @value(kw_only=True)
 class UpdateMetadataResponse(Message):
