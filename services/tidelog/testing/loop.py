@@ -85,6 +85,8 @@ class _NumberedTask(asyncio.Task[Any]):
         self, number: int, coro: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, **kwargs: Any
     ) -> None:
         self._number = number
+        context = kwargs.get("context")
+        self.process = _PROCESS.get(None) if context is None else context.get(_PROCESS)
         super().__init__(coro, loop=loop, **kwargs)
 
     def __hash__(self) -> int:
@@ -304,6 +306,11 @@ def run(story: Coroutine[Any, Any, T], seed: int | None = None) -> T:
         return loop.run_until_complete(story)
     finally:
         loop.finish()
+
+
+def tasks_outside() -> set[asyncio.Task[Any]]:
+    """Tasks of the running loop that belong to no SimProcess."""
+    return {task for task in asyncio.all_tasks() if getattr(task, "process", None) is None}
 
 
 def work(seconds: float) -> None:

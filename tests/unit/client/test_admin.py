@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster, no_tasks_left
+from helpers.brokers import brokers, no_tasks_left
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime.rpc_options import as_transport_error
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from unit.client.clients import admin
 
 
 async def test_topics_are_created_described_and_deleted() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     async with no_tasks_left(), admin(cluster) as a:
         created = await a.create_topic("t", 4, 1, configs={"min.insync.replicas": "2"})
         assert created.num_partitions == 4
@@ -26,12 +27,12 @@ async def test_topics_are_created_described_and_deleted() -> None:
 
 
 async def test_errors_name_the_topic() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with admin(cluster) as a:
         with pytest.raises(TidelogError, match="topic 't' already exists"):
             await a.create_topic("t")
-        with pytest.raises(TidelogError, match="topic 'x': num_partitions: 0 is below 1"):
+        with pytest.raises(TidelogError, match="topic 'x': number of partitions 0 is not from 1"):
             await a.create_topic("x", 0)
         for call in (a.delete_topic("nope"), a.describe_topic("nope")):
             with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
@@ -41,10 +42,10 @@ async def test_errors_name_the_topic() -> None:
 
 
 async def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     async with admin(cluster) as a:
 
-        async def no_controller(call: FakeCall) -> m.CreateTopicsResponse:
+        async def no_controller(call: Call) -> m.CreateTopicsResponse:
             return m.CreateTopicsResponse(
                 topics=tuple(
                     m.CreatedTopic(
@@ -59,14 +60,14 @@ async def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
         await a.create_topic("t")
         assert len(cluster.of("CreateTopics")) == 3
 
-        async def just_started(_: FakeCall) -> Any:
+        async def just_started(_: Call) -> Any:
             raise as_transport_error(TidelogError("no controller is active", ErrorCode.NOT_CONTROLLER))
 
         cluster.once("DeleteTopics", just_started)
         await a.delete_topic("t")
         assert len(cluster.of("DeleteTopics")) == 2
 
-        async def silent(call: FakeCall) -> Any:
+        async def silent(call: Call) -> Any:
             await call.serve()
             raise TransportError("DEADLINE_EXCEEDED")
 
@@ -77,8 +78,8 @@ async def test_a_write_is_tried_again_only_where_nothing_was_done() -> None:
 
 
 async def test_any_broker_will_do() -> None:
-    cluster = FakeCluster()
-    cluster.down.add(1)
+    cluster = await brokers()
+    cluster.kill(1)
     async with admin(cluster) as a:
         for name in ("a", "b", "c", "d"):
             await a.create_topic(name)
@@ -86,11 +87,12 @@ async def test_any_broker_will_do() -> None:
 
 
 async def test_wait_until_led_names_what_is_missing() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with admin(cluster) as a:
         await a.wait_until_led("t", in_sync=True)
-        cluster.down.add(2)
+        cluster.kill(2)
+        await cluster.settle()
         await a.wait_until_led("t")
         with pytest.raises(TidelogError, match=r"t-0: leader 1, ISR \[1, 3\] of \[1, 2, 3\]"):
             await a.wait_until_led("t", in_sync=True, timeout_s=0.5)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, no_tasks_left
+from helpers.brokers import brokers, no_tasks_left
 from tidelog.client.consumer import Consumer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.producer import Producer
@@ -14,8 +14,8 @@ from tidelog.ids import TopicPartition
 
 
 async def test_a_producer_uses_added_partitions_after_its_metadata_has_aged() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=2)
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
     key = next(b"%d" % i for i in range(99) if partition_for_key(b"%d" % i, 4) >= 2)
     async with (
         no_tasks_left(),
@@ -23,7 +23,7 @@ async def test_a_producer_uses_added_partitions_after_its_metadata_has_aged() ->
     ):
         before = await (await producer.send("t", b"v", key=key))
         assert before.partition == partition_for_key(key, 2)
-        cluster.grow("t", 4)
+        await cluster.grow("t", 4)
         await cluster.clock.sleep(3)
         after = await (await producer.send("t", b"v", key=key))
         assert after.partition == partition_for_key(key, 4)
@@ -32,11 +32,11 @@ async def test_a_producer_uses_added_partitions_after_its_metadata_has_aged() ->
 
 
 async def test_a_producer_that_is_told_a_new_partition_asks_at_once() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=1)
+    cluster = await brokers()
+    await cluster.create("t", partitions=1)
     async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer:
         await (await producer.send("t", b"v"))
-        cluster.grow("t", 2)
+        await cluster.grow("t", 2)
         assert (await (await producer.send("t", b"v", partition=1))).partition == 1
 
 
@@ -47,8 +47,8 @@ async def test_a_producer_that_ends_while_it_asks_for_a_new_partition_takes_no_r
 ) -> None:
     """Nobody would send it, and its future would never end."""
 
-    cluster = FakeCluster()
-    cluster.create("t", partitions=1)
+    cluster = await brokers()
+    await cluster.create("t", partitions=1)
     producer = Producer(cluster.bootstrap, ports=cluster.ports)
     await producer.start()
     await (await producer.send("t", b"v"))
@@ -60,15 +60,15 @@ async def test_a_producer_that_ends_while_it_asks_for_a_new_partition_takes_no_r
         await producer.stop()
     else:
         producer._end(TidelogError("another producer has taken over", ErrorCode.INVALID_PRODUCER_EPOCH))
-    cluster.grow("t", 2)
+    await cluster.grow("t", 2)
     with pytest.raises(TidelogError, match=said):
         await waits
     await producer.stop()
 
 
 async def test_a_consumer_of_whole_topics_reads_added_partitions_from_their_first_record() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=1)
+    cluster = await brokers()
+    await cluster.create("t", partitions=1)
     async with (
         no_tasks_left(),
         Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer,
@@ -78,7 +78,7 @@ async def test_a_consumer_of_whole_topics_reads_added_partitions_from_their_firs
     ):
         await consumer.assign_topics("t")
         await consumer.seek_to_end()
-        cluster.grow("t", 3)
+        await cluster.grow("t", 3)
         for p in (0, 1, 2):
             await (await producer.send("t", b"%d" % p, partition=p))
         seen: dict[int, list[int]] = {}
@@ -89,12 +89,12 @@ async def test_a_consumer_of_whole_topics_reads_added_partitions_from_their_firs
 
 
 async def test_an_assignment_of_single_partitions_does_not_grow() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=1)
+    cluster = await brokers()
+    await cluster.create("t", partitions=1)
     async with Consumer(cluster.bootstrap, ports=cluster.ports, metadata_max_age_ms=1000) as consumer:
         await consumer.assign_topics("t")
         await consumer.assign([TopicPartition("t", 0)])
-        cluster.grow("t", 2)
+        await cluster.grow("t", 2)
         await consumer.poll(timeout_s=5)
         assert consumer.assignment == [TopicPartition("t", 0)]
         await consumer.assign([TopicPartition("t", 1)])

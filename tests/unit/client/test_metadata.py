@@ -5,20 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.brokers import brokers
 from tidelog.client.admin import Admin
 from tidelog.client.connections import Patience
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.errors import TidelogError
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from unit.client.clients import producer
 
 
 async def test_no_answer_names_each_address() -> None:
-    cluster = FakeCluster()
-    cluster.down.update(cluster.addresses)
-    with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*b1:9092"):
+    cluster = await brokers()
+    cluster.kill(*cluster.ids)
+    with pytest.raises(ClusterUnreachable, match=r"nothing answers at .*broker-1:9092"):
         async with producer(cluster, max_block_ms=300):
             pass
 
@@ -26,14 +27,17 @@ async def test_no_answer_names_each_address() -> None:
 @pytest.mark.parametrize(
     ("bootstrap", "why"),
     [
-        ("b1:9092,b2:9092", "b1:9092, b2:9092 (connection refused)"),
+        ("broker-1:9092,broker-2:9092", "broker-1:9092, broker-2:9092 (connection refused)"),
         ("nohost:1", "nohost:1 (no such host, or no route to it)"),
-        ("b1:9092,nohost:1", "b1:9092 (connection refused), nohost:1 (no such host, or no route to it)"),
+        (
+            "broker-1:9092,nohost:1",
+            "broker-1:9092 (connection refused), nohost:1 (no such host, or no route to it)",
+        ),
     ],
 )
 async def test_addresses_that_all_refuse_end_a_short_patience(bootstrap: str, why: str) -> None:
-    cluster = FakeCluster()
-    cluster.down.update(cluster.addresses)
+    cluster = await brokers()
+    cluster.kill(*cluster.ids)
     ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
     began = cluster.ports.clock.now()
     with pytest.raises(ClusterUnreachable) as caught:
@@ -44,35 +48,34 @@ async def test_addresses_that_all_refuse_end_a_short_patience(bootstrap: str, wh
 
 @pytest.mark.parametrize("state", ["paused", "up"])
 async def test_one_address_that_may_answer_is_waited_for(state: str) -> None:
-    cluster = FakeCluster()
-    cluster.down.update({1, 2, 3})
+    cluster = await brokers()
+    cluster.kill(1, 2)
     ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
-    cluster.down.discard(3)
     if state == "paused":
-        cluster.paused.add(3)
-    asyncio.get_running_loop().call_later(5.0, cluster.paused.clear)
+        cluster.pause(3)
+        asyncio.get_running_loop().call_later(5.0, cluster.resume, 3)
     await Admin(cluster.bootstrap, ports=ports, request_timeout_ms=10_000).start()
 
 
 async def test_a_cluster_that_has_answered_is_waited_for() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     ports = replace(cluster.ports, patience=Patience(unreachable_s=1.0))
     async with Admin(cluster.bootstrap, ports=ports, request_timeout_ms=10_000) as admin:
-        cluster.down.update(cluster.addresses)
-        asyncio.get_running_loop().call_later(5.0, cluster.down.clear)
+        cluster.kill(*cluster.ids)
+        asyncio.get_running_loop().call_later(5.0, cluster.launch, *cluster.ids)
         await admin.list_topics()
 
 
 async def test_a_client_that_tries_in_vain_says_why_once(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster()
-    cluster.down.update(cluster.addresses)
+    cluster = await brokers()
+    cluster.kill(*cluster.ids)
     with pytest.raises(ClusterUnreachable):
-        await Admin("b1:9092", ports=cluster.ports, request_timeout_ms=10_000).start()
-    assert caplog.messages == ["nothing answers at b1:9092 (connection refused); still trying"]
+        await Admin("broker-1:9092", ports=cluster.ports, request_timeout_ms=10_000).start()
+    assert caplog.messages == ["nothing answers at broker-1:9092 (connection refused); still trying"]
 
 
 async def test_an_unknown_topic_ends_a_short_patience(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     for limit_s, ports in (
         (2.0, replace(cluster.ports, patience=Patience(unknown_topic_s=1.5))),
         (11.0, cluster.ports),
@@ -87,10 +90,10 @@ async def test_an_unknown_topic_ends_a_short_patience(caplog: pytest.LogCaptureF
 
 
 async def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_may() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     now = asyncio.get_running_loop().time
     async with producer(cluster, max_block_ms=300) as p:
-        cluster.down.update(cluster.addresses)
+        cluster.kill(*cluster.ids)
         begun = now()
         ends = await asyncio.gather(*(p.send("t", b"x") for _ in range(20)), return_exceptions=True)
         assert all(isinstance(end, ClusterUnreachable) for end in ends)
@@ -98,18 +101,18 @@ async def test_however_many_sends_wait_for_metadata_none_waits_longer_than_it_ma
 
 
 async def test_bootstrap_goes_round_to_a_broker_that_answers() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    cluster.down.add(2)
-    cluster.paused.add(3)
+    cluster = await brokers()
+    await cluster.create("t", replicas=1)
+    cluster.kill(2)
+    cluster.pause(3)
     async with producer(cluster) as p:
         await (await p.send("t", b"x"))
-    assert cluster.partition("t").values() == [b"x"]
+    assert cluster.values("t") == [b"x"]
 
 
 async def test_refreshes_that_coincide_are_one_request() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         before = len(cluster.of("ClusterMetadata"))
         seen = p._metadata.version
@@ -118,20 +121,17 @@ async def test_refreshes_that_coincide_are_one_request() -> None:
 
 
 async def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         await (await p.send("t", b"x"))
-        cluster.elect("t", 0, 2)
+        before: m.ClusterMetadataResponse = await cluster.of("ClusterMetadata")[-1].serve()
+        assert before.topics[0].partitions[0].leader == 1
+        await cluster.elect("t", 0, 2)
         await p._metadata.refresh(p._metadata.version)
 
-        async def stale(call: FakeCall) -> m.ClusterMetadataResponse:
-            cluster.topics["t"].partitions[0].leader_epoch = 0
-            cluster.topics["t"].partitions[0].leader = 1
-            answer: m.ClusterMetadataResponse = await call.serve()
-            cluster.topics["t"].partitions[0].leader_epoch = 1
-            cluster.topics["t"].partitions[0].leader = 2
-            return answer
+        async def stale(_: Call) -> m.ClusterMetadataResponse:
+            return before
 
         cluster.once("ClusterMetadata", stale)
         await p._metadata.refresh(p._metadata.version)

@@ -3,30 +3,31 @@
 import pytest
 
 from helpers.batches import patched
-from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.brokers import Brokers, brokers
 from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import MAX_TIMESTAMP
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from tidelog.wire.batch import Codec
 
 T0 = TopicPartition("t", 0)
 
 
-def fill(cluster: FakeCluster, *batches: tuple[int, ...], codec: Codec = Codec.NONE) -> None:
+async def fill(cluster: Brokers, *batches: tuple[int, ...], codec: Codec = Codec.NONE) -> None:
     """One batch for each tuple of timestamps."""
     for times in batches:
-        cluster.partition("t").append(encode_batch((Record(None, b"v", (), at) for at in times), codec), 10**6)
+        await cluster.append("t", 0, encode_batch((Record(None, b"v", (), at) for at in times), codec))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_the_record_inside_its_batch_is_found(codec: Codec) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, (100, 300, 200), (150, 250), (900, 400), codec=codec)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, (100, 300, 200), (150, 250), (900, 400), codec=codec)
     async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
 
         async def at(timestamp: int) -> tuple[int, int]:
@@ -43,11 +44,12 @@ async def test_the_record_inside_its_batch_is_found(codec: Codec) -> None:
 
 
 async def test_a_header_that_lies_costs_accuracy_and_nothing_else() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, (100,), (200, 300), (500,))
-    batches = cluster.partition("t").batches
-    batches[1] = patched(batches[1], 35, ">q", 2**63 - 1)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, (100,))
+    lying = encode_batch(Record(None, b"v", (), at) for at in (200, 300))
+    await cluster.append("t", 0, patched(lying, 35, ">q", 2**63 - 1))
+    await fill(cluster, (500,))
     async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
         found = await c.offsets_for_times({T0: 400})
         # No record of that batch is so late; the next one is.
@@ -57,22 +59,22 @@ async def test_a_header_that_lies_costs_accuracy_and_nothing_else() -> None:
 
 
 async def test_a_damaged_batch_is_named_by_its_first_offset() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, (100, 200), (300, 400))
-    batches = cluster.partition("t").batches
-    batches[1] = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, (100, 200), (300, 400))
+    batch = cluster.batches("t")[1]
+    cluster.damage(batch, batch[:-1] + bytes([batch[-1] ^ 1]))
     async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
         assert (await c.offsets_for_times({T0: 350}))[T0] == (2, 400, 0)
 
 
 @requirement("A new leader reports no end offset below its epoch start")
 async def test_offsets_that_are_not_available_yet_are_waited_for() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, (100, 200))
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, (100, 200))
 
-    async def not_yet(call: FakeCall) -> m.ListOffsetsResponse:
+    async def not_yet(call: Call) -> m.ListOffsetsResponse:
         (ask,) = call.request.partitions
         return m.ListOffsetsResponse(
             results=(

@@ -6,28 +6,30 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster, forgotten_meanwhile, no_tasks_left, produce_result
+from helpers.brokers import Brokers, brokers, forgotten_meanwhile, no_tasks_left, produce_result
 from helpers.requirements import requirement
 from tidelog.client.errors import ClientClosed, DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from tidelog.wire.batch import read_header
-from unit.client.clients import producer, values
+from unit.client.clients import Flights, producer, values
 
 
 @requirement("A produce request is appended in order and queued until commit")
 async def test_records_of_a_partition_are_stored_in_the_order_of_their_sends() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=2)
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
+    flights = Flights(cluster)
     async with no_tasks_left(), producer(cluster, batch_bytes=300, enable_idempotence=False) as p:
         acks = [await p.send("t", v, partition=0) for v in values(200)]
         done = await asyncio.gather(*acks)
-    assert cluster.partition("t", 0).values() == values(200)
+    assert cluster.values("t", 0) == values(200)
     assert [d.offset for d in done] == list(range(200))
-    assert len(cluster.partition("t", 0).batches) > 5
-    assert cluster.in_flight_most == 1
+    assert len(cluster.batches("t", 0)) > 5
+    assert flights.most == 1
 
 
 @pytest.mark.parametrize(
@@ -43,19 +45,19 @@ async def test_records_of_a_partition_are_stored_in_the_order_of_their_sends() -
     ],
 )
 async def test_a_refused_batch_is_tried_again_before_the_ones_behind_it(code: ErrorCode) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, batch_bytes=200) as p:
         cluster.refuse_produce(code, times=3)
         for v in values(100):
             await p.send("t", v)
         await p.flush()
-    assert cluster.partition("t").values() == values(100)
+    assert cluster.values("t") == values(100)
 
 
 async def test_batches_for_one_leader_leave_in_one_request() -> None:
-    cluster = FakeCluster(brokers=1)
-    cluster.create("t", partitions=12)
+    cluster = await brokers(1)
+    await cluster.create("t", partitions=12)
     async with producer(cluster, linger_ms=5) as p:
         for i in range(120):
             await p.send("t", b"v", partition=i % 12)
@@ -65,13 +67,13 @@ async def test_batches_for_one_leader_leave_in_one_request() -> None:
 
 
 async def test_without_idempotence_a_lost_answer_is_retried_and_may_store_twice_but_never_reorders() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, enable_idempotence=False, batch_bytes=200) as p:
         cluster.lose_answer("Produce", times=2)
         acks = [await p.send("t", v) for v in values(50)]
         await asyncio.gather(*acks)
-    stored = [v for v in cluster.partition("t").values()]
+    stored = [v for v in cluster.values("t")]
     assert sorted(set(stored), key=lambda v: int(v or b"-1")) == values(50)
     assert len(stored) > 50
     # each batch as a whole may be there several times in a row; nothing of a later batch comes before
@@ -79,35 +81,35 @@ async def test_without_idempotence_a_lost_answer_is_retried_and_may_store_twice_
 
 
 async def test_the_outcome_is_known_after_a_refusal_before_the_append() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, delivery_timeout_ms=500) as p:
         cluster.refuse_produce(ErrorCode.NOT_ENOUGH_REPLICAS, times=100)
         with pytest.raises(DeliveryError, match=r"t-0: scripted .*; it was not written") as caught:
             await (await p.send("t", b"v"))
         assert caught.value.outcome_known
         assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert cluster.partition("t").values() == []
+    assert cluster.values("t") == []
 
 
 @requirement("Clients cut from all brokers get unknown outcomes")
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 async def test_the_outcome_is_unknown_once_one_attempt_may_have_appended(code: ErrorCode) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, delivery_timeout_ms=500) as p:
         cluster.refuse_produce(code, append=True)
         cluster.refuse_produce(ErrorCode.NOT_ENOUGH_REPLICAS, times=100)  # a certain "no" afterwards changes nothing
         with pytest.raises(DeliveryError, match="it may have been written") as caught:
             await (await p.send("t", b"v"))
         assert not caught.value.outcome_known
-    assert cluster.partition("t").values() == [b"v"]
+    assert cluster.values("t") == [b"v"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_REQUIRED_ACKS])
 async def test_what_cannot_succeed_is_not_retried(code: ErrorCode) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         cluster.refuse_produce(code)
         with pytest.raises(DeliveryError) as caught:
@@ -115,51 +117,49 @@ async def test_what_cannot_succeed_is_not_retried(code: ErrorCode) -> None:
         assert caught.value.code is code
         assert len(cluster.of("Produce")) == 1
         await (await p.send("t", b"w"))  # the producer lives on
-    assert cluster.partition("t").values() == [b"w"]
+    assert cluster.values("t") == [b"w"]
 
 
 @requirement("A leader crash before the append makes the client resend")
 @requirement("A leader killed before the append costs one retry")
 async def test_a_killed_leader_costs_no_more_than_its_election() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         await (await p.send("t", b"before"))
-        cluster.deaths_are_known = False
-        cluster.down.add(1)
+        cluster.kill_unnoticed(1)
         ack = await p.send("t", b"during")
         began = cluster.clock.now()
         await cluster.clock.sleep(0.3)
         assert not ack.done()
-        cluster.elect("t", 0, 2)
+        await cluster.notice(1)
         await ack
         assert cluster.clock.now() - began < 0.3 + 0.15
-    assert cluster.partition("t").values() == [b"before", b"during"]
+    assert cluster.values("t") == [b"before", b"during"]
 
 
 async def test_a_leader_that_leaves_the_metadata_before_its_request_is_sent_costs_a_retry() -> None:
     """Its session has ended, and the election comes later: the brokers name it as leader and not among themselves."""
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         await (await p.send("t", b"before"))
         forgotten_meanwhile(p, 1, "produce-1")
         await (await p.send("t", b"during"))
         await (await p.send("t", b"after"))
-    assert cluster.partition("t").values() == [b"before", b"during", b"after"]
+    assert cluster.values("t") == [b"before", b"during", b"after"]
 
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_leader_that_is_found_after_a_long_time_gets_its_batches_at_once(seed: int) -> None:
-    cluster = FakeCluster(seed=seed)
-    cluster.create("t")
+    cluster = await brokers(seed=seed, session_ms=60_000)
+    await cluster.create("t")
     async with producer(cluster) as p:
-        cluster.deaths_are_known = False
-        cluster.down.add(1)
+        cluster.kill_unnoticed(1)
         ack = await p.send("t", b"x")
         await cluster.clock.sleep(20)
-        cluster.elect("t", 0, 2)
+        await cluster.notice(1)
         began = cluster.clock.now()
         await ack
         # the distance of two looks at the metadata, not the second that the batch would pause
@@ -167,84 +167,85 @@ async def test_a_leader_that_is_found_after_a_long_time_gets_its_batches_at_once
 
 
 async def test_the_leader_hint_saves_the_metadata_request() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         await (await p.send("t", b"a"))
         asked = len(cluster.of("ClusterMetadata"))
-        cluster.elect("t", 0, 3)
-        cluster.refuse_produce(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=3, leader_epoch=1)
+        await cluster.elect("t", 0, 3)
         began = cluster.clock.now()
         await (await p.send("t", b"b"))
         assert cluster.clock.now() - began < 0.02
         assert len(cluster.of("ClusterMetadata")) == asked
-    assert cluster.partition("t").values() == [b"a", b"b"]
+    assert cluster.values("t") == [b"a", b"b"]
 
 
 async def test_a_request_that_was_given_up_is_fenced_when_it_arrives_after_its_retry() -> None:
-    # A paused leader is deposed, and elected again later: the old request then reaches it with an old epoch.
-    cluster = FakeCluster()
-    cluster.create("t")
+    # Its leader is deposed, and elected again later: the old request then reaches it with an old epoch.
+    cluster = await brokers()
+    await cluster.create("t")
+
+    async def held(_: Call) -> Any:
+        await cluster.clock.sleep(3600)
+
     async with producer(cluster, request_timeout_ms=200) as p:
-        cluster.paused.add(1)
+        cluster.once("Produce", held)
         ack = await p.send("t", b"once")
         await cluster.clock.sleep(0.1)
         late = cluster.of("Produce")[0]
-        cluster.elect("t", 0, 2)
+        await cluster.elect("t", 0, 2)
         await ack
-        cluster.paused.clear()
-        cluster.elect("t", 0, 1)
+        await cluster.elect("t", 0, 1)
         answer = await late.serve()
         assert answer.results[0].error_code is ErrorCode.FENCED_LEADER_EPOCH
-    assert cluster.partition("t").values() == [b"once"]
+    assert cluster.values("t") == [b"once"]
 
 
 async def test_a_record_over_the_limit_is_refused_at_send_and_names_the_limit() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, record_bytes_max=1000) as p:
         with pytest.raises(TidelogError, match="record_bytes_max is 1000") as caught:
             await p.send("t", b"x" * 1000)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
         await (await p.send("t", b"x" * 800))
-    assert cluster.partition("t").values() == [b"x" * 800]
+    assert cluster.values("t") == [b"x" * 800]
 
 
 async def test_a_batch_that_the_topic_finds_too_large_is_split() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    cluster.batch_bytes_max = 400
+    cluster = await brokers()
+    await cluster.create("t", max_message_bytes="400")
     async with producer(cluster, compression="gzip") as p:
         acks = [await p.send("t", b"%03d" % i * 20, key=b"k", headers=[("h", b"x")]) for i in range(20)]
         ack_big = await p.send("t", cluster.rand.randbytes(900), key=b"k")
         done = await asyncio.gather(*acks)
         with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 400 .*; it was not written"):
             await ack_big
-    assert cluster.partition("t").values() == [b"%03d" % i * 20 for i in range(20)]
+    assert cluster.values("t") == [b"%03d" % i * 20 for i in range(20)]
     assert [d.offset for d in done] == list(range(20))
 
 
 async def test_a_full_buffer_holds_back_its_senders() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, buffer_bytes=10_000, batch_bytes=500, max_block_ms=400) as p:
-        cluster.paused.add(1)
+        cluster.pause(1)
         with pytest.raises(TidelogError, match="stayed full for max_block_ms = 400"):
             for _ in range(100):
                 await p.send("t", b"x" * 100)
         assert p._accumulator.buffered_bytes < 12_000
-        cluster.paused.clear()
+        cluster.resume(1)
         await p.flush()
         assert p._accumulator.buffered_bytes == 0
         for _ in range(100):
             await p.send("t", b"x" * 100)
         await p.flush()
-    assert len(cluster.partition("t").values()) > 100
+    assert len(cluster.values("t")) > 100
 
 
 async def test_linger_gathers_and_flush_does_not_wait_for_it() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, linger_ms=1000) as p:
         began = cluster.clock.now()
         await p.send("t", b"a")
@@ -252,7 +253,7 @@ async def test_linger_gathers_and_flush_does_not_wait_for_it() -> None:
         await p.send("t", b"b")
         assert cluster.of("Produce") == []
         await cluster.clock.sleep(0.6)
-        assert cluster.partition("t").values() == [b"a", b"b"]
+        assert cluster.values("t") == [b"a", b"b"]
         assert len(cluster.of("Produce")) == 1
         await p.send("t", b"c")
         await p.flush()
@@ -260,8 +261,8 @@ async def test_linger_gathers_and_flush_does_not_wait_for_it() -> None:
 
 
 async def test_null_keys_stay_on_a_partition_for_a_batch_and_then_move() -> None:
-    cluster = FakeCluster(brokers=1)
-    cluster.create("t", partitions=6)
+    cluster = await brokers(1)
+    await cluster.create("t", partitions=6)
     async with producer(cluster, batch_bytes=1000, linger_ms=50) as p:
         acks = [await p.send("t", b"x" * 100) for _ in range(600)]
         used = [a.partition for a in await asyncio.gather(*acks)]
@@ -271,8 +272,8 @@ async def test_null_keys_stay_on_a_partition_for_a_batch_and_then_move() -> None
 
 
 async def test_keys_go_where_kafka_puts_them() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=12)
+    cluster = await brokers()
+    await cluster.create("t", partitions=12)
     async with producer(cluster) as p:
         done = [await (await p.send("t", b"v", key=key)) for key in (b"21", b"foobar", b"abc")]
     # toPositive(murmur2(key)) % 12 with the vectors of Kafka's UtilsTest
@@ -281,23 +282,25 @@ async def test_keys_go_where_kafka_puts_them() -> None:
 
 
 async def test_partitions_without_a_leader_get_no_null_keys_and_keep_what_is_theirs() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=3)
-    cluster.partition("t", 1).leader = -1
+    cluster = await brokers()
+    await cluster.create("t", partitions=3, replicas=1)
+    cluster.kill(2)
+    await cluster.settle()
     async with producer(cluster) as p:
         acks = [await p.send("t", b"x") for _ in range(30)]
         assert 1 not in {(await a).partition for a in acks}
         waiting = await p.send("t", b"y", partition=1)
         await cluster.clock.sleep(1)
         assert not waiting.done()
-        cluster.elect("t", 1, 2)
+        await cluster.restart(2)
         assert (await waiting).offset == 0
 
 
 async def test_delivery_timeout_ends_what_has_no_leader() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    cluster.partition("t").leader = -1
+    cluster = await brokers()
+    await cluster.create("t", replicas=1)
+    cluster.kill(1)
+    await cluster.settle()
     async with producer(cluster, delivery_timeout_ms=700) as p:
         began = cluster.clock.now()
         with pytest.raises(DeliveryError, match=r"delivery_timeout_ms passed.*it was not written") as caught:
@@ -307,11 +310,11 @@ async def test_delivery_timeout_ends_what_has_no_leader() -> None:
 
 
 async def test_a_topic_that_does_not_exist_is_named() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     async with producer(cluster, max_block_ms=300) as p:
         with pytest.raises(TidelogError, match=r"topic 'nope' does not exist; create it with `tidelog topics create`"):
             await p.send("nope", b"x")
-        cluster.create("t", partitions=2)
+        await cluster.create("t", partitions=2)
         with pytest.raises(TidelogError, match="partitions 0 to 1, partition 7 does not exist"):
             await p.send("t", b"x", partition=7)
         with pytest.raises(TidelogError, match="partition -1 does not exist"):
@@ -319,31 +322,31 @@ async def test_a_topic_that_does_not_exist_is_named() -> None:
 
 
 async def test_a_topic_that_is_being_created_is_waited_for() -> None:
-    cluster = FakeCluster()
+    cluster = await brokers()
     async with producer(cluster) as p:
         sending = asyncio.ensure_future(p.send("late", b"x"))
         await cluster.clock.sleep(0.4)
-        cluster.create("late")
+        await cluster.create("late")
         await (await sending)
-    assert cluster.partition("late").values() == [b"x"]
+    assert cluster.values("late") == [b"x"]
 
 
 @pytest.mark.parametrize(
     "bad", [{"value": "text"}, {"value": b"v", "key": 7}, {"value": b"v", "headers": [("h", 5)]}, {"value": 1.5}]
 )
 async def test_only_bytes_are_records(bad: dict[str, Any]) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         with pytest.raises(TypeError):
             await p.send("t", **bad)
         await (await p.send("t", b"fine"))
-    assert cluster.partition("t").values() == [b"fine"]
+    assert cluster.values("t") == [b"fine"]
 
 
 async def test_null_and_empty_are_different_and_headers_and_timestamps_arrive() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, linger_ms=1) as p:
         await p.send("t", None, key=b"k")
         await p.send("t", b"", key=b"", headers=[("a", None), ("b", b"\xff\x00")], timestamp_ms=123)
@@ -351,7 +354,7 @@ async def test_null_and_empty_are_different_and_headers_and_timestamps_arrive() 
     from tidelog.client.records import decode_batch
     from tidelog.ids import TopicPartition
 
-    batch = cluster.partition("t").batches[0]
+    batch = cluster.batches("t")[0]
     first, second = decode_batch(TopicPartition("t", 0), batch, read_header(batch))
     assert (first.key, first.value) == (b"k", None)
     assert (second.key, second.value, second.timestamp_ms) == (b"", b"", 123)
@@ -359,22 +362,22 @@ async def test_null_and_empty_are_different_and_headers_and_timestamps_arrive() 
 
 
 async def test_pre_encoded_batches_pass_through_unchanged() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=2)
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
     batch = encode_batch(Record(b"k", b"%d" % i, (), 5) for i in range(10))
     async with producer(cluster, enable_idempotence=False) as p:
         acks = [await p.produce_encoded("t", 1, batch) for _ in range(5)]
         assert [a.offset for a in await asyncio.gather(*acks)] == [0, 10, 20, 30, 40]
         with pytest.raises(ValueError, match="a batch has at least 61"):
             await p.produce_encoded("t", 1, b"short")
-    assert cluster.partition("t", 1).batches[3][16:] == batch[16:]
+    assert cluster.batches("t", 1)[3][16:] == batch[16:]
 
 
 async def test_acks_0_waits_for_no_position() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
 
-    async def at_once(call: FakeCall) -> m.ProduceResponse:
+    async def at_once(call: Call) -> m.ProduceResponse:
         assert call.request.acks == 0
         return m.ProduceResponse(results=(produce_result("t", 0),))
 
@@ -384,14 +387,15 @@ async def test_acks_0_waits_for_no_position() -> None:
 
 
 async def test_stop_without_flush_fails_what_is_left_and_knows_nothing_of_what_is_under_way() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
     p = producer(cluster)
     await p.start()
-    cluster.paused.add(1)
-    flying = await p.send("t", b"flying")
+    await (await p.send("t", b"other", partition=1))  # it has its producer id
+    cluster.pause(1)
+    flying = await p.send("t", b"flying", partition=0)
     await cluster.clock.sleep(0.01)
-    queued = await p.send("t", b"queued")
+    queued = await p.send("t", b"queued", partition=0)
     await p.stop(flush=False)
     for ack, known in ((flying, False), (queued, True)):
         error = ack.exception()
@@ -401,8 +405,8 @@ async def test_stop_without_flush_fails_what_is_left_and_knows_nothing_of_what_i
 
 
 async def test_flush_and_stop_end_while_another_task_sends() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     acks = []
 
     async def send_on() -> None:
@@ -422,10 +426,10 @@ async def test_flush_and_stop_end_while_another_task_sends() -> None:
 
 
 async def test_an_answer_without_the_partition_is_an_unknown_outcome() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
 
-    async def empty(call: FakeCall) -> m.ProduceResponse:
+    async def empty(call: Call) -> m.ProduceResponse:
         return m.ProduceResponse(results=())
 
     async with producer(cluster, delivery_timeout_ms=200) as p:
@@ -437,10 +441,10 @@ async def test_an_answer_without_the_partition_is_an_unknown_outcome() -> None:
 
 
 async def test_a_call_that_can_never_work_fails_at_once() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
 
-    async def refuse(call: FakeCall) -> Any:
+    async def refuse(call: Call) -> Any:
         raise TransportError("RESOURCE_EXHAUSTED", "message larger than max")
 
     async with producer(cluster) as p:
@@ -452,10 +456,10 @@ async def test_a_call_that_can_never_work_fails_at_once() -> None:
 @pytest.mark.parametrize("options", [{"acks": 2}, {"acks": "some"}, {"compression": "rar"}])
 def test_bad_options_are_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=str(next(iter(options.values())))):
-        producer(FakeCluster(), **options)
+        producer(Brokers(), **options)
 
 
 def test_an_empty_or_bad_bootstrap_is_refused() -> None:
     for bad, said in (("", "bootstrap is empty"), ("nohost", "not host:port"), ("h:99999", "not host:port")):
         with pytest.raises(ValueError, match=said):
-            Producer(bad, ports=FakeCluster().ports)
+            Producer(bad, ports=Brokers().ports)

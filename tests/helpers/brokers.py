@@ -1,0 +1,367 @@
+"""A cluster in memory for tests of clients: the real controller, brokers and coordinators on the simulated loop.
+
+Calls of clients pass through one interceptor, which records them and applies the faults that a test sets. What a test does to
+the cluster itself goes around the interceptor.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from tidelog.broker.partition_host import PartitionHost
+from tidelog.client.admin import Admin
+from tidelog.client.connections import ClientPorts
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import Address, TopicPartition
+from tidelog.testing.clock import SimClock
+from tidelog.testing.intercept import Call, Interceptor
+from tidelog.testing.invariants import StoredView
+from tidelog.testing.loop import tasks_outside
+from tidelog.testing.meta import SimZooKeeper
+from tidelog.testing.net import SimNetwork
+from tidelog.testing.net_exchange import Faults
+from tidelog.testing.rand import seeded
+from tidelog.testing.sim_node import SimNode, Timing, World
+from tidelog.testing.views import stored_states
+from tidelog.wire import messages as m
+from tidelog.wire.batch import iter_batches
+from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
+
+CONTROLLER: Final = 1
+SETTLES_S: Final = 60.0
+GROUPS: Final = {
+    "coordinator_shards": 1,
+    "coordinator_election_delay_ms": 0,
+    "group_min_session_timeout_ms": 100,
+    "group_max_session_timeout_ms": 60_000,
+    "group_failed_pings_max": 2,
+    "group_initial_rebalance_delay_ms": 100,
+    "group_join_delay_max_ms": 300,
+    "group_assignor": "range",
+}
+
+
+class Brokers(Interceptor):
+    """`ports` is what a client takes. Brokers are numbered from 1; their addresses are broker-1:9092 and so on."""
+
+    def __init__(
+        self, count: int = 3, *, seed: int = 1, latency_s: float = 0.0005, session_ms: int = 6_000, **settings: Any
+    ) -> None:
+        """`latency_s` is one way. `settings` are settings of the brokers."""
+        super().__init__()
+        self.clock = SimClock()
+        self.rand = seeded(seed, "client")
+        self.ids = tuple(range(1, count + 1))
+        timing = Timing(
+            session_ms=session_ms,
+            lag_ms=10_000,
+            request_ms=10_000,
+            suspect_hold_ms=1_000,
+            keepalive_s=4.0,
+            segment_bytes=1 << 20,
+            rebalance_ms=300_000,
+        )
+        zookeeper = SimZooKeeper(seeded(seed, "zookeeper"))
+        network = SimNetwork(seeded(seed, "network"), faults=Faults(delay_s=(latency_s, latency_s)))
+        self.world = World(seed, seeded(seed, "faults"), timing, zookeeper, network)
+        self.world.broker_settings = GROUPS | settings
+        self.world.controller_settings = {"auto_leader_rebalance_enable": False}
+        names = [*(f"broker-{i}" for i in self.ids), f"controller-{CONTROLLER}"]
+        self.world.nodes.update((name, SimNode(self.world, name)) for name in names)
+        operator = Interceptor()
+        operator.faults.append(self._skip_stopped)
+        self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
+        self._unnoticed: set[int] = set()
+        """Killed brokers that count as alive."""
+        self._net = self.net(network.node("client"))
+        self.admin = Admin(self.bootstrap, ports=self._outside)
+        """The test's own: its calls are neither recorded nor disturbed."""
+
+    async def start(self) -> "Brokers":
+        """Returns when every broker serves."""
+        for node in self.world.nodes.values():
+            node.start()
+        await self.settle()
+        return self
+
+    # -- what a client needs ------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> dict[int, Address]:
+        return {b: self.node(b).address for b in self.ids}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(str(address) for address in self.addresses.values())
+
+    @property
+    def ports(self) -> ClientPorts:
+        return ClientPorts(self.clock, self._net, self.rand)
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    async def create(self, name: str, partitions: int = 1, *, replicas: int = 0, **configs: str) -> None:
+        """Partition p is led by the p-th broker, and the next ones follow; `replicas` 0: all of them."""
+        rows = [self._row(p, replicas) for p in range(partitions)]
+        configs = {key.replace("_", "."): value for key, value in configs.items()}
+        await self.admin.create_topic(name, assignment=rows, configs=configs)
+        await self.settle()
+
+    async def grow(self, name: str, total: int) -> None:
+        had = await self.admin.describe_topic(name)
+        first = len(had.partitions)
+        rows = [self._row(p, len(had.partitions[0].replicas)) for p in range(first, total)]
+        await self.admin.create_partitions(name, total, assignment=rows)
+        await self.settle()
+
+    async def delete(self, name: str) -> None:
+        await self.admin.delete_topic(name)
+        await self.settle()
+
+    async def elect(self, topic: str, partition: int, leader: int) -> None:
+        """Makes `leader`, which is in the ISR, the preferred leader, and then the leader."""
+        tp = TopicPartition(topic, partition)
+        replicas = self.states[tp].replicas
+        await self.admin.reassignments.alter({tp: [leader, *(b for b in replicas if b != leader)]})
+        (elected,) = await self.admin.elect_leaders([tp])
+        assert elected.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), elected
+        await self.settle()
+
+    async def append(self, topic: str, partition: int, *batches: bytes, acks: int = -1) -> None:
+        """The leader appends these and every member of the ISR has them."""
+        channel = self._outside.net.channel(self.addresses[self.leader(topic, partition)], purpose="test")
+        for records in batches:
+            ask = m.ProducePartition(topic=topic, partition=partition, leader_epoch=-1, records=records)
+            request = m.ProduceRequest(acks=acks, timeout_ms=10_000, partitions=(ask,))
+            (result,) = (await channel.call(REPLICA_SERVICE_PRODUCE, request, 10.0)).results
+            if result.error_code is not ErrorCode.NONE:
+                raise TidelogError(result.error_message, result.error_code)
+        await channel.close()
+
+    @property
+    def states(self) -> dict[TopicPartition, StoredView]:
+        """The stored state of each partition."""
+        return stored_states(self.world.zookeeper.dump())
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """-1: it has none."""
+        return self.states[TopicPartition(topic, partition)].leader
+
+    def host(self, topic: str, partition: int = 0, broker: int | None = None) -> PartitionHost:
+        """The replica of a broker, by default the leader's."""
+        broker = self.leader(topic, partition) if broker is None else broker
+        process = self.node(broker).broker
+        assert process is not None and process.manager is not None
+        found = process.manager.find_named(topic, partition)
+        assert found is not None
+        return found
+
+    def batches(self, topic: str, partition: int = 0) -> list[bytes]:
+        """Batches in the leader's log, in order."""
+        log = self.host(topic, partition).log
+        found: list[bytes] = []
+        at = log.log_start_offset
+        while at < log.log_end_offset:
+            records = log.read(at, 1 << 30, log.log_end_offset)
+            for start, header in iter_batches(records):
+                found.append(bytes(records[start : start + header.size_bytes]))
+                at = header.end_offset
+        return found
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """The values of the records in the leader's log, in order."""
+        out: list[bytes | None] = []
+        for batch in self.batches(topic, partition):
+            records = MemoryRecords(batch)
+            while (decoded := records.next_batch()) is not None:
+                assert decoded.validate_crc()
+                out.extend(record.value for record in decoded)
+        return out
+
+    # -- faults of brokers --------------------------------------------------------------------------------------------
+
+    def node(self, broker: int) -> SimNode:
+        return self.world.nodes[f"broker-{broker}"]
+
+    @property
+    def controller(self) -> SimNode:
+        return self.world.nodes[f"controller-{CONTROLLER}"]
+
+    @property
+    def running(self) -> list[int]:
+        """Brokers whose process runs and is not stopped."""
+        return [b for b in self.ids if self.node(b).running and not self.node(b).process.paused]  # type: ignore[union-attr]
+
+    def kill(self, *brokers: int) -> None:
+        """SIGKILL. The controller notices it soon; `settle` waits for that."""
+        for broker in brokers:
+            self.node(broker).kill()
+
+    def pause(self, *brokers: int) -> None:
+        """SIGSTOP."""
+        for broker in brokers:
+            self.node(broker).pause()
+
+    def resume(self, *brokers: int) -> None:
+        """SIGCONT."""
+        for broker in brokers:
+            self.node(broker).resume()
+
+    def kill_unnoticed(self, *brokers: int) -> None:
+        """SIGKILL. Until `notice`, or until its session ends, a broker counts as alive."""
+        for broker in brokers:
+            self.world.network.cut(self.controller.name, f"broker-{broker}")
+            self.node(broker).kill()
+            self._unnoticed.add(broker)
+
+    async def notice(self, *brokers: int) -> None:
+        """The sessions of killed brokers end; their partitions have other leaders."""
+        for broker in brokers:
+            for meta in (self.node(broker).meta, self.node(broker).coordinator_meta):
+                assert meta is not None
+                self.world.zookeeper.expire(meta.session_id)
+        self._unnoticed.difference_update(brokers)
+        await self.settle()
+
+    def launch(self, *brokers: int) -> None:
+        """Starts killed brokers."""
+        self.world.network.heal_all()
+        self._unnoticed.difference_update(brokers)
+        for broker in brokers:
+            self.node(broker).start()
+
+    async def restart(self, *brokers: int) -> None:
+        """Starts killed brokers; returns when they serve."""
+        self.launch(*brokers)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Every running broker knows the leaders that are stored, and every running replica is in sync."""
+        await self.until(self._settled, "the cluster settles")
+
+    async def until(self, condition: Callable[[], Any], what: str = "the condition") -> None:
+        give_up_at = self.clock.now() + SETTLES_S
+        while not condition():
+            assert self.clock.now() < give_up_at, f"not within {SETTLES_S:.0f} s: {what}"
+            await self.clock.sleep(0.005)
+
+    # -- faults of calls ----------------------------------------------------------------------------------------------
+
+    def broker_of(self, call: Call) -> int:
+        """The broker that is called."""
+        return next(b for b, address in self.addresses.items() if address == call.address)
+
+    def damage(self, old: bytes, new: bytes) -> None:
+        """From now on clients fetch `new` in the place of `old`, which is as long."""
+        assert len(old) == len(new)
+
+        async def damaged(call: Call) -> Any:
+            if call.method != "Fetch":
+                return NotImplemented
+            answer: m.FetchResponse = await call.serve()
+            return m.FetchResponse(
+                results=tuple(replace(r, records=r.records.replace(old, new)) for r in answer.results)
+            )
+
+        self.faults.append(damaged)
+
+    def refuse_produce(self, code: ErrorCode, *, times: int = 1, append: bool = False, **result: Any) -> None:
+        async def refuse(call: Call) -> m.ProduceResponse:
+            if append:
+                await call.serve()
+            return m.ProduceResponse(
+                results=tuple(
+                    produce_result(p.topic, p.partition, error_code=code, error_message="scripted", **result)
+                    for p in call.request.partitions
+                )
+            )
+
+        for _ in range(times):
+            self.once("Produce", refuse)
+
+    async def _skip_stopped(self, call: Call) -> Any:
+        """The operator asks no broker that stands still."""
+        if self.broker_of(call) in self.running:
+            return NotImplemented
+        raise TransportError("UNAVAILABLE", "it does not run")
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _row(self, partition: int, replicas: int) -> list[int]:
+        ids = self.ids
+        return [ids[(partition + i) % len(ids)] for i in range(replicas or len(ids))]
+
+    def _settled(self) -> bool:
+        states = self.states
+        alive = {b for b in self.ids if self.node(b).running} | self._unnoticed
+        if any(state.leader >= 0 and state.leader not in alive for state in states.values()):
+            return False
+        return all(self._agrees(b, states, alive) for b in self.running)
+
+    def _agrees(self, broker: int, states: Mapping[TopicPartition, StoredView], alive: set[int]) -> bool:
+        """True if a broker knows what is stored and is in sync in all that it should hold."""
+        process = self.node(broker).broker
+        if process is None or process.manager is None or process.metadata.live.keys() != alive:
+            return False
+        known = process.metadata.answer(m.ClusterMetadataRequest(all_topics=True), "INTERNAL")
+        leaders = {TopicPartition(t.topic, p.partition): p for t in known.topics for p in t.partitions}
+        if leaders.keys() != states.keys():
+            return False
+        for tp, state in states.items():
+            if (leaders[tp].leader, leaders[tp].leader_epoch) != (state.leader, state.leader_epoch):
+                return False
+            if broker in state.replicas and state.leader >= 0:
+                host = process.manager.find(tp)
+                if host is None or host.replica.leader_epoch != state.leader_epoch or host.offline:
+                    return False
+                if broker not in {member for member, _ in state.isr}:
+                    return False
+        return True
+
+
+async def brokers(count: int = 3, **options: Any) -> Brokers:
+    """A cluster that serves; it ends with the loop of the test."""
+    return await Brokers(count, **options).start()
+
+
+@asynccontextmanager
+async def no_tasks_left() -> AsyncIterator[None]:
+    """A client that was stopped leaves no task behind."""
+    before = tasks_outside()
+    yield
+    assert tasks_outside() <= before
+
+
+def fetch_result(ask: m.FetchPartition, **fields: Any) -> m.FetchResult:
+    known = {
+        "high_watermark": -1,
+        "log_start_offset": -1,
+        "diverging_epoch": -1,
+        "diverging_end_offset": -1,
+        "leader_id": -1,
+        "leader_epoch": -1,
+    }
+    return m.FetchResult(topic=ask.topic, partition=ask.partition, **{**known, **fields})
+
+
+def produce_result(topic: str, partition: int, **fields: Any) -> m.ProduceResult:
+    known = {"base_offset": -1, "log_start_offset": 0, "leader_id": -1, "leader_epoch": -1}
+    return m.ProduceResult(topic=topic, partition=partition, **{**known, **fields})
+
+
+def forgotten_meanwhile(client: Any, broker: int, task: str) -> None:
+    """A refresh of the metadata comes between the choice of `broker` and the first step of the task that calls it, once."""
+    supervisor, metadata = client._supervisor, client._metadata
+    start = supervisor.start
+
+    def late(name: str, coroutine: Any) -> Any:
+        if name == task:
+            supervisor.start = start
+            left = {b: address for b, address in metadata.snapshot.brokers.items() if b != broker}
+            metadata.snapshot = replace(metadata.snapshot, brokers=left)
+        return start(name, coroutine)
+
+    supervisor.start = late
