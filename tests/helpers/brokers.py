@@ -4,6 +4,7 @@ Calls of clients pass through one interceptor, which records them and applies th
 the cluster itself goes around the interceptor.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tidelog.client.connections import ClientPorts
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.clock import SimClock
+from tidelog.testing.disk import Crash
 from tidelog.testing.intercept import Call, Interceptor
 from tidelog.testing.invariants import StoredView
 from tidelog.testing.loop import tasks_outside
@@ -74,6 +76,7 @@ class Brokers(Interceptor):
         operator = Interceptor()
         operator.faults.append(self._skip_stopped)
         self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
+        self._elects = asyncio.Lock()
         self._unnoticed: set[int] = set()
         """Killed brokers that count as alive."""
         self._net = self.net(network.node("client"))
@@ -124,11 +127,12 @@ class Brokers(Interceptor):
     async def elect(self, topic: str, partition: int, leader: int) -> None:
         """Makes `leader`, which is in the ISR, the preferred leader, and then the leader."""
         tp = TopicPartition(topic, partition)
-        replicas = self.states[tp].replicas
-        await self.admin.reassignments.alter({tp: [leader, *(b for b in replicas if b != leader)]})
-        (elected,) = await self.admin.elect_leaders([tp])
-        assert elected.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), elected
-        await self.settle()
+        async with self._elects:
+            replicas = self.states[tp].replicas
+            await self.admin.reassignments.alter({tp: [leader, *(b for b in replicas if b != leader)]})
+            (elected,) = await self.admin.elect_leaders([tp])
+            assert elected.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), elected
+            await self.settle()
 
     async def append(self, topic: str, partition: int, *batches: bytes, acks: int = -1) -> None:
         """The leader appends these and every member of the ISR has them."""
@@ -238,6 +242,15 @@ class Brokers(Interceptor):
         self.launch(*brokers)
         await self.settle()
 
+    async def lose_power(self, broker: int) -> None:
+        """Its host loses power, and what was not synced to disk. It starts again, and leads again what is on it alone."""
+        self.node(broker).kill(Crash.DROP_UNSYNCED)
+        self.launch(broker)
+        lost = [tp for tp, state in self.states.items() if state.replicas == (broker,)]
+        await self.until(lambda: self._knows(broker), "it has registered")
+        await self.admin.release_veto(lost)
+        await self.settle()
+
     async def settle(self) -> None:
         """Every running broker knows the leaders that are stored, and every running replica is in sync."""
         await self.until(self._settled, "the cluster settles")
@@ -293,6 +306,11 @@ class Brokers(Interceptor):
     def _row(self, partition: int, replicas: int) -> list[int]:
         ids = self.ids
         return [ids[(partition + i) % len(ids)] for i in range(replicas or len(ids))]
+
+    def _knows(self, broker: int) -> bool:
+        """True if other brokers count a broker as alive, and it knows them."""
+        processes = [self.node(b).broker for b in self.running]
+        return all(process is not None and broker in process.metadata.live for process in processes)
 
     def _settled(self) -> bool:
         states = self.states
