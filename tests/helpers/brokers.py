@@ -77,6 +77,7 @@ class Brokers(Interceptor):
         operator.faults.append(self._skip_stopped)
         self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
         self._elects = asyncio.Lock()
+        self._damage: dict[bytes, bytes] = {}
         self._unnoticed: set[int] = set()
         """Killed brokers that count as alive."""
         self._net = self.net(network.node("client"))
@@ -162,6 +163,10 @@ class Brokers(Interceptor):
         found = process.manager.find_named(topic, partition)
         assert found is not None
         return found
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """Log end offset of the leader."""
+        return self.host(topic, partition).log.log_end_offset
 
     def batches(self, topic: str, partition: int = 0) -> list[bytes]:
         """Batches in the leader's log, in order."""
@@ -271,15 +276,21 @@ class Brokers(Interceptor):
         """From now on clients fetch `new` in the place of `old`, which is as long."""
         assert len(old) == len(new)
 
-        async def damaged(call: Call) -> Any:
-            if call.method != "Fetch":
-                return NotImplemented
-            answer: m.FetchResponse = await call.serve()
-            return m.FetchResponse(
-                results=tuple(replace(r, records=r.records.replace(old, new)) for r in answer.results)
-            )
+        if not self._damage:
+            self.faults.append(self._damaged)
+        self._damage[old] = new
 
-        self.faults.append(damaged)
+    async def _damaged(self, call: Call) -> Any:
+        if call.method != "Fetch":
+            return NotImplemented
+        answer: m.FetchResponse = await call.serve()
+        results = []
+        for result in answer.results:
+            records = bytes(result.records)
+            for old, new in self._damage.items():
+                records = records.replace(old, new)
+            results.append(replace(result, records=records))
+        return m.FetchResponse(results=tuple(results))
 
     def refuse_produce(self, code: ErrorCode, *, times: int = 1, append: bool = False, **result: Any) -> None:
         async def refuse(call: Call) -> m.ProduceResponse:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, forgotten_meanwhile, no_tasks_left
+from helpers.brokers import Brokers, brokers, forgotten_meanwhile, no_tasks_left
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import BadBatchError, ClientClosed, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.producer import Producer
@@ -17,20 +17,17 @@ from tidelog.wire.batch import Codec, iter_batches
 T0 = TopicPartition("t", 0)
 
 
-def consumer(cluster: FakeCluster, **options: Any) -> Consumer:
+def consumer(cluster: Brokers, **options: Any) -> Consumer:
     return Consumer(cluster.bootstrap, ports=cluster.ports, **options)
 
 
-def fill(
-    cluster: FakeCluster, partition: int = 0, *, batches: int = 5, each: int = 10, codec: Codec = Codec.NONE
+async def fill(
+    cluster: Brokers, partition: int = 0, *, batches: int = 5, each: int = 10, codec: Codec = Codec.NONE
 ) -> None:
-    p = cluster.partition("t", partition)
     for _ in range(batches):
-        first = p.end
-        p.append(
-            encode_batch((Record(None, b"%d" % (first + i), (), 1000 + first + i) for i in range(each)), codec), 10**6
-        )
-    cluster.notify()
+        first = cluster.end("t", partition)
+        records = (Record(None, b"%d" % (first + i), (), 1000 + first + i) for i in range(each))
+        await cluster.append("t", partition, encode_batch(records, codec))
 
 
 async def drain(c: Consumer, count: int) -> list[int]:
@@ -43,10 +40,10 @@ async def drain(c: Consumer, count: int) -> list[int]:
 
 
 async def test_every_record_comes_once_and_in_order() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=4)
+    cluster = await brokers()
+    await cluster.create("t", partitions=4)
     for p in range(4):
-        fill(cluster, p)
+        await fill(cluster, p)
     async with no_tasks_left(), consumer(cluster, partition_bytes=300) as c:
         await c.assign(await c.partitions_of("t"))
         seen: dict[int, list[int]] = {}
@@ -58,23 +55,23 @@ async def test_every_record_comes_once_and_in_order() -> None:
 
 
 async def test_a_long_poll_ends_when_a_record_arrives() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with consumer(cluster, max_wait_ms=5000) as c:
         await c.assign([T0])
         assert await c.poll(timeout_s=0.2) == []
         polling = asyncio.ensure_future(c.poll(timeout_s=5))
         await cluster.clock.sleep(1)
         began = cluster.clock.now()
-        fill(cluster, batches=1)
+        await fill(cluster, batches=1)
         assert len(await polling) == 10
         assert cluster.clock.now() - began < 0.05
         assert len(cluster.of("Fetch")) <= 3
 
 
 async def test_several_partitions_of_a_leader_share_a_fetch() -> None:
-    cluster = FakeCluster(brokers=1)
-    cluster.create("t", partitions=8)
+    cluster = await brokers(1)
+    await cluster.create("t", partitions=8)
     async with consumer(cluster) as c:
         await c.assign(await c.partitions_of("t"))
         assert await c.poll(timeout_s=0.3) == []
@@ -82,9 +79,9 @@ async def test_several_partitions_of_a_leader_share_a_fetch() -> None:
 
 
 async def test_records_below_the_asked_offset_are_dropped() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster) as c:
         await c.assign([T0])
         c.seek(T0, 23)
@@ -95,9 +92,9 @@ async def test_records_below_the_asked_offset_are_dropped() -> None:
 
 
 async def test_a_seek_makes_the_answer_that_is_on_its_way_void() -> None:
-    cluster = FakeCluster(latency_s=0.05)
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers(latency_s=0.025)
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster) as c:
         await c.assign([T0])
         c.seek(T0, 40)
@@ -107,10 +104,10 @@ async def test_a_seek_makes_the_answer_that_is_on_its_way_void() -> None:
 
 
 async def test_positions_and_offsets_can_be_asked_for() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=2)
-    fill(cluster)
-    cluster.partition("t").log_start = 10
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
+    await fill(cluster)
+    await cluster.admin.logs.delete_records({T0: 10})
     async with consumer(cluster) as c:
         await c.assign([T0, TopicPartition("t", 1)])
         assert await c.beginning_offsets([T0]) == {T0: 10}
@@ -123,10 +120,10 @@ async def test_positions_and_offsets_can_be_asked_for() -> None:
 
 
 async def test_a_seek_does_not_wait_for_a_long_poll_at_the_end() -> None:
-    cluster = FakeCluster()
-    cluster.create("t", partitions=2)
-    fill(cluster)
-    async with consumer(cluster, max_wait_ms=600_000) as c:
+    cluster = await brokers()
+    await cluster.create("t", partitions=2)
+    await fill(cluster)
+    async with consumer(cluster, max_wait_ms=300_000) as c:
         await c.assign([T0, TopicPartition("t", 1)])
         for offset in range(5):
             await c.seek_to_end(T0)
@@ -139,15 +136,15 @@ async def test_a_seek_does_not_wait_for_a_long_poll_at_the_end() -> None:
 async def test_an_offset_that_left_the_log_follows_the_reset_policy(
     reset: str, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
-    cluster.partition("t").log_start = 10
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
+    await cluster.admin.logs.delete_records({T0: 10})
     async with consumer(cluster, auto_offset_reset=reset) as c:
         await c.assign([T0])
         c.seek(T0, 3)
         await c.poll(max_records=1, timeout_s=0.2)
-        fill(cluster, batches=1)
+        await fill(cluster, batches=1)
         c.seek(T0, 1000)
         first = await c.poll(max_records=1, timeout_s=0.3)
         assert [r.offset for r in first] == ([expected] if reset == "earliest" else [])
@@ -157,9 +154,9 @@ async def test_an_offset_that_left_the_log_follows_the_reset_policy(
 
 
 async def test_without_a_reset_policy_the_error_names_the_range() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster, auto_offset_reset="error") as c:
         await c.assign([T0])
         with pytest.raises(TidelogError, match="t-0: no position: seek first"):
@@ -175,18 +172,18 @@ async def test_without_a_reset_policy_the_error_names_the_range() -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "error"])
 async def test_kip_320_a_truncation_below_the_position_is_found(reset: str) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers(log_flush_interval_ms=1_000)
+    await cluster.create("t", replicas=1)
+    await fill(cluster, batches=3)
+    await cluster.clock.sleep(3.0)  # they are on the disk
+    await fill(cluster, batches=2)
     async with consumer(cluster, auto_offset_reset=reset) as c:
         await c.assign([T0])
         c.seek(T0, 0)
         assert await drain(c, 50) == list(range(50))
-        # an unclean election: the new leader lacks the last 20 records and appends others
-        p = cluster.partition("t")
-        p.truncate_to(30)
-        cluster.elect("t", 0, 2)
-        fill(cluster, batches=3)
+        # the leader comes back without the last 20 records and appends others
+        await cluster.lose_power(1)
+        await fill(cluster, batches=3)
         if reset == "error":
             with pytest.raises(LogTruncationError) as caught:
                 await c.poll(timeout_s=5)
@@ -196,11 +193,11 @@ async def test_kip_320_a_truncation_below_the_position_is_found(reset: str) -> N
 
 
 async def test_a_damaged_batch_is_reported_with_its_place_and_can_be_skipped() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
-    batches = cluster.partition("t").batches
-    batches[2] = batches[2][:-1] + bytes([batches[2][-1] ^ 1])
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
+    batch = cluster.batches("t")[2]
+    cluster.damage(batch, batch[:-1] + bytes([batch[-1] ^ 1]))
     async with consumer(cluster) as c:
         await c.assign([T0])
         assert await drain(c, 20) == list(range(20))
@@ -217,14 +214,13 @@ async def test_a_damaged_batch_is_reported_with_its_place_and_can_be_skipped() -
 async def test_a_fault_inside_a_batch_with_a_good_crc_is_reported_with_its_place() -> None:
     from crc32c import crc32c
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     for codec in Codec:
-        fill(cluster, batches=1, codec=codec)
-    batches = cluster.partition("t").batches
-    for i, batch in enumerate(batches):
+        await fill(cluster, batches=1, codec=codec)
+    for batch in cluster.batches("t"):
         inside = batch[:61] + bytes(b ^ 0x5A for b in batch[61:])
-        batches[i] = inside[:17] + crc32c(inside[21:]).to_bytes(4, "big") + inside[21:]
+        cluster.damage(batch, inside[:17] + crc32c(inside[21:]).to_bytes(4, "big") + inside[21:])
     async with consumer(cluster) as c:
         await c.assign([T0])
         for i in range(len(Codec)):
@@ -234,33 +230,34 @@ async def test_a_fault_inside_a_batch_with_a_good_crc_is_reported_with_its_place
 
 
 async def test_the_reader_follows_its_leader() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers(session_ms=2_000)
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster, max_wait_ms=100) as c:
         await c.assign([T0])
         assert await drain(c, 50) == list(range(50))
-        cluster.elect("t", 0, 2)
-        fill(cluster, batches=1)
+        await cluster.elect("t", 0, 2)
+        await fill(cluster, batches=1)
         assert await drain(c, 10) == list(range(50, 60))
-        cluster.down.add(2)
-        await cluster.clock.sleep(0.5)
-        cluster.elect("t", 0, 3)
-        fill(cluster, batches=1)
+        cluster.kill(2)
+        await cluster.settle()
+        assert cluster.leader("t") == 1
+        await fill(cluster, batches=1)
         began = cluster.clock.now()
         assert await drain(c, 10) == list(range(60, 70))
         assert cluster.clock.now() - began < 1
-        cluster.paused.add(3)
-        await cluster.clock.sleep(0.5)
-        cluster.elect("t", 0, 1)
-        fill(cluster, batches=1)
+        await cluster.restart(2)
+        cluster.pause(1)
+        await cluster.clock.sleep(3.0)  # its session has ended
+        assert cluster.leader("t") == 2
+        await fill(cluster, batches=1)
         assert await drain(c, 10) == list(range(70, 80))
 
 
 async def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retry() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster) as c:
         forgotten_meanwhile(c, 1, "fetch-1")
         await c.assign([T0])
@@ -270,19 +267,20 @@ async def test_a_leader_that_leaves_the_metadata_before_it_is_asked_costs_a_retr
 async def test_a_broker_that_has_heard_of_some_partitions_only_is_asked_again() -> None:
     """Just after a creation; the producer too, when it is told where to send."""
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with consumer(cluster) as c, Producer(cluster.bootstrap, ports=cluster.ports) as producer:
         await asyncio.gather(c.partitions_of("t"), producer.partitions_of("t"))
-        asyncio.get_running_loop().call_later(0.4, cluster.grow, "t", 3)
+        growing = asyncio.create_task(cluster.grow("t", 3))
         sending = asyncio.create_task(producer.send("t", b"v", partition=1))
         await c.assign([TopicPartition("t", 2)])
         assert (await (await sending)).partition == 1
+        await growing
 
 
 async def test_unknown_topics_and_partitions_are_refused_at_assign() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with consumer(cluster, request_timeout_ms=300) as c:
         with pytest.raises(TidelogError, match="topic 'nope' does not exist"):
             await c.assign([TopicPartition("nope", 0)])
@@ -293,20 +291,20 @@ async def test_unknown_topics_and_partitions_are_refused_at_assign() -> None:
 
 
 async def test_a_deleted_topic_ends_its_reader() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with consumer(cluster, request_timeout_ms=2000, max_wait_ms=100) as c:
         await c.assign([T0])
         assert await c.poll(timeout_s=0.2) == []
-        del cluster.topics["t"]
+        await cluster.delete("t")
         with pytest.raises(TidelogError, match="topic 't' does not exist"):
             await c.poll(timeout_s=30)
 
 
 async def test_iteration_goes_on_for_ever() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster) as c:
         await c.assign([T0])
         seen = []
@@ -318,8 +316,8 @@ async def test_iteration_goes_on_for_ever() -> None:
 
 
 async def test_calls_during_and_after_stop_raise_one_error() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with no_tasks_left():
         c = consumer(cluster)
         await c.start()
@@ -336,9 +334,9 @@ async def test_calls_during_and_after_stop_raise_one_error() -> None:
 
 
 async def test_a_loop_that_is_left_skips_no_record() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster)
     async with consumer(cluster) as c:
         await c.assign([T0])
         seen = []
@@ -358,13 +356,13 @@ async def test_a_loop_that_is_left_skips_no_record() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_compression_round_trip_through_producer_and_consumer(codec: Codec) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     sent = [(b"k%d" % (i % 7), b"value %d " % i * 20) for i in range(300)]
     async with Producer(cluster.bootstrap, ports=cluster.ports, compression=codec.name.lower(), linger_ms=5) as p:
         for key, value in sent:
             await p.send("t", value, key=key, headers=[("n", b"1")])
-    headers = [h for batch in cluster.partition("t").batches for _, h in iter_batches(batch)]
+    headers = [h for batch in cluster.batches("t") for _, h in iter_batches(batch)]
     assert {h.codec for h in headers} == {codec}
     async with consumer(cluster) as c:
         await c.assign([T0])
@@ -375,9 +373,9 @@ async def test_compression_round_trip_through_producer_and_consumer(codec: Codec
 
 
 async def test_fetch_batches_gives_whole_batches_of_exactly_the_range() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, batches=20)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, batches=20)
     async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
         for start, end in ((0, 200), (13, 187), (50, 51), (60, 60), (199, 200)):
             chunks = [chunk async for chunk in c.fetch_batches("t", 0, start, end)]
@@ -387,18 +385,18 @@ async def test_fetch_batches_gives_whole_batches_of_exactly_the_range() -> None:
 
 
 async def test_fetch_batches_survives_an_election_and_refuses_a_hole() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, batches=20)
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, batches=20)
     async with no_tasks_left(), consumer(cluster, partition_bytes=500) as c:
         bases: list[int] = []
         async for chunk in c.fetch_batches("t", 0, 0, 200):
             bases.extend(h.base_offset for _, h in iter_batches(chunk))
-            if 50 in bases and cluster.partition("t").leader == 1:
-                cluster.elect("t", 0, 2)
-                cluster.down.add(1)
+            if 50 in bases and cluster.leader("t") == 1:
+                await cluster.elect("t", 0, 2)
+                cluster.kill(1)
         assert bases == list(range(0, 200, 10))
-        cluster.partition("t").log_start = 40
+        await cluster.admin.logs.delete_records({T0: 40})
         with pytest.raises(PositionOutOfRangeError, match="offset 0 is not in the log, which holds offsets 40 to 200"):
             async for _ in c.fetch_batches("t", 0, 0, 200):
                 pass

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, fetch_result
+from helpers.brokers import Brokers, brokers, fetch_result
 from helpers.fake_log import FakePartition
 from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
@@ -187,8 +187,8 @@ def test_a_very_long_history_keeps_its_last_epochs() -> None:
 async def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() -> None:
     """Found by the simulator: it called the position out of range, and a member began its partition from the start."""
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     fill(cluster, 5, b"old")
     async with consumer(cluster) as c:
         await c.assign([T0])
@@ -202,11 +202,11 @@ async def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() ->
 # --- topics that were deleted and created again ----------------------------------------------------------------------
 
 
-def consumer(cluster: FakeCluster, **options: Any) -> Consumer:
+def consumer(cluster: Brokers, **options: Any) -> Consumer:
     return Consumer(cluster.bootstrap, ports=cluster.ports, max_wait_ms=100, **options)
 
 
-def fill(cluster: FakeCluster, count: int, word: bytes) -> None:
+def fill(cluster: Brokers, count: int, word: bytes) -> None:
     p = cluster.partition("t")
     for _ in range(count):
         p.append(encode_batch([Record(None, word, (), 1000)]), 10**6)
@@ -222,8 +222,8 @@ async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
     """Whether the new topic has more records than were read of the old one, so that only its id differs, or fewer; and its
     leader epochs count from zero again."""
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     cluster.partition("t").leader_epoch = epoch
     fill(cluster, 5, b"old")
     async with consumer(cluster, auto_offset_reset=reset) as c:
@@ -231,8 +231,8 @@ async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
         c.seek(T0, 0)
         got = [r.value for _ in range(5) for r in await c.poll(timeout_s=0.1)]
         assert got == [b"old"] * 5
-        del cluster.topics["t"]
-        cluster.create("t")
+        await cluster.delete("t")
+        await cluster.create("t")
         fill(cluster, count, b"new")
         if reset == "error":
             for _ in range(2):
@@ -254,13 +254,13 @@ async def test_a_position_is_not_thrown_away_because_its_reader_knew_an_older_to
 ) -> None:
     """Nothing has made it ask for metadata since: its first fetch names the topic that is gone."""
 
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with consumer(cluster, auto_offset_reset=reset) as c:
         await c.assign([T0])
         await c.assign([])
-        del cluster.topics["t"]
-        cluster.create("t")
+        await cluster.delete("t")
+        await cluster.create("t")
         fill(cluster, 9, b"new")
         await c.assign([T0])
         c.seek(T0, 7)
@@ -287,25 +287,25 @@ def test_metadata_of_a_broker_that_still_knows_the_topic_before_resets_no_reader
 
 @requirement("A topic id separates topics that share a name")
 async def test_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_now() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=0) as producer:
         await (await producer.send("t", b"old"))
-        del cluster.topics["t"]
-        cluster.create("t")
+        await cluster.delete("t")
+        await cluster.create("t")
         sent = await (await producer.send("t", b"new"))
         assert (sent.partition, sent.offset) == (0, 0)
-        assert cluster.partition("t").values() == [b"new"]
+        assert cluster.values("t") == [b"new"]
 
 
 @requirement("A topic id separates topics that share a name")
 async def test_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     fill(cluster, 5, b"old")
     async with consumer(cluster) as c:
         assert await c.end_offsets([T0]) == {T0: 5}
-        del cluster.topics["t"]
-        cluster.create("t")
+        await cluster.delete("t")
+        await cluster.create("t")
         fill(cluster, 2, b"new")
         assert await c.end_offsets([T0]) == {T0: 2}
