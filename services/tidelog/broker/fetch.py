@@ -11,6 +11,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
+from tidelog.storage.epoch_cache import EpochEnd
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_TIMESTAMP
@@ -123,16 +125,8 @@ class FetchHandler:
                 ErrorCode.INVALID_REQUEST,
             )
         start, end = host.log.log_start_offset, host.log.log_end_offset
-        if part.last_fetched_epoch >= 0:
-            epoch, epoch_end = host.log.end_offset_for(part.last_fetched_epoch)
-            if epoch < 0:
-                # No epoch of this history says how far the reader's goes along with it: it has to begin anew.
-                raise TidelogError(
-                    f"last_fetched_epoch {part.last_fetched_epoch} is not in the history of {host.tp}",
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                )
-            if epoch != part.last_fetched_epoch or epoch_end < part.offset:
-                return _fetched(host, b"", epoch, epoch_end)
+        if (parted := diverging(host.log, part)) is not None:
+            return _fetched(host, b"", *parted)
         if not start <= part.offset <= end:
             raise TidelogError(
                 f"offset {part.offset} is outside {start}..{end} of {host.tp}", ErrorCode.OFFSET_OUT_OF_RANGE
@@ -196,6 +190,20 @@ class FetchHandler:
             )
         epoch, end = host.log.end_offset_for(part.leader_epoch)
         return m.EpochEndOffset(topic=part.topic, partition=part.partition, leader_epoch=epoch, end_offset=end)
+
+
+def diverging(log: PartitionLog, part: m.FetchPartition) -> EpochEnd | None:
+    """The last epoch that a reader may share with `log`, and its end there; None if the reader is not known to differ."""
+    if part.last_fetched_epoch < 0:
+        return None
+    found = log.end_offset_for(part.last_fetched_epoch)
+    if found.leader_epoch < 0:
+        # No epoch of this history says how far the reader's goes along with it: it has to begin anew.
+        raise TidelogError(
+            f"last_fetched_epoch {part.last_fetched_epoch} is not in the history of {log.key.topic}-{log.key.partition}",
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+        )
+    return found if found.leader_epoch != part.last_fetched_epoch or found.end_offset < part.offset else None
 
 
 def _own_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:

@@ -2,8 +2,8 @@
 
 import tracemalloc
 
-from helpers.fake_broker import fetch_result
-from helpers.fake_log import FakePartition
+from helpers.batches import placed as as_stored
+from helpers.brokers import fetch_result
 from tidelog.client.fetch_state import Ask, FetchState
 from tidelog.client.records import Record, encode_batch
 from tidelog.ids import BrokerId, TopicPartition
@@ -26,10 +26,9 @@ def ask_for(ask: Ask) -> m.FetchPartition:
 
 
 def answer(ask: Ask, count: int = 3, *, batches: int = 1, size: int = 1) -> m.FetchResult:
-    log = FakePartition(1, log_start=ask.offset)
-    for _ in range(batches):
-        log.append(encode_batch(Record(None, b"%d" % i * size, (), 1000) for i in range(count)), 10**6)
-    return fetch_result(ask_for(ask), high_watermark=log.end, records=b"".join(log.batches))
+    batch = encode_batch(Record(None, b"%d" % i * size, (), 1000) for i in range(count))
+    records = as_stored(batch * batches, ask.offset, 0)
+    return fetch_result(ask_for(ask), high_watermark=ask.offset + batches * count, records=records)
 
 
 def placed(*tps: TopicPartition, **options: int) -> FetchState:

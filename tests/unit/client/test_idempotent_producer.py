@@ -11,8 +11,8 @@ from helpers.requirements import requirement
 from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
-from tidelog.testing.intercept import Call
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from tidelog.wire.batch import BatchHeader, numbered, read_header
 from unit.client.clients import Flights, producer, values

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from helpers.brokers import Brokers, brokers, fetch_result
-from helpers.fake_log import FakePartition
+from helpers.logs import contents, lead, new_log
 from helpers.requirements import requirement
+from tidelog.broker.fetch import diverging
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.fetch_state import Ask, FetchState
@@ -14,19 +15,24 @@ from tidelog.client.producer import Producer
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.wire import messages as m
 
 T0 = TopicPartition("t", 0)
 
 
-def written(*counts: tuple[int, int]) -> FakePartition:
+def written(*counts: tuple[int, int]) -> PartitionLog:
     """A log with so many records, in batches of one, for each (leader epoch, records)."""
-    p = FakePartition(leader=1)
+    log = new_log()
     for epoch, count in counts:
-        p.leader_epoch = epoch
         for _ in range(count):
-            p.append(encode_batch([Record(None, b"%d/%d" % (epoch, p.end), (), 1000 + p.end)]), 10**6)
-    return p
+            write(log, epoch)
+    return log
+
+
+def write(log: PartitionLog, epoch: int) -> None:
+    at = log.log_end_offset
+    lead(log, encode_batch([Record(None, b"%d/%d" % (epoch, at), (), 1000 + at)]), epoch)
 
 
 class Reader:
@@ -42,16 +48,17 @@ class Reader:
         ((ask,),) = wanted.asks.values()
         return ask
 
-    def fetch(self, log: FakePartition, bytes_max: int = 1 << 20) -> m.FetchResult:
+    def fetch(self, log: PartitionLog, bytes_max: int = 1 << 20) -> m.FetchResult:
         ask = self.ask()
         request = m.FetchPartition(
             topic="t", partition=0, leader_epoch=-1, offset=ask.offset, last_fetched_epoch=ask.last_fetched_epoch,
             max_bytes=bytes_max,
         )  # fmt: skip
-        epoch, end = log.diverging(ask.offset, ask.last_fetched_epoch)
-        held = [b for b in log.batches[ask.offset :]] if epoch < 0 else []
+        end = log.log_end_offset
+        epoch, epoch_end = diverging(log, request) or (-1, -1)
+        held = contents(log, start=ask.offset) if epoch < 0 and ask.offset < end else b""
         result = fetch_result(
-            request, diverging_epoch=epoch, diverging_end_offset=end, high_watermark=log.end, records=b"".join(held)
+            request, diverging_epoch=epoch, diverging_end_offset=epoch_end, high_watermark=end, records=held
         )
         self.state.fetched(ask, result)
         return result
@@ -189,13 +196,14 @@ async def test_x5_a_leader_of_an_older_epoch_than_the_position_is_not_asked() ->
 
     cluster = await brokers()
     await cluster.create("t")
-    fill(cluster, 5, b"old")
+    await fill(cluster, 5, b"old")
     async with consumer(cluster) as c:
         await c.assign([T0])
         c.seek(T0, 5, last_epoch=3)
         assert await c.poll(timeout_s=3.0) == [] and cluster.of("Fetch") == []
-        cluster.partition("t").leader_epoch = 3
-        fill(cluster, 1, b"new")
+        for leader in (2, 3, 1):
+            await cluster.elect("t", 0, leader)
+        await fill(cluster, 1, b"new")
         assert [r.value for _ in range(9) for r in await c.poll(timeout_s=1.0)] == [b"new"]
 
 
@@ -206,11 +214,8 @@ def consumer(cluster: Brokers, **options: Any) -> Consumer:
     return Consumer(cluster.bootstrap, ports=cluster.ports, max_wait_ms=100, **options)
 
 
-def fill(cluster: Brokers, count: int, word: bytes) -> None:
-    p = cluster.partition("t")
-    for _ in range(count):
-        p.append(encode_batch([Record(None, word, (), 1000)]), 10**6)
-    cluster.notify()
+async def fill(cluster: Brokers, count: int, word: bytes) -> None:
+    await cluster.append("t", 0, *[encode_batch([Record(None, word, (), 1000)])] * count)
 
 
 @requirement("A topic id separates topics that share a name")
@@ -224,8 +229,9 @@ async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
 
     cluster = await brokers()
     await cluster.create("t")
-    cluster.partition("t").leader_epoch = epoch
-    fill(cluster, 5, b"old")
+    for leader in (2, 3, 1, 2, 1)[:epoch]:
+        await cluster.elect("t", 0, leader)
+    await fill(cluster, 5, b"old")
     async with consumer(cluster, auto_offset_reset=reset) as c:
         await c.assign([T0])
         c.seek(T0, 0)
@@ -233,7 +239,7 @@ async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
         assert got == [b"old"] * 5
         await cluster.delete("t")
         await cluster.create("t")
-        fill(cluster, count, b"new")
+        await fill(cluster, count, b"new")
         if reset == "error":
             for _ in range(2):
                 with pytest.raises(TidelogError, match="deleted and created again") as caught:
@@ -242,7 +248,7 @@ async def test_a_position_in_a_topic_that_is_gone_means_nothing_in_the_next_one(
             await c.seek_to_beginning(T0)
         if reset == "latest":
             await cluster.clock.sleep(3)
-            fill(cluster, 1, b"newest")
+            await fill(cluster, 1, b"newest")
         got = [r.value for _ in range(20) for r in await c.poll(timeout_s=0.1)]
         assert got == ([b"newest"] if reset == "latest" else [b"new"] * count)
 
@@ -261,7 +267,7 @@ async def test_a_position_is_not_thrown_away_because_its_reader_knew_an_older_to
         await c.assign([])
         await cluster.delete("t")
         await cluster.create("t")
-        fill(cluster, 9, b"new")
+        await fill(cluster, 9, b"new")
         await c.assign([T0])
         c.seek(T0, 7)
         assert [r.offset for _ in range(20) for r in await c.poll(timeout_s=0.1)] == [7, 8]
@@ -280,7 +286,7 @@ def test_metadata_of_a_broker_that_still_knows_the_topic_before_resets_no_reader
     assert refused.topic_id == b"before"
     reader.state.later(refused, lambda _: 0.0, 0.0)
     reader.topic_id = now
-    log.append(encode_batch([Record(None, b"0/5", (), 1005)]), 10**6)
+    write(log, 0)
     reader.fetch(log)
     assert reader.read(10) == [b"0/5"]
 
@@ -302,10 +308,10 @@ async def test_a_producer_refreshes_and_writes_to_the_topic_that_has_the_name_no
 async def test_offsets_of_a_topic_that_is_gone_are_asked_for_again() -> None:
     cluster = await brokers()
     await cluster.create("t")
-    fill(cluster, 5, b"old")
+    await fill(cluster, 5, b"old")
     async with consumer(cluster) as c:
         assert await c.end_offsets([T0]) == {T0: 5}
         await cluster.delete("t")
         await cluster.create("t")
-        fill(cluster, 2, b"new")
+        await fill(cluster, 2, b"new")
         assert await c.end_offsets([T0]) == {T0: 2}
