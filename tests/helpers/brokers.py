@@ -15,13 +15,14 @@ from aiokafka.record.memory_records import MemoryRecords
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
+from tidelog.client.consumer import Consumer
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash
 from tidelog.testing.intercept import Call, Interceptor
 from tidelog.testing.invariants import StoredView
-from tidelog.testing.loop import tasks_outside
+from tidelog.testing.loop import SimProcess, tasks_outside
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.net_exchange import Faults
@@ -36,7 +37,6 @@ CONTROLLER: Final = 1
 SETTLES_S: Final = 60.0
 GROUPS: Final = {
     "coordinator_shards": 1,
-    "coordinator_election_delay_ms": 0,
     "group_min_session_timeout_ms": 100,
     "group_max_session_timeout_ms": 60_000,
     "group_failed_pings_max": 2,
@@ -78,6 +78,11 @@ class Brokers(Interceptor):
         self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
         self._elects = asyncio.Lock()
         self._damage: dict[bytes, bytes] = {}
+        self._left: dict[str, asyncio.Event] = {}
+        self._members: dict[str, asyncio.Task[None]] = {}
+        self.silent: set[int] = set()
+        """Brokers that answer no client; among themselves they go on."""
+        self.faults.append(self._hold)
         self._unnoticed: set[int] = set()
         """Killed brokers that count as alive."""
         self._net = self.net(network.node("client"))
@@ -190,6 +195,50 @@ class Brokers(Interceptor):
                 out.extend(record.value for record in decoded)
         return out
 
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def coordinator(self, group_id: str = "g") -> int:
+        """The broker that coordinates a group; -1: no broker does now."""
+        for broker in self.running:
+            process = self.node(broker).broker
+            term = process and process.coordinators and process.coordinators.term_of(group_id)
+            if term and term.acting:
+                return broker
+        return -1
+
+    async def name_at(self, broker: int, prefix: str = "g") -> str:
+        """Name of a group that `broker` coordinates. Give brokers several shards for it."""
+        names = [f"{prefix}{number}" for number in range(100)]
+        await self.until(lambda: all(self.coordinator(each) > 0 for each in names), "every shard has a coordinator")
+        return next(each for each in names if self.coordinator(each) == broker)
+
+    async def create_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """A group without members that has committed these offsets."""
+        await self.until(lambda: self.coordinator(group_id) > 0, f"group {group_id} has a coordinator")
+        results = await self.admin.groups.alter_offsets(group_id, offsets)
+        assert all(result.error_code is ErrorCode.NONE for result in results), results
+
+    async def join(self, group_id: str, consumer_id: str, topic: str) -> Consumer:
+        """A member that polls until `leave`; returns when it owns a partition."""
+        process = SimProcess(consumer_id)
+        rand = seeded(self.world.seed, consumer_id)
+        ports = ClientPorts(self.clock, self.world.network.node(consumer_id, process), rand)
+        consumer = Consumer(self.bootstrap, ports=ports, group=group_id, topics=[topic], consumer_id=consumer_id)
+        left = self._left[consumer_id] = asyncio.Event()
+
+        async def run() -> None:
+            async with consumer:
+                while not left.is_set():
+                    await consumer.poll(timeout_s=0.1)
+
+        self._members[consumer_id] = process.start("member", run())
+        await self.until(lambda: consumer.assignment, f"{consumer_id} owns a partition")
+        return consumer
+
+    async def leave(self, consumer_id: str) -> None:
+        self._left.pop(consumer_id).set()
+        await self._members.pop(consumer_id)
+
     # -- faults of brokers --------------------------------------------------------------------------------------------
 
     def node(self, broker: int) -> SimNode:
@@ -269,8 +318,8 @@ class Brokers(Interceptor):
     # -- faults of calls ----------------------------------------------------------------------------------------------
 
     def broker_of(self, call: Call) -> int:
-        """The broker that is called."""
-        return next(b for b, address in self.addresses.items() if address == call.address)
+        """The broker that is called; -1 if there is none."""
+        return next((b for b, address in self.addresses.items() if address == call.address), -1)
 
     def damage(self, old: bytes, new: bytes) -> None:
         """From now on clients fetch `new` in the place of `old`, which is as long."""
@@ -279,6 +328,11 @@ class Brokers(Interceptor):
         if not self._damage:
             self.faults.append(self._damaged)
         self._damage[old] = new
+
+    async def _hold(self, call: Call) -> Any:
+        while self.broker_of(call) in self.silent:
+            await self.clock.sleep(0.05)
+        return NotImplemented
 
     async def _damaged(self, call: Call) -> Any:
         if call.method != "Fetch":

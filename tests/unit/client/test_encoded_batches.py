@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import brokers
 from tidelog.client.errors import DeliveryError
 from tidelog.client.records import Record, encode_batch
 from tidelog.wire.batch import numbered, read_header
@@ -16,9 +16,8 @@ def encoded(first: int, count: int, size: int = 20) -> bytes:
 
 
 async def test_an_encoded_batch_that_the_topic_finds_too_large_is_split_where_its_sender_says() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    cluster.batch_bytes_max = 300
+    cluster = await brokers()
+    await cluster.create("t", max_message_bytes="300")
     asked: list[tuple[int, int]] = []
 
     def odd_end(first: int, fits: int) -> int:
@@ -30,8 +29,8 @@ async def test_an_encoded_batch_that_the_topic_finds_too_large_is_split_where_it
         acks = [await p.produce_encoded("t", 0, batch, odd_end) for batch in mine]
         assert [a.offset for a in await asyncio.gather(*acks)] == [0, 17]
         assert p._parts == {}
-    assert cluster.partition("t").values() == [b"%020d" % i for i in range(21)]
-    heads = [read_header(batch) for batch in cluster.partition("t").batches]
+    assert cluster.values("t") == [b"%020d" % i for i in range(21)]
+    heads = [read_header(batch) for batch in cluster.batches("t")]
     assert {(head.producer_id, head.producer_epoch) for head in heads} == {(77, 3)}
     assert [(head.base_sequence, head.record_count) for head in heads] == [(0, 7), (7, 4), (11, 6), (17, 4)]
     assert asked == [(0, 8), (7, 5)]
@@ -39,11 +38,11 @@ async def test_an_encoded_batch_that_the_topic_finds_too_large_is_split_where_it
 
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_an_encoded_batch_is_acknowledged_when_all_its_parts_are(idempotent: bool) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster, enable_idempotence=idempotent) as p:
         await (await p.produce_encoded("t", 0, encoded(0, 1)))
-        cluster.batch_bytes_max = 150
+        await cluster.admin.alter_configs("t", {"max.message.bytes": "150"})
         acks = [await p.produce_encoded("t", 0, encoded(n, 16), lambda first, fits: first + fits) for n in (1, 17)]
         await p.flush()
         assert [a.result().offset for a in acks] == [1, 17] and all(a.done() for a in acks)
@@ -55,4 +54,4 @@ async def test_an_encoded_batch_is_acknowledged_when_all_its_parts_are(idempoten
         assert p._parts == {}
         with pytest.raises(DeliveryError, match=r"max\.message\.bytes is 150 .*; it was not written"):
             await (await p.produce_encoded("t", 0, encoded(40, 16)))
-    assert cluster.partition("t").values()[:34] == [b"%020d" % i for i in (*range(33), 20)]
+    assert cluster.values("t")[:34] == [b"%020d" % i for i in (*range(33), 20)]

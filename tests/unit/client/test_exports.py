@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import tidelog
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Brokers, brokers
 from tidelog.client.connections import parse_bootstrap
 from tidelog.ids import Address
 from tidelog.release import VERSION
@@ -44,8 +44,8 @@ def test_no_address_is_the_variable_else_this_machine(monkeypatch: pytest.Monkey
 
 
 async def test_a_client_without_an_address_asks_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = FakeCluster()
-    cluster.create("events")
+    cluster = await brokers()
+    await cluster.create("events")
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", cluster.bootstrap)
     async with tidelog.Admin(ports=cluster.ports) as admin:
         assert await admin.list_topics() == ["events"]
@@ -59,7 +59,7 @@ async def test_a_client_without_an_address_asks_the_variable(monkeypatch: pytest
 @pytest.mark.parametrize("wrong", [{"bootstrap.servers": "a:1"}, 9092, [9092], ("a", 1)], ids=repr)
 def test_an_address_of_another_type(wrong: object) -> None:
     with pytest.raises(TypeError, match=r"bootstrap .* is not text like 'host:port,host:port'"):
-        tidelog.Producer(wrong, ports=FakeCluster().ports)
+        tidelog.Producer(wrong, ports=Brokers().ports)
 
 
 def test_addresses_in_a_list() -> None:
