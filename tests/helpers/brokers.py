@@ -5,9 +5,10 @@ the cluster itself goes around the interceptor.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.record.memory_records import MemoryRecords
@@ -16,6 +17,7 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
+from tidelog.coordinator.term import Term
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.testing.clock import SimClock
@@ -23,13 +25,14 @@ from tidelog.testing.disk import Crash
 from tidelog.testing.intercept import Call, Interceptor
 from tidelog.testing.invariants import StoredView
 from tidelog.testing.loop import SimProcess, tasks_outside
-from tidelog.testing.meta import SimZooKeeper
+from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.net_exchange import Faults
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import stored_states
 from tidelog.wire import messages as m
+from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
@@ -40,7 +43,11 @@ GROUPS: Final = {
     "group_min_session_timeout_ms": 100,
     "group_max_session_timeout_ms": 60_000,
     "group_failed_pings_max": 2,
+    "offset_commit_interval_ms": 100,
+    "rebalance_backoff_ms": 100,
+    "rebalance_backoff_max_ms": 1_000,
     "group_initial_rebalance_delay_ms": 100,
+    "group_join_delay_ms": 100,
     "group_join_delay_max_ms": 300,
     "group_assignor": "range",
 }
@@ -85,7 +92,6 @@ class Brokers(Interceptor):
         self.faults.append(self._hold)
         self._unnoticed: set[int] = set()
         """Killed brokers that count as alive."""
-        self._net = self.net(network.node("client"))
         self.admin = Admin(self.bootstrap, ports=self._outside)
         """The test's own: its calls are neither recorded nor disturbed."""
 
@@ -108,7 +114,11 @@ class Brokers(Interceptor):
 
     @property
     def ports(self) -> ClientPorts:
-        return ClientPorts(self.clock, self._net, self.rand)
+        return self.ports_of("client")
+
+    def ports_of(self, name: str) -> ClientPorts:
+        """What a client at a host of its own takes, so that `cut` can cut it off."""
+        return ClientPorts(self.clock, self.net(self.world.network.node(name)), self.rand)
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -199,12 +209,71 @@ class Brokers(Interceptor):
 
     def coordinator(self, group_id: str = "g") -> int:
         """The broker that coordinates a group; -1: no broker does now."""
+        return next((broker for broker in self.running if self._term(broker, group_id) is not None), -1)
+
+    def term(self, group_id: str = "g") -> Term | None:
+        """The term of the broker that coordinates a group."""
+        return next((term for broker in self.running if (term := self._term(broker, group_id)) is not None), None)
+
+    def _term(self, broker: int, group_id: str) -> Term | None:
+        process = self.node(broker).broker
+        term = process and process.coordinators and process.coordinators.term_of(group_id)
+        return term if term and term.acting else None
+
+    async def depose(self) -> None:
+        """The session of the coordinator ends, and until `coordinate` no broker takes its place."""
+        old = self.coordinator()
         for broker in self.running:
-            process = self.node(broker).broker
-            term = process and process.coordinators and process.coordinators.term_of(group_id)
-            if term and term.acting:
-                return broker
-        return -1
+            if broker != old:
+                self._coordinators_of(broker).cut()
+        self.world.zookeeper.expire(self._coordinators_of(old).session_id)
+        await self.until(lambda: self.coordinator() < 0, "there is no coordinator")
+        self._coordinators_of(old).cut()
+
+    async def coordinate(self, broker: int) -> None:
+        """Makes a broker the coordinator of all groups."""
+        if self.coordinator() > 0:
+            await self.depose()
+        for each in (broker, *(b for b in self.running if b != broker)):
+            self._coordinators_of(each).heal()
+            await self.until(partial(self._named, each, broker), f"broker {each} knows that {broker} coordinates")
+
+    def _named(self, broker: int, coordinator: int) -> bool:
+        process = self.node(broker).broker
+        assert process is not None and process.coordinators is not None
+        return self.coordinator() == coordinator == process.coordinators.coordinator_of("")
+
+    def _coordinators_of(self, broker: int) -> SimMeta:
+        meta = self.node(broker).coordinator_meta
+        assert meta is not None
+        return meta
+
+    def owners(self, group_id: str = "g") -> dict[TopicPartition, str]:
+        """The stored owners of a group's partitions."""
+        return {
+            tp: znodes.decode_owner(path, data).consumer
+            for tp, path, data in self._stored(znodes.owners_path(group_id))
+        }
+
+    def offsets(self, group_id: str = "g") -> dict[TopicPartition, int]:
+        """The stored offsets of a group."""
+        return {
+            tp: znodes.decode_offset(path, data).offset
+            for tp, path, data in self._stored(znodes.offsets_path(group_id))
+        }
+
+    def members(self, group_id: str = "g") -> list[str]:
+        """Members as the coordinator knows them."""
+        term = self.term(group_id)
+        group = None if term is None else term.machine.groups.get(group_id)
+        return [] if group is None else sorted(group.members)
+
+    def _stored(self, above: str) -> Iterator[tuple[TopicPartition, str, bytes]]:
+        """Znodes two levels below a group's folder: topic and partition."""
+        for path, node in self.world.zookeeper.dump().items():
+            topic, _, partition = path.removeprefix(above + "/").partition("/")
+            if path.startswith(above + "/") and partition:
+                yield TopicPartition(topic, int(partition)), path, node.data
 
     async def name_at(self, broker: int, prefix: str = "g") -> str:
         """Name of a group that `broker` coordinates. Give brokers several shards for it."""
@@ -283,6 +352,18 @@ class Brokers(Interceptor):
                 self.world.zookeeper.expire(meta.session_id)
         self._unnoticed.difference_update(brokers)
         await self.settle()
+
+    def cut(self, client: str, *, up: bool = True, down: bool = True) -> None:
+        """What a client sends to brokers, or what they send to it, no longer arrives."""
+        for broker in self.ids:
+            if up:
+                self.world.network.cut(client, f"broker-{broker}")
+            if down:
+                self.world.network.cut(f"broker-{broker}", client)
+
+    def heal(self) -> None:
+        """Every link works again."""
+        self.world.network.heal_all()
 
     def launch(self, *brokers: int) -> None:
         """Starts killed brokers."""

@@ -2,7 +2,8 @@
 
 An `Interceptor` stands between a process and its `ports.net.Net`. It records every call and passes it through the faults that
 a test has set: one may refuse the call, delay it, lose the request or the answer, send it twice, or change the answer. What
-no fault takes goes to the server unchanged. The requests on a ProduceStream count as calls of the method Produce.
+no fault takes goes to the server unchanged. The requests on a ProduceStream count as calls of the method Produce;
+what crosses other streams is recorded.
 """
 
 import asyncio
@@ -45,6 +46,8 @@ class Interceptor:
         """Every call, in the order in which they were made."""
         self.faults: list[Fault] = []
         """A call goes to the first fault that takes it."""
+        self.streams: list[RecordedStream] = []
+        """Every stream but ProduceStreams, in the order in which they were opened."""
 
     def net(self, inner: Net) -> "InterceptedNet":
         """`inner` with this interceptor in front of it."""
@@ -125,14 +128,41 @@ class InterceptedChannel:
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:
         inner: Any = self._inner.open(method)
-        found: Any = inner
+        found: Any
         if method is REPLICA_SERVICE_PRODUCE_STREAM:
             found = InterceptedProduceStream(self._interceptor, self._address, inner)
+        else:
+            found = RecordedStream(self._address, method.path.rpartition("/")[2], inner)
+            self._interceptor.streams.append(found)
         stream: Stream[Res, Req] = found
         return stream
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class RecordedStream:
+    """A stream, and the messages that have crossed it."""
+
+    def __init__(self, address: Address, method: str, inner: Stream[Any, Any]) -> None:
+        self.address = address
+        self.method = method
+        self.sent: list[Any] = []
+        self.received: list[Any] = []
+        self._inner = inner
+
+    async def write(self, message: Any) -> None:
+        self.sent.append(message)
+        await self._inner.write(message)
+
+    async def read(self) -> Any:
+        message = await self._inner.read()
+        if message is not None:
+            self.received.append(message)
+        return message
+
+    def cancel(self) -> None:
+        self._inner.cancel()
 
 
 class InterceptedProduceStream:

@@ -1,9 +1,8 @@
-"""A topic of four partitions, its brokers in memory, and members of a group whose coordinator is the real state machine."""
+"""A topic of four partitions, brokers in memory, and members of a group."""
 
 from typing import Any
 
-from helpers.fake_broker import FakeCluster
-from helpers.fake_coordinator import FakeCoordinator
+from helpers.brokers import Brokers
 from tidelog.client.consumer import Consumer
 from tidelog.client.records import ConsumerRecord, Record, encode_batch
 from tidelog.ids import TopicPartition
@@ -14,35 +13,41 @@ T = [TopicPartition("t", p) for p in range(4)]
 
 
 class Bed:
-    """A topic of four partitions, its brokers, and the group's coordinator on broker 1."""
+    """A topic of four partitions, its brokers, and a group whose coordinator is broker 3, which comes first in the order."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.cluster = FakeCluster()
-        self.cluster.create("t", partitions=4)
+    def __init__(self, *, replicas: int = 3, min_isr: int = 2, **settings: Any) -> None:
+        self.cluster = Brokers(**settings)
+        self.replicas = replicas
+        self.min_isr = min_isr
         self.clock = self.cluster.clock
-        self.coordinator = FakeCoordinator(self.cluster, **limits)
         self.calls: list[tuple[str, list[int]]] = []
 
-    def fill(self, *partitions: int, count: int = 10) -> None:
-        for partition in partitions or range(4):
-            p = self.cluster.partition("t", partition)
-            first = p.end
-            p.append(
-                encode_batch((Record(None, b"%d" % (first + i), (), 1000) for i in range(count)), Codec.NONE), 10**6
-            )
-        self.cluster.notify()
+    async def start(self) -> "Bed":
+        await self.cluster.start()
+        await self.create()
+        await self.cluster.until(lambda: self.cluster.coordinator() == 3, "broker 3 coordinates")
+        return self
 
-    def lead(self, broker: int) -> None:
+    async def create(self) -> None:
+        await self.cluster.create("t", 4, replicas=self.replicas, min_insync_replicas=str(self.min_isr))
+
+    async def fill(self, *partitions: int, count: int = 10) -> None:
+        for partition in partitions or range(4):
+            first = self.cluster.end("t", partition)
+            records = (Record(None, b"%d" % (first + i), (), 1000) for i in range(count))
+            await self.cluster.append("t", partition, encode_batch(records, Codec.NONE))
+
+    async def lead(self, broker: int) -> None:
         for partition in range(4):
-            self.cluster.elect("t", partition, broker)
+            await self.cluster.elect("t", partition, broker)
 
     def consumer(self, consumer_id: str = "a", **options: Any) -> Consumer:
+        """Its host has its name."""
         known: dict[str, Any] = {"group": "g", "session_timeout_ms": round(SESSION_S * 1000)}
         if not {"pattern", "exclude_pattern"} & options.keys():
             known["topics"] = ["t"]
-        return Consumer(
-            self.cluster.bootstrap, ports=self.cluster.ports, consumer_id=consumer_id, **{**known, **options}
-        )
+        ports = self.cluster.ports_of(consumer_id)
+        return Consumer(self.cluster.bootstrap, ports=ports, consumer_id=consumer_id, **{**known, **options})
 
     def listener(self, name: str) -> Any:
         return lambda tps: self.calls.append((name, sorted(tp.partition for tp in tps)))
@@ -58,6 +63,11 @@ class Bed:
             if not consumers:
                 await self.clock.sleep(0.05)
         return records
+
+
+async def bed(**settings: Any) -> Bed:
+    """`settings` are settings of brokers."""
+    return await Bed(**settings).start()
 
 
 def offsets_of(records: list[ConsumerRecord]) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import no_tasks_left
+from helpers.brokers import no_tasks_left
 from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
 from tidelog.client.member_events import Lose, Revoke
@@ -16,7 +16,8 @@ from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.wire import messages as m
-from unit.client.group_bed import SESSION_S, Bed, every, offsets_of
+from unit.client.group_bed import SESSION_S, every, offsets_of
+from unit.client.group_bed import bed as new_bed
 
 T = [TopicPartition("t", p) for p in range(4)]
 
@@ -45,18 +46,18 @@ def test_consumers_hold_no_zookeeper_client() -> None:
 @requirement("A consumer registers with its coordinator and awaits the answer")
 @requirement("Coordinator requests arrive on the stream of the consumer")
 async def test_it_asks_who_coordinates_registers_there_and_reads_what_that_one_says() -> None:
-    bed = Bed()
-    bed.coordinator.elect(2)
+    bed = await new_bed()
+    await bed.cluster.coordinate(2)
     async with bed.consumer("a") as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
         asked = [call for call in bed.cluster.of("ClusterMetadata") if call.request.group_id]
         assert [call.request.group_id for call in asked] == ["g"]
-        (session,) = bed.coordinator.sessions
-        assert session.broker == 2
+        (session,) = bed.cluster.streams
+        assert session.address == bed.cluster.addresses[2]
         said = [next(filter(None, (e.registered, e.start))) for e in session.received if not e.ping]
         assert [type(each) for each in said] == [m.RegisterConsumerResponse, m.StartFetcherRequest]
-        session.break_off()
-        await bed.until(lambda: len(bed.coordinator.sessions) == 2, a)
+        session.cancel()
+        await bed.until(lambda: len(bed.cluster.streams) == 2, a)
         assert len([c for c in bed.cluster.of("ClusterMetadata") if c.request.group_id]) == 2, "from the first step"
 
 
@@ -74,10 +75,10 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
         "client_id": "me",
     }
 
-    bed = Bed(default_assignor="roundrobin")
+    bed = await new_bed(group_assignor="roundrobin")
     async with bed.consumer("a", **options) as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
-        register = bed.coordinator.session_of("a").sent[0].register
+        register = bed.cluster.streams[0].sent[0].register
         assert register is not None and register.incarnation > 0
         assert register == m.RegisterConsumerRequest(
             group_id="g",
@@ -97,7 +98,7 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
 
 @requirement("A consumer is given a list of bootstrap brokers")
 async def test_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
-    bed = Bed()
+    bed = await new_bed()
     servers = [Address("nobody", 1), bed.cluster.addresses[2], bed.cluster.addresses[3]]
     async with Consumer(servers, ports=bed.cluster.ports, group="g", topics=["t"], session_timeout_ms=3000) as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
@@ -107,16 +108,16 @@ async def test_a_list_of_bootstrap_brokers_is_asked_until_one_answers() -> None:
 
 
 async def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_changes() -> None:
-    bed = Bed()
-    bed.fill(count=50)
+    bed = await new_bed()
+    await bed.fill(count=50)
     records: list[ConsumerRecord] = []
     others = 0
     async with bed.consumer("a") as a:
         for round_ in range(4):
-            bed.fill(count=10)
+            await bed.fill(count=10)
             async with bed.consumer(f"b{round_}") as b:
                 records += await bed.until(lambda b=b: len(b.assignment) == 2, a, b)  # type: ignore[misc]
-                bed.fill(count=10)
+                await bed.fill(count=10)
                 more = await b.poll(timeout_s=1)
                 while more:  # the last poll says that all of it is processed; the leave tells that, before any ping
                     records += more
@@ -130,14 +131,13 @@ async def test_coord_02_clean_stops_repeat_nothing_however_often_the_group_chang
 
 
 async def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit_and_no_more() -> None:
-    bed = Bed()
-    bed.fill(count=20)
+    bed = await new_bed()
+    await bed.fill(count=20)
     crashed = bed.consumer("a", auto_commit=False)
     await crashed.start()
     first = await bed.until(lambda: crashed.stats.handed_out == 80, crashed)
     await crashed.commit({T[0]: 20, T[1]: 13})
-    bed.coordinator.cut_up.add("a")
-    bed.coordinator.cut_down.add("a")  # nothing that it says arrives any more: a kill
+    bed.cluster.cut("a")  # nothing that it says arrives any more: a kill
     async with bed.consumer("b") as b:
         again = await bed.until(lambda: b.stats.handed_out >= 47, b)
         again += await b.poll(timeout_s=1)
@@ -149,19 +149,19 @@ async def test_coord_02_a_crash_repeats_what_was_processed_since_the_last_commit
 
 @requirement("A topic id separates topics that share a name")
 async def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start_and_old_offsets_are_gone() -> None:
-    bed = Bed()
-    bed.fill(count=20)
+    bed = await new_bed()
+    await bed.fill(count=20)
     async with bed.consumer("a") as a:
         await bed.until(lambda: a.stats.handed_out == 80, a)
         await a.commit()
-        bed.cluster.create("t", partitions=4)
-        bed.coordinator.learn_topics()
-        assert bed.coordinator.offsets() == {}
-        bed.fill(count=5)
+        await bed.cluster.delete("t")
+        await bed.create()
+        await bed.cluster.until(lambda: bed.cluster.offsets() == {}, "no offset is stored")
+        await bed.fill(count=5)
         records = await bed.until(lambda: a.stats.handed_out >= 100, a)
         assert offsets_of(records) == every(5)
         await a.commit()
-        assert bed.coordinator.offsets() == dict.fromkeys(T, 5)
+        assert bed.cluster.offsets() == dict.fromkeys(T, 5)
         assert a.stats.membership.losses == 0, "no position of a topic that is gone has left the log of the next one"
 
 
@@ -169,8 +169,8 @@ async def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start
 async def test_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_be_called() -> None:
     """It may be this member's again already, from one that got further: the application cannot know before the callback."""
 
-    bed = Bed()
-    bed.fill()
+    bed = await new_bed()
+    await bed.fill()
     may_end = asyncio.Event()
 
     async def lost(_: object) -> None:
@@ -185,15 +185,15 @@ async def test_what_was_lost_is_committed_no_more_although_on_lost_is_still_to_b
             await a.commit({T[3]: 4})
         await a.commit({T[2]: 4})
         may_end.set()
-        assert bed.coordinator.offsets()[T[3]] == 9
+        assert bed.cluster.offsets()[T[3]] == 9
 
 
 @requirement("Committed offsets never move back and leave no gap")
 async def test_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_been_assigned_anew_meanwhile() -> None:
     """The coordinator waited no longer and gave it back at the stored offset: what is handed out from there follows that."""
 
-    bed = Bed()
-    bed.fill()
+    bed = await new_bed()
+    await bed.fill()
     may_end = asyncio.Event()
 
     async def revoked(_: object) -> None:
@@ -211,12 +211,12 @@ async def test_a_commit_in_on_revoked_counts_no_more_where_the_partition_has_bee
             await a.commit({T[2]: 4})
         finally:
             may_end.set()
-        assert bed.coordinator.offsets() == {T[2]: 4, T[3]: 4}
+        assert bed.cluster.offsets() == {T[2]: 4, T[3]: 4}
 
 
 async def test_a_commit_in_on_revoked_counts_while_the_partition_is_nobody_elses_yet() -> None:
-    bed = Bed()
-    bed.fill()
+    bed = await new_bed()
+    await bed.fill()
     committed: list[TopicPartition] = []
 
     async def revoked(given_back: tuple[TopicPartition, ...]) -> None:
@@ -228,12 +228,12 @@ async def test_a_commit_in_on_revoked_counts_while_the_partition_is_nobody_elses
         async with bed.consumer("b", auto_commit=False) as b:
             await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
             assert len(committed) == 2
-            assert all(bed.coordinator.offsets()[tp] == 3 for tp in committed)
+            assert all(bed.cluster.offsets()[tp] == 3 for tp in committed)
 
 
 async def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_membership_nothing() -> None:
-    bed = Bed()
-    bed.fill()
+    bed = await new_bed()
+    await bed.fill()
     async with bed.consumer("a", on_lost=bed.listener("lost")) as a, bed.consumer("b") as b:
         await bed.until(lambda: len(a.assignment) == len(b.assignment) == 2, a, b)
         kept, before = a.assignment, a.group_metadata
@@ -250,25 +250,25 @@ async def test_a_commit_of_what_another_member_owns_is_refused_and_costs_the_mem
 async def test_an_application_that_polls_again_while_it_is_leaving_joins_within_that_poll() -> None:
     """It may be one that waits for an hour, as iteration does."""
 
-    bed = Bed()
-    bed.fill()
+    bed = await new_bed()
+    await bed.fill()
     async with bed.consumer("a", max_processing_ms=8000) as a:
         await bed.until(lambda: a.stats.handed_out == 40, a)
         await bed.clock.sleep(7.9)
-        bed.coordinator.cut_up.add("a")
+        bed.cluster.cut("a", down=False)
         await bed.clock.sleep(0.2)
         assert a.stats.state == "leaving"
-        bed.coordinator.cut_up.clear()
+        bed.cluster.heal()
         began = bed.clock.now()
         assert await a.poll(timeout_s=3600)
         assert bed.clock.now() - began < 3 * SESSION_S
-    assert bed.coordinator.members() == []
+    assert bed.cluster.members() == []
 
 
 async def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> None:
     """What a poll raised is what it works on."""
 
-    bed = Bed()
+    bed = await new_bed()
 
     def assigned(_: object) -> None:
         raise ZeroDivisionError("of the application")
@@ -277,13 +277,13 @@ async def test_an_application_that_does_not_poll_after_an_error_leaves_too() -> 
         with pytest.raises(ZeroDivisionError):
             await bed.until(lambda: False, a)
         await bed.clock.sleep(5.5)
-        assert bed.coordinator.members() == []
+        assert bed.cluster.members() == []
 
 
 async def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises() -> None:
     """A commit in `on_revoked` that finds no coordinator does. Pings would go on being answered, and nobody would read."""
 
-    bed = Bed()
+    bed = await new_bed()
 
     async def revoked(_: object) -> None:
         raise TransportError("UNAVAILABLE", "as a commit does")
@@ -294,13 +294,13 @@ async def test_who_stops_leaves_its_group_and_ends_although_its_callback_raises(
         await bed.until(lambda: len(a.assignment) == 4, a)
         with pytest.raises(TransportError, match="as a commit does"):
             await a.stop()
-        assert bed.coordinator.members() == []
+        assert bed.cluster.members() == []
 
 
 async def test_who_stops_ends_although_its_own_tasks_are_gone() -> None:
     """`asyncio.run` cancels everything that is left: what waits for an answer to its leave would wait for ever."""
 
-    bed = Bed()
+    bed = await new_bed()
     a = bed.consumer("a")
     await a.start()
     await bed.until(lambda: len(a.assignment) == 4, a)

@@ -5,14 +5,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import brokers
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
 from tidelog.ids import TopicPartition
 from tidelog.runtime.bell import TURN_S
 from tidelog.testing.loop import work
 from unit.client.clients import producer, values
-from unit.client.group_bed import Bed, T
+from unit.client.group_bed import T
+from unit.client.group_bed import bed as new_bed
 
 WORK_S = 0.01
 TICK_S = 0.001
@@ -47,8 +48,8 @@ CONSUMER_CALLS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("name", CONSUMER_CALLS)
 async def test_calls_of_a_consumer_let_others_run(name: str) -> None:
-    bed = Bed()
-    bed.fill(0, count=1000)
+    bed = await new_bed()
+    await bed.fill(0, count=1000)
     async with Consumer(bed.cluster.bootstrap, ports=bed.cluster.ports) as c:
         await c.assign([T[0]])
         await c.poll(max_records=1, timeout_s=60)
@@ -56,8 +57,8 @@ async def test_calls_of_a_consumer_let_others_run(name: str) -> None:
 
 
 async def test_an_iteration_lets_others_run() -> None:
-    bed = Bed()
-    bed.fill(0, count=1000)
+    bed = await new_bed()
+    await bed.fill(0, count=1000)
     async with Consumer(bed.cluster.bootstrap, ports=bed.cluster.ports) as c:
         await c.assign([T[0]])
         records = aiter(c)
@@ -74,8 +75,8 @@ PRODUCER_CALLS: dict[str, Callable[[Producer], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("name", PRODUCER_CALLS)
 async def test_calls_of_a_producer_let_others_run(name: str) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         await p.partitions_of("t")
         assert await longest_silence(lambda: PRODUCER_CALLS[name](p)) <= TURN_S + 2 * WORK_S
@@ -83,19 +84,19 @@ async def test_calls_of_a_producer_let_others_run(name: str) -> None:
 
 async def test_work_between_sends_delays_no_record_for_long() -> None:
     """A batch is sent long before it is full."""
-    cluster = FakeCluster()
-    cluster.create("t")
+    cluster = await brokers()
+    await cluster.create("t")
     async with producer(cluster) as p:
         for value in values(100):
             await p.send("t", value)
             work(WORK_S)
-        assert len(cluster.partition("t").values()) > 50
+        assert len(cluster.values("t")) > 50
 
 
 @pytest.mark.parametrize("iterates", [True, False])
 async def test_a_member_that_never_waits_keeps_its_partitions(iterates: bool) -> None:
-    bed = Bed()
-    bed.fill(count=300)
+    bed = await new_bed()
+    await bed.fill(count=300)
     async with bed.consumer("a") as a:
         records = aiter(a)
         for _ in range(1200):
@@ -105,5 +106,5 @@ async def test_a_member_that_never_waits_keeps_its_partitions(iterates: bool) ->
                 assert await a.poll(max_records=1, timeout_s=60)
             work(WORK_S)
         assert a.stats.membership.losses == 0
-        stored = bed.coordinator.offsets()
+        stored = bed.cluster.offsets()
         assert sum(stored.get(TopicPartition("t", p), 0) for p in range(4)) > 1000
