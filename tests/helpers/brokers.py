@@ -5,7 +5,8 @@ the cluster itself goes around the interceptor.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,11 +21,14 @@ from tidelog.client.consumer import Consumer
 from tidelog.coordinator.term import Term
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
+from tidelog.ports.net import Bidi, CallContext, Channel, Net, Route, Server, Stream, Unary
+from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash
 from tidelog.testing.intercept import Call, Interceptor
 from tidelog.testing.invariants import StoredView
-from tidelog.testing.loop import SimProcess, tasks_outside
+from tidelog.testing.loop import SimLoop, SimProcess, tasks_outside
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.net_exchange import Faults
@@ -32,12 +36,14 @@ from tidelog.testing.rand import seeded
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import stored_states
 from tidelog.wire import messages as m
+from tidelog.wire import services as s
 from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
 CONTROLLER: Final = 1
 SETTLES_S: Final = 60.0
+FORWARDED_S: Final = 60.0
 GROUPS: Final = {
     "coordinator_shards": 1,
     "group_min_session_timeout_ms": 100,
@@ -76,10 +82,13 @@ class Brokers(Interceptor):
         zookeeper = SimZooKeeper(seeded(seed, "zookeeper"))
         network = SimNetwork(seeded(seed, "network"), faults=Faults(delay_s=(latency_s, latency_s)))
         self.world = World(seed, seeded(seed, "faults"), timing, zookeeper, network)
-        self.world.broker_settings = GROUPS | settings
-        self.world.controller_settings = {"auto_leader_rebalance_enable": False}
         names = [*(f"broker-{i}" for i in self.ids), f"controller-{CONTROLLER}"]
         self.world.nodes.update((name, SimNode(self.world, name)) for name in names)
+        for node in self.world.brokers:
+            node.settings = GROUPS | settings
+        self.controller.settings = {"auto_leader_rebalance_enable": False}
+        self.addresses = {b: self.node(b).address for b in self.ids}
+        """Addresses at which clients reach the brokers."""
         operator = Interceptor()
         operator.faults.append(self._skip_stopped)
         self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
@@ -87,6 +96,9 @@ class Brokers(Interceptor):
         self._damage: dict[bytes, bytes] = {}
         self._left: dict[str, asyncio.Event] = {}
         self._members: dict[str, asyncio.Task[None]] = {}
+        self._ends = Supervisor("ends of killed processes")
+        self.servers: list[Server] = []
+        """Real servers, of a cluster that clients reach over sockets."""
         self.silent: set[int] = set()
         """Brokers that answer no client; among themselves they go on."""
         self.faults.append(self._hold)
@@ -102,11 +114,15 @@ class Brokers(Interceptor):
         await self.settle()
         return self
 
-    # -- what a client needs ------------------------------------------------------------------------------------------
+    async def stop(self) -> None:
+        """Ends its servers; for clusters on a real loop."""
+        for server in self.servers:
+            await server.stop(0)
+        for node in self.world.nodes.values():
+            if node.process is not None:
+                await node.process.supervisor.stop()
 
-    @property
-    def addresses(self) -> dict[int, Address]:
-        return {b: self.node(b).address for b in self.ids}
+    # -- what a client needs ------------------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -117,7 +133,7 @@ class Brokers(Interceptor):
         return self.ports_of("client")
 
     def ports_of(self, name: str) -> ClientPorts:
-        """What a client at a host of its own takes, so that `cut` can cut it off."""
+        """Ports of a client at a host of its own, so that `cut` can cut it off."""
         return ClientPorts(self.clock, self.net(self.world.network.node(name)), self.rand)
 
     # -- topics -------------------------------------------------------------------------------------------------------
@@ -152,7 +168,7 @@ class Brokers(Interceptor):
 
     async def append(self, topic: str, partition: int, *batches: bytes, acks: int = -1) -> None:
         """The leader appends these and every member of the ISR has them."""
-        channel = self._outside.net.channel(self.addresses[self.leader(topic, partition)], purpose="test")
+        channel = self._outside.net.channel(self.node(self.leader(topic, partition)).address, purpose="test")
         for records in batches:
             ask = m.ProducePartition(topic=topic, partition=partition, leader_epoch=-1, records=records)
             request = m.ProduceRequest(acks=acks, timeout_ms=10_000, partitions=(ask,))
@@ -325,7 +341,13 @@ class Brokers(Interceptor):
     def kill(self, *brokers: int) -> None:
         """SIGKILL. The controller notices it soon; `settle` waits for that."""
         for broker in brokers:
+            process = self.node(broker).process
+            assert process is not None
             self.node(broker).kill()
+            if not isinstance(asyncio.get_running_loop(), SimLoop):
+                self._ends.start(
+                    "end", process.supervisor.stop()
+                )  # only the simulated loop runs no step of it any more
 
     def pause(self, *brokers: int) -> None:
         """SIGSTOP."""
@@ -354,7 +376,7 @@ class Brokers(Interceptor):
         await self.settle()
 
     def cut(self, client: str, *, up: bool = True, down: bool = True) -> None:
-        """What a client sends to brokers, or what they send to it, no longer arrives."""
+        """Messages from a client to brokers (`up`), or from them to it, no longer arrive."""
         for broker in self.ids:
             if up:
                 self.world.network.cut(client, f"broker-{broker}")
@@ -400,7 +422,7 @@ class Brokers(Interceptor):
 
     def broker_of(self, call: Call) -> int:
         """The broker that is called; -1 if there is none."""
-        return next((b for b, address in self.addresses.items() if address == call.address), -1)
+        return next((b for b in self.ids if call.address in (self.addresses[b], self.node(b).address)), -1)
 
     def damage(self, old: bytes, new: bytes) -> None:
         """From now on clients fetch `new` in the place of `old`, which is as long."""
@@ -489,6 +511,79 @@ class Brokers(Interceptor):
 async def brokers(count: int = 3, **options: Any) -> Brokers:
     """A cluster that serves; it ends with the loop of the test."""
     return await Brokers(count, **options).start()
+
+
+async def serve_over_grpc(count: int = 3, **options: Any) -> Brokers:
+    """A cluster whose clients reach it over sockets of this machine; on a real loop, and until that ends.
+
+    Each broker has a listener more. A real server takes what clients send there and passes it on, through the interceptor.
+    """
+    cluster = Brokers(count, **options)
+    net = cluster.ports.net
+    for broker in cluster.ids:
+        node, routes = cluster.node(broker), Forwarder(net)
+        server = await GrpcNet().serve(Address("127.0.0.1", 0), routes.all())
+        cluster.servers.append(server)
+        routes.address = cluster.addresses[broker] = server.address
+        node.settings = {**node.settings, "listeners": {"INTERNAL": node.address, "EXTERNAL": server.address}}
+    return await cluster.start()
+
+
+class Forwarder:
+    """Passes calls and streams on to `address`."""
+
+    def __init__(self, net: Net) -> None:
+        self._net = net
+        self.address: Address | None = None
+
+    def all(self) -> list[Route]:
+        methods = [method for name, method in vars(s).items() if isinstance(method, Unary | Bidi) and name.isupper()]
+        return [Route(method, self._handler(method)) for method in methods]
+
+    def _handler(self, method: Any) -> Any:
+        return partial(self._call if isinstance(method, Unary) else self._stream, method)
+
+    def _channel(self) -> Channel:
+        assert self.address is not None
+        return self._net.channel(self.address, purpose="forwarded")
+
+    async def _call(self, method: Any, request: Any, _: CallContext) -> Any:
+        return await self._channel().call(method, request, FORWARDED_S)
+
+    async def _stream(self, method: Any, outer: Stream[Any, Any], _: CallContext) -> None:
+        inner = self._channel().open(method)
+
+        async def up() -> None:
+            while (message := await outer.read()) is not None:
+                await inner.write(message)
+
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(up())
+            try:
+                while (message := await inner.read()) is not None:
+                    await outer.write(message)
+            finally:
+                writing.cancel()
+                inner.cancel()
+
+
+class Driven:
+    """Brokers for tests without a loop of their own: `call` runs what they are asked in the loop in which they live."""
+
+    def __init__(self, brokers: Brokers, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self.brokers = brokers
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.brokers, name)
+        return partial(self._ask, found) if inspect.ismethod(found) else found
+
+    def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        async def ask() -> Any:
+            answer = method(*args, **options)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return self._call(ask())
 
 
 @asynccontextmanager

@@ -89,9 +89,6 @@ class World:
     """Node and method of every request handler that raised what is no part of its protocol."""
     on_gone: "Callable[[SimNode], None]" = lambda node: None
     """Called when a process has ended."""
-    broker_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of brokers that differ from those of a run with faults; they take effect at the next start."""
-    controller_settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def brokers(self) -> "list[SimNode]":
@@ -109,6 +106,8 @@ class SimNode:
         self.name = name
         self.number = int(name.partition("-")[2])
         self.world = world
+        self.settings: Mapping[str, Any] = {}
+        """Settings that differ from those of a run with faults; they take effect at the next start."""
         self.disk = SimDisk()
         self.clock = SimClock()
         """Of the host: its calendar may jump."""
@@ -214,7 +213,7 @@ class SimNode:
             settings = replace(
                 settings, log_cleaner_backoff_ms=200, log_scrub_interval_ms=2_000, log_flush_interval_ms=500
             )
-        settings = replace(settings, **self.world.broker_settings)
+        settings = replace(settings, **self.settings)
         return Broker(settings, ports, process.supervisor, BrokerMetrics(self.registry))
 
     def _controller(self, number: int, ports: Ports, process: SimProcess) -> Controller:
@@ -229,7 +228,7 @@ class SimNode:
             leader_imbalance_check_interval_ms=timing.rebalance_ms,
             leader_imbalance_per_broker_percentage=0,
         )
-        settings = replace(settings, **self.world.controller_settings)
+        settings = replace(settings, **self.settings)
         return Controller(settings, ports, process.supervisor, ControllerMetrics(self.registry))
 
     def kill(self, crash: Crash = Crash.PROCESS) -> None:

@@ -5,11 +5,11 @@ import pytest
 from helpers.programs import run_program
 
 MADE_BEFORE = """
-from helpers.fake_broker import FakeCluster, serve_over_grpc
+from helpers.brokers import serve_over_grpc
 from tidelog.client.sync import SyncAdmin, SyncProducer, _LoopThread
-thread, cluster = _LoopThread(), FakeCluster()
-cluster.create("t")
-servers = thread.call(serve_over_grpc(cluster))
+thread = _LoopThread()
+cluster = thread.call(serve_over_grpc())
+thread.call(cluster.create("t"))
 first = SyncProducer(cluster.bootstrap)
 first.send("t", b"v").result(10)
 """

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster, serve_over_grpc
+from helpers.batches import batch
+from helpers.brokers import Driven, serve_over_grpc
 from tidelog.client.errors import ClientClosed, DeliveryError
 from tidelog.client.sync import Acked, SyncAdmin, SyncConsumer, SyncProducer, _LoopThread, _Unseen
 from tidelog.errors import TidelogError
@@ -29,21 +30,15 @@ def loop_threads() -> int:
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
+def cluster() -> Iterator[Driven]:
     thread = _LoopThread()
-    cluster = FakeCluster()
-    servers = thread.call(serve_over_grpc(cluster))
-
-    async def stop() -> None:
-        for server in servers:
-            await server.stop(0)
-
-    yield cluster
-    thread.call(stop())
+    cluster = thread.call(serve_over_grpc())
+    yield Driven(cluster, thread.call)
+    thread.call(cluster.stop())
     thread.close()
 
 
-def test_records_make_the_round_trip(cluster: FakeCluster) -> None:
+def test_records_make_the_round_trip(cluster: Driven) -> None:
     with SyncAdmin(cluster.bootstrap) as admin:
         admin.create_topic("t", 3)
         assert admin.list_topics() == ["t"]
@@ -64,7 +59,7 @@ def test_records_make_the_round_trip(cluster: FakeCluster) -> None:
         assert ends == sorted(ends)
 
 
-def test_positions_are_set_and_read(cluster: FakeCluster) -> None:
+def test_positions_are_set_and_read(cluster: Driven) -> None:
     cluster.create("t")
     with SyncProducer(cluster.bootstrap) as producer:
         assert producer.partitions_of("t") == 1
@@ -86,7 +81,7 @@ def test_positions_are_set_and_read(cluster: FakeCluster) -> None:
         assert next(consumer).value == b"7"
 
 
-def test_a_loop_that_is_left_skips_no_record(cluster: FakeCluster) -> None:
+def test_a_loop_that_is_left_skips_no_record(cluster: Driven) -> None:
     cluster.create("t")
     with SyncProducer(cluster.bootstrap) as producer:
         for _ in range(50):
@@ -103,7 +98,7 @@ def test_a_loop_that_is_left_skips_no_record(cluster: FakeCluster) -> None:
         assert consumer.position(T0) == 30
 
 
-def test_flush_and_close_end_while_other_threads_send(cluster: FakeCluster) -> None:
+def test_flush_and_close_end_while_other_threads_send(cluster: Driven) -> None:
     cluster.create("t")
     acks: list[Acked] = []
     under_way = threading.Barrier(3)
@@ -128,9 +123,10 @@ def test_flush_and_close_end_while_other_threads_send(cluster: FakeCluster) -> N
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_a_buffer_that_is_full_holds_back_and_then_refuses(cluster: FakeCluster, size: int) -> None:
-    cluster.create("t")
-    cluster.partition("t").leader = -1
+def test_a_buffer_that_is_full_holds_back_and_then_refuses(cluster: Driven, size: int) -> None:
+    cluster.create("t", replicas=1)
+    cluster.kill(1)
+    cluster.notice(1)
     tracemalloc.start()
     try:
         with SyncProducer(cluster.bootstrap, buffer_bytes=1 << 20, max_block_ms=100) as producer:
@@ -142,7 +138,7 @@ def test_a_buffer_that_is_full_holds_back_and_then_refuses(cluster: FakeCluster,
             held = tracemalloc.get_traced_memory()[0] - before
             assert 1 << 20 <= producer.held_bytes < (1 << 20) + size + 3000
             assert 0.6 < producer.held_bytes / held < 1.3
-            cluster.partition("t").leader = 1
+            cluster.restart(1)
             producer.flush()
             assert [ack.result(0).offset for ack in acks] == list(range(len(acks)))
             assert producer.held_bytes == 0
@@ -150,12 +146,12 @@ def test_a_buffer_that_is_full_holds_back_and_then_refuses(cluster: FakeCluster,
         tracemalloc.stop()
 
 
-def test_what_the_cluster_refuses_is_in_the_future(cluster: FakeCluster) -> None:
-    cluster.create("t")
+def test_what_the_cluster_refuses_is_in_the_future(cluster: Driven) -> None:
+    cluster.create("t", replicas=1)
     with SyncProducer(cluster.bootstrap, delivery_timeout_ms=300, max_block_ms=300) as producer:
         with pytest.raises(TidelogError, match="does not exist"):
             producer.send("none", b"v").result(5)
-        cluster.partition("t").leader = -1
+        cluster.kill(1)
         with pytest.raises(DeliveryError):
             producer.send("t", b"v").result(5)
 
@@ -177,7 +173,7 @@ def test_what_the_cluster_refuses_is_in_the_future(cluster: FakeCluster) -> None
     ],
 )
 def test_what_is_wrong_with_a_record_is_raised_by_send(
-    cluster: FakeCluster, options: dict[str, Any], kind: type[Exception]
+    cluster: Driven, options: dict[str, Any], kind: type[Exception]
 ) -> None:
     cluster.create("t")
     with SyncProducer(cluster.bootstrap, record_bytes_max=500) as producer:
@@ -186,7 +182,7 @@ def test_what_is_wrong_with_a_record_is_raised_by_send(
         assert producer.send("t", b"good").result(5).offset == 0
 
 
-def test_a_future_that_was_cancelled_holds_up_none_of_those_behind_it(cluster: FakeCluster) -> None:
+def test_a_future_that_was_cancelled_holds_up_none_of_those_behind_it(cluster: Driven) -> None:
     """As `asyncio.wait_for` does with one that it wraps."""
     cluster.create("t")
     with SyncProducer(cluster.bootstrap) as producer:
@@ -198,7 +194,7 @@ def test_a_future_that_was_cancelled_holds_up_none_of_those_behind_it(cluster: F
         assert producer.send("t", b"good").result(5).offset == 0
 
 
-def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
+def test_a_client_refuses_to_be_used_after_a_fork(cluster: Driven) -> None:
     # No real fork: that of a process with threads is itself what must not be done.
     with SyncAdmin(cluster.bootstrap) as admin:
         admin._thread._process = os.getpid() + 1
@@ -209,19 +205,19 @@ def test_a_client_refuses_to_be_used_after_a_fork(cluster: FakeCluster) -> None:
 
 @pytest.mark.parametrize(("error", "sent"), [(ZeroDivisionError, True), (KeyboardInterrupt, False)])
 def test_a_block_that_raises_flushes_unless_interrupted(
-    cluster: FakeCluster, error: type[BaseException], sent: bool
+    cluster: Driven, error: type[BaseException], sent: bool
 ) -> None:
     cluster.create("t")
     with pytest.raises(error), SyncProducer(cluster.bootstrap, linger_ms=100_000) as producer:
         acks = [producer.send("t", b"v") for _ in range(100)]
         raise error
     assert all(ack.done() for ack in acks)
-    assert len(cluster.partition("t").values()) == (100 if sent else 0)
+    assert len(cluster.values("t")) == (100 if sent else 0)
     with pytest.raises(ClientClosed):
         producer.send("t", b"v")
 
 
-def test_all_clients_share_one_thread(cluster: FakeCluster) -> None:
+def test_all_clients_share_one_thread(cluster: Driven) -> None:
     cluster.create("t")
     others = loop_threads()
     with SyncAdmin(cluster.bootstrap), SyncProducer(cluster.bootstrap), SyncConsumer(cluster.bootstrap):
@@ -242,7 +238,7 @@ CONSUMER_CALLS: dict[str, Callable[[SyncConsumer], object]] = {
 }
 
 
-def test_calls_after_close_raise_one_error(cluster: FakeCluster) -> None:
+def test_calls_after_close_raise_one_error(cluster: Driven) -> None:
     cluster.create("t")
     admin, consumer, producer = (kind(cluster.bootstrap) for kind in (SyncAdmin, SyncConsumer, SyncProducer))
     consumer.assign([T0])
@@ -264,7 +260,7 @@ def test_calls_after_close_raise_one_error(cluster: FakeCluster) -> None:
             ask()
 
 
-def test_loops_over_a_consumer_end_when_it_is_closed(cluster: FakeCluster) -> None:
+def test_loops_over_a_consumer_end_when_it_is_closed(cluster: Driven) -> None:
     cluster.create("t")
     consumer = SyncConsumer(cluster.bootstrap)
     consumer.assign([T0])
@@ -290,7 +286,7 @@ def test_loops_over_a_consumer_end_when_it_is_closed(cluster: FakeCluster) -> No
     assert sorted(ended) == [False, False, True]
 
 
-def test_a_callback_of_a_future_is_told_not_to_wait(cluster: FakeCluster) -> None:
+def test_a_callback_of_a_future_is_told_not_to_wait(cluster: Driven) -> None:
     cluster.create("t")
     said: concurrent.futures.Future[Exception | None] = concurrent.futures.Future()
 
@@ -305,13 +301,15 @@ def test_a_callback_of_a_future_is_told_not_to_wait(cluster: FakeCluster) -> Non
         assert "would wait for the callback" in str(said.result(10))
 
 
-def test_groups_are_administered(cluster: FakeCluster) -> None:
-    cluster.groups.create("g", {("t", 0): 5}, coordinator=2)
-    cluster.groups.create("busy", coordinator=3, members={"x": [T0]})
+def test_groups_are_administered(cluster: Driven) -> None:
+    cluster.create("t")
+    cluster.append("t", 0, batch(*[b"v"] * 10))
+    cluster.create_group("g", {T0: 5})
+    cluster.join("busy", "x", "t")
     with SyncAdmin(cluster.bootstrap) as admin:
         assert [g.group_id for g in admin.groups.listing().groups] == ["busy", "g"]
         assert [g.group_id for g in admin.groups.listing(["Stable"]).groups] == ["busy"]
-        assert admin.groups.describe_one("g").coordinator_id == 2
+        assert admin.groups.describe_one("g").coordinator_id == cluster.coordinator("g")
         assert [member.consumer_id for member in admin.groups.members("busy")] == ["x"]
         assert admin.groups.committed("g")[T0].offset == 5
         admin.groups.alter_offsets("g", {T0: 7})
@@ -335,9 +333,10 @@ def test_a_wake_up_that_another_loop_took_is_no_error_and_others_are(caplog: pyt
     assert "a real one" in caplog.text and "temporarily" not in caplog.text
 
 
-def test_a_failure_that_is_not_looked_at_is_logged(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
-    cluster.create("t")
-    cluster.partition("t").leader = -1
+def test_a_failure_that_is_not_looked_at_is_logged(cluster: Driven, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.create("t", replicas=1)
+    cluster.kill(1)
+    cluster.notice(1)
     with SyncProducer(cluster.bootstrap, delivery_timeout_ms=100) as producer:
         seen = producer.send("t", b"v")
         assert isinstance(seen.exception(10), DeliveryError)

@@ -4,19 +4,21 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.brokers import Brokers, brokers
 from helpers.log_events import captured_logs
 from tidelog.client.producer import Producer
 from tidelog.config import TrafficSettings
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.ids import Address
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.traffic_metrics import TrafficMetrics
+from tidelog.testing.intercept import Call
 from tidelog.traffic import app
 from tidelog.traffic.app import Traffic
 from tidelog.wire.batch import read_header
@@ -24,13 +26,16 @@ from tidelog.wire.batch import read_header
 
 @asynccontextmanager
 async def running_traffic(
+    count: int = 1,
     **settings: Any,
-) -> AsyncIterator[tuple[FakeCluster, Traffic, Callable[[], Counter[str]]]]:
+) -> AsyncIterator[tuple[Brokers, Traffic, Callable[[], Counter[str]]]]:
     """A cluster in memory, a traffic process, and what became of its records."""
-    cluster, registry = FakeCluster(), CollectorRegistry()
+    cluster, registry = await brokers(count), CollectorRegistry()
     servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
     metrics = TrafficMetrics(registry)
-    traffic = Traffic(TrafficSettings(bootstrap_servers=servers, **settings), cluster.ports, metrics)
+    traffic = Traffic(
+        TrafficSettings(bootstrap_servers=servers, traffic_replication_factor=count, **settings), cluster.ports, metrics
+    )
     metrics.watch_ack_gaps(traffic.longest_ack_gaps, loop=None)
 
     def outcomes() -> Counter[str]:
@@ -62,18 +67,22 @@ async def test_the_topic_is_made_and_records_come_at_the_pace() -> None:
         outcomes,
     ):
         await run_for(traffic, 10.5)
-        assert len(cluster.topics["events"].partitions) == 4
+        assert len(cluster.states) == 4
         assert 950 <= outcomes()["acked"] <= 1_060
         assert set(outcomes()) == {"produced", "acked", "received"}
-        stored = [v for p in range(4) for v in cluster.partition("events", p).values()]
+        stored = [v for p in range(4) for v in cluster.values("events", p)]
         assert {len(value or b"") for value in stored} == {300}
 
 
 async def test_a_record_waits_for_no_other_one() -> None:
     """The cluster in memory answers at once: what a send takes is the probe's own."""
-    cluster, registry = FakeCluster(), CollectorRegistry()
+    cluster, registry = await brokers(1), CollectorRegistry()
     servers = tuple(map(Address.parse, cluster.bootstrap.split(",")))
-    traffic = Traffic(TrafficSettings(bootstrap_servers=servers), cluster.ports, TrafficMetrics(registry))
+    traffic = Traffic(
+        TrafficSettings(bootstrap_servers=servers, traffic_replication_factor=1),
+        cluster.ports,
+        TrafficMetrics(registry),
+    )
     await run_for(traffic, 10.0)
     await traffic.stop()
     name = "tidelog_e2e_produce_seconds"
@@ -83,33 +92,26 @@ async def test_a_record_waits_for_no_other_one() -> None:
 
 async def test_a_topic_that_is_there_is_used() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
-        cluster.create("events", partitions=1)
+        await cluster.create("events", partitions=1)
         await run_for(traffic, 2.0)
         assert outcomes()["acked"] > 0
 
 
 async def test_it_waits_for_brokers_that_come_later() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
-        cluster.down.update(cluster.addresses)
-        asyncio.get_running_loop().call_later(60.0, cluster.down.clear)
-        await run_for(traffic, 120.0)
+        cluster.kill(*cluster.ids)
+        asyncio.get_running_loop().call_later(60.0, cluster.launch, *cluster.ids)
+        await run_for(traffic, 80.0)
         assert outcomes()["acked"] > 1_000
 
 
 async def test_it_waits_until_there_are_brokers_enough_for_its_replicas() -> None:
-    async with running_traffic() as (cluster, traffic, outcomes):
-        refusals = 5
-
-        async def too_few(call: FakeCall) -> Any:
-            nonlocal refusals
-            refusals -= 1
-            if refusals < 0:
-                return await call.serve()
-            raise TidelogError("1 broker lives", ErrorCode.INVALID_REPLICATION_FACTOR)
-
-        cluster.faults.append(lambda call: too_few(call) if call.method == "CreateTopics" else call.serve())
-        await run_for(traffic, 20.0)
-        assert refusals < 0 and outcomes()["acked"] > 0
+    async with running_traffic(2) as (cluster, traffic, outcomes):
+        cluster.kill(2)
+        await cluster.settle()
+        asyncio.get_running_loop().call_later(5.0, cluster.launch, 2)
+        await run_for(traffic, 15.0)
+        assert len(cluster.of("CreateTopics")) > 1 and outcomes()["acked"] > 0
 
 
 async def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwards(
@@ -118,8 +120,8 @@ async def test_what_waits_for_an_answer_is_bounded_and_the_load_goes_on_afterwar
     async with running_traffic() as (cluster, traffic, outcomes):
         monkeypatch.setattr(app, "UNANSWERED_MAX", 200)
         loop = asyncio.get_running_loop()
-        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
-        loop.call_later(25.0, cluster.down.clear)
+        loop.call_later(5.0, cluster.kill, *cluster.ids)
+        loop.call_later(25.0, cluster.launch, *cluster.ids)
         await run_for(traffic, 60.0)
         found = outcomes()
         assert found["left_out"] > 1_000
@@ -131,8 +133,8 @@ async def test_a_process_without_acknowledgements_is_unwell() -> None:
     async with running_traffic() as (cluster, traffic, _outcomes):
         seen: dict[float, str] = {}
         loop = asyncio.get_running_loop()
-        loop.call_later(10.0, lambda: cluster.down.update(cluster.addresses))
-        loop.call_later(60.0, cluster.down.clear)
+        loop.call_later(10.0, cluster.kill, *cluster.ids)
+        loop.call_later(60.0, cluster.launch, *cluster.ids)
         for at in (0.0, 9.0, 39.0, 42.0, 70.0):
             loop.call_later(at, lambda at=at: seen.__setitem__(at, traffic.unwell()))
         await run_for(traffic, 75.0)
@@ -154,8 +156,8 @@ async def test_a_topic_that_may_not_be_is_told() -> None:
 async def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_away() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
         loop = asyncio.get_running_loop()
-        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
-        loop.call_later(15.0, cluster.down.clear)
+        loop.call_later(5.0, cluster.kill, *cluster.ids)
+        loop.call_later(15.0, cluster.launch, *cluster.ids)
         await run_for(traffic, 30.0)
         found = outcomes()
         assert found["received"] > 2_000 and found["acked"] - found["received"] < 50  # those of the last moment
@@ -164,14 +166,14 @@ async def test_all_that_was_acknowledged_is_read_back_also_after_brokers_were_aw
 
 async def test_records_of_other_processes_are_none_of_its_own() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
-        cluster.create("events", partitions=1)
+        await cluster.create("events", partitions=1)
         async with Producer(cluster.bootstrap, ports=cluster.ports) as other:
             loop = asyncio.get_running_loop()
             bodies = (b"", b"no JSON", b"[1]", b'{"n": 1, "run": "another"}', b'{"n": "text"}')
             supervisor = Supervisor()
             loop.call_later(5.0, lambda: supervisor.start("other", send_all(other, bodies)))
             await run_for(traffic, 10.0)
-            assert len(cluster.partition("events").values()) == outcomes()["acked"] + len(bodies)
+            assert len(cluster.values("events")) == outcomes()["acked"] + len(bodies)
             assert outcomes()["received"] <= outcomes()["acked"]
             assert set(outcomes()) == {"produced", "acked", "received"}
             await supervisor.stop()
@@ -185,17 +187,22 @@ async def send_all(producer: Producer, bodies: Sequence[bytes]) -> None:
 
 async def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_lost() -> None:
     async with running_traffic() as (cluster, traffic, outcomes):
-        partition = cluster.create("events", partitions=1).partitions[0]
+        await cluster.create("events", partitions=1)
         reads, gone = asyncio.Event(), []
         reads.set()
 
-        async def held(call: FakeCall) -> Any:
-            if call.method == "Fetch":
-                await reads.wait()
-            return await call.serve()
+        async def held(call: Call) -> Any:
+            if call.method != "Fetch":
+                return NotImplemented
+            await reads.wait()
+            answer = await call.serve()
+            (result,) = answer.results
+            for batch in gone:
+                result = replace(result, records=bytes(result.records).replace(batch, b""))
+            return replace(answer, results=(result,))
 
         def lose() -> None:
-            gone.append(read_header(partition.batches.pop(-3)).record_count)
+            gone.append(cluster.batches("events")[-3])
             reads.set()
 
         cluster.faults.append(held)
@@ -203,7 +210,8 @@ async def test_an_acknowledged_record_that_is_not_in_the_log_any_more_counts_as_
         loop.call_later(5.0, reads.clear)
         loop.call_later(7.0, lose)
         await run_for(traffic, 10.0)
-        assert gone and gone[0] > 0 and outcomes()["lost"] == gone[0]
+        count = read_header(gone[0]).record_count
+        assert count > 0 and outcomes()["lost"] == count
 
 
 def of_acks(said: Sequence[MutableMapping[str, Any]]) -> list[tuple[str, float]]:
@@ -216,8 +224,8 @@ async def test_a_silence_is_logged_when_it_is_long_and_when_it_ends() -> None:
     async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
         loop = asyncio.get_running_loop()
         for down, up in ((5.0, 9.0), (15.0, 35.0), (40.0, 50.0)):  # the first is too short
-            loop.call_later(down, lambda: cluster.down.update(cluster.addresses))
-            loop.call_later(up, cluster.down.clear)
+            loop.call_later(down, cluster.kill, *cluster.ids)
+            loop.call_later(up, cluster.launch, *cluster.ids)
         with captured_logs() as said:
             await run_for(traffic, 55.0)
     again = "acknowledged again"
@@ -228,10 +236,10 @@ async def test_a_silence_is_logged_when_it_is_long_and_when_it_ends() -> None:
 async def test_a_silence_from_the_start_is_logged() -> None:
     async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
 
-        async def silent(call: FakeCall) -> Any:
+        async def silent(call: Call) -> Any:
             if call.method == "Produce":
                 await asyncio.sleep(1e6)
-            return await call.serve()
+            return NotImplemented
 
         cluster.faults.append(silent)
         with captured_logs() as said:
@@ -241,10 +249,10 @@ async def test_a_silence_from_the_start_is_logged() -> None:
 
 async def test_the_longest_time_without_an_acknowledgement_is_told() -> None:
     async with running_traffic(traffic_records_per_s=20) as (cluster, traffic, _outcomes):
-        cluster.create("events", partitions=1)
+        await cluster.create("events", partitions=1)
         loop = asyncio.get_running_loop()
-        loop.call_later(5.0, lambda: cluster.down.update(cluster.addresses))
-        loop.call_later(8.0, cluster.down.clear)
+        loop.call_later(5.0, cluster.kill, *cluster.ids)
+        loop.call_later(8.0, cluster.launch, *cluster.ids)
         await run_for(traffic, 12.0)
         assert traffic.longest_ack_gaps() == {0: pytest.approx(3, abs=1)}
         assert traffic.longest_ack_gaps()[0] < 1
