@@ -6,6 +6,7 @@ from typing import Any, Final
 from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import pending
+from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.controller import election
 from tidelog.storage import topic_marker
@@ -82,3 +83,16 @@ def lost_marker_stays_lost(*_: Any) -> None:
 def records_without_a_name_go(*_: Any) -> int:
     """A folder without a topic marker is emptied, whatever it holds."""
     return 0
+
+
+@MUTANTS.mutant(
+    "EMPTY-FETCH",
+    ByTest("tests/unit/testing/test_empty_requests.py::test_a_request_for_nothing_keeps_no_loop"),
+)
+@around(FetchHandler, "fetch")
+async def empty_fetch_holds_the_loop(original: Any, self: Any, request: Any) -> Any:
+    """A fetch of no partition looks again and again until its time is over."""
+    deadline = self._clock.now() + request.max_wait_ms / 1000
+    while not request.partitions and self._clock.now() < deadline:
+        pass
+    return await original(self, request)

@@ -46,7 +46,7 @@ class FetchHandler:
             return m.FetchResponse(results=tuple(_failed_fetch(p, fault, None) for p in request.partitions))
         deadline = self._clock.now() + request.max_wait_ms / 1000
         wakeup = Wakeup()
-        watched: list[PartitionHost] = []
+        watched: list[PartitionHost] | None = None
         topic_ids = [part.topic_id for part in request.partitions]
         self.waiting += 1
         try:
@@ -62,13 +62,13 @@ class FetchHandler:
                         if result.records:
                             self._on_read(result.topic, len(result.records))
                     return m.FetchResponse(results=tuple(results))
-                if not watched:
+                if watched is None:
                     watched = self._watch(request, wakeup)
                     continue  # what came between the read and the watch must not be waited for
                 await wakeup.wait(left)
         finally:
             self.waiting -= 1
-            for host in watched:
+            for host in watched or ():
                 host.readers.pop(wakeup, None)
 
     def _watch(self, request: m.FetchRequest, wakeup: Wakeup) -> list[PartitionHost]:
@@ -99,7 +99,7 @@ class FetchHandler:
         Fills in `topic_ids` where the request names none: what is deleted and created again during a wait is another
         topic, whose records have nothing to do with the offset that was asked for (HOLE-10).
         """
-        results, size, final = [], 0, False
+        results, size, final = [], 0, not request.partitions
         room = min(request.max_bytes, self._max_bytes)
         for at, part in enumerate(request.partitions):
             host = None

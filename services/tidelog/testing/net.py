@@ -281,6 +281,9 @@ class SimServer:
     def set_serving(self, serving: bool) -> None:
         self.serving = serving
 
+    def serves(self, method: Unary[Any, Any] | Bidi[Any, Any]) -> bool:
+        return method.path in self._routes
+
     async def stop(self, grace_s: float) -> None:
         listening = self.node.network.listening
         for address in [a for a, server in listening.items() if server is self]:

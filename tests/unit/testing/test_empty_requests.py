@@ -1,0 +1,108 @@
+"""Every method of a cluster, asked for nothing: no handler may keep the event loop of its process."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, get_args, get_origin, get_type_hints
+
+from tidelog.errors import TransportError
+from tidelog.ids import Address
+from tidelog.ports.net import Bidi, Unary
+from tidelog.testing.sim_cluster import SimCluster
+from tidelog.values import Message
+from tidelog.wire import messages as m
+from tidelog.wire import services
+
+METHODS = [each for each in vars(services).values() if isinstance(each, Unary | Bidi)]
+CALLS_MAX = 1_000_000
+"""Calls of Python functions for one request, in all processes. A cluster at rest makes about 10,000 in a second."""
+PATIENCE_S = 1.0
+"""In virtual time."""
+NUMBERS = (0, 1, 20_000)
+
+
+class LoopIsHeld(Exception):
+    """Raised in a handler that calls functions without end and gives no other task a turn. The network counts it as a bug."""
+
+
+@contextmanager
+def bounded(request: Message) -> Iterator[None]:
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > CALLS_MAX:
+            sys.setprofile(None)
+            raise LoopIsHeld(f"{frame.f_code.co_qualname}: {request}")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def hollow(kind: type[Any], number: int) -> Any:
+    """A message without an item in any list; each number in it is `number`, and each text is empty."""
+    scalars = {int: number, bool: bool(number), str: "", bytes: b""}
+    fields: dict[str, Any] = {}
+    for name, hint in get_type_hints(kind).items():
+        if get_origin(hint) is tuple:
+            fields[name] = ()
+        elif hint in scalars:
+            fields[name] = scalars[hint]
+        elif isinstance(hint, type) and issubclass(hint, Message):
+            fields[name] = hollow(hint, number)
+        elif type(None) in get_args(hint):
+            fields[name] = None
+    return kind(**fields)
+
+
+async def test_a_request_for_nothing_keeps_no_loop() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.start()
+    ports = cluster.client_ports("client")
+    await ports.clock.sleep(5.0)
+    served = set()
+    for address, server in list(cluster.network.listening.items()):
+        for method in METHODS:
+            if not server.serves(method):
+                continue
+            served.add(method.path)
+            for number in NUMBERS:
+                await asked(cluster, address, method, hollow(method.request, number))
+    assert served == {method.path for method in METHODS}
+    # Settings that were made by hand come from no source that could be told.
+    assert {each.rpartition("/")[2] for each in cluster.world.bugs} <= {"DescribeBrokerConfigs"}
+    for node in cluster.nodes.values():
+        node.kill()
+
+
+async def asked(cluster: SimCluster, address: Address, method: Any, request: Any) -> None:
+    ports = cluster.client_ports("client")
+    channel = ports.net.channel(address, purpose="test")
+    with bounded(request):
+        try:
+            if isinstance(method, Unary):
+                await channel.call(method, request, PATIENCE_S)
+            else:
+                stream = channel.open(method)
+                await stream.write(request)
+                await ports.clock.sleep(PATIENCE_S)
+                stream.cancel()
+        except TransportError:
+            pass  # a refusal
+
+
+async def test_a_fetch_of_no_partition_is_answered_at_once() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.start()
+    ports = cluster.client_ports("client")
+    await ports.clock.sleep(5.0)
+    request = m.FetchRequest(max_wait_ms=20_000, min_bytes=1, max_bytes=1)
+    channel = ports.net.channel(cluster.bootstrap[0], purpose="test")
+    with bounded(request):
+        assert await channel.call(services.REPLICA_SERVICE_FETCH, request, PATIENCE_S) == m.FetchResponse()
+    for node in cluster.nodes.values():
+        node.kill()
