@@ -9,9 +9,11 @@ from tidelog.broker import pending
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.controller import election
+from tidelog.runtime import rpc_server
 from tidelog.storage import topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.wire.limits import Counter
 
 MUTANTS: Final = Table(__name__)
 
@@ -96,3 +98,21 @@ async def empty_fetch_holds_the_loop(original: Any, self: Any, request: Any) -> 
     while not request.partitions and self._clock.now() < deadline:
         pass
     return await original(self, request)
+
+
+@MUTANTS.mutant(
+    "UNCOUNTED-ITEMS",
+    ByTest("tests/unit/wire/test_limits.py::test_the_items_of_all_inner_lists_count_together"),
+)
+@around(Counter, "check")
+def request_holds_any_number(*_: Any) -> None:
+    """A request is decoded whatever number of items it holds."""
+
+
+@MUTANTS.mutant(
+    "UNSIZED-ANSWER", ByTest("tests/unit/net/test_grpc_net.py::test_an_answer_that_is_too_large_is_one_error")
+)
+@around(rpc_server, "_method_handler")
+def answer_has_any_size(original: Any, route: Any, _: int, on_bug: Any) -> Any:
+    """An answer is given to gRPC whatever its size."""
+    return original(route, 1 << 40, on_bug)

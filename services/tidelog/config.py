@@ -258,7 +258,8 @@ class BrokerSettings(ServerSettings):
     group_max_size: Annotated[int, Range(1, 1_000_000)] = 10_000
     """Maximum number of members in a group (KIP-389)."""
     group_max_partitions: Annotated[int, Range(1)] = 200_000
-    """Maximum number of partitions in the topics of one subscription, and in one message from a consumer."""
+    """Maximum number of partitions in the topics of one subscription, and in one message from a consumer, which holds 200,000 at
+    most."""
     group_assignor: Literal["range", "roundrobin", "sticky"] = "sticky"
     """Assignment strategy for groups whose members do not name one."""
     offsets_retention_minutes: Annotated[int, Range(1, 2**31 - 1)] = 10_080

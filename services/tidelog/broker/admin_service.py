@@ -12,9 +12,6 @@ from tidelog.names import code_of_unknown
 from tidelog.ports.disk import Disk
 from tidelog.wire import messages as m
 
-TOPICS_MAX = 1_000
-"""Of one DescribeConfigs."""
-
 DescribeTopics = Callable[[m.DescribeTopicsRequest], Awaitable[m.DescribeTopicsResponse]]
 
 
@@ -31,7 +28,7 @@ class BrokerAdmin:
         self.delete_records = DeleteRecordsHandler(manager, settings.request_timeout_ms)
 
     async def describe_configs(self, request: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
-        if not 0 < len(request.topics) <= TOPICS_MAX:
+        if not request.topics:
             # An empty list would stand for every topic at the controller.
             return m.DescribeConfigsResponse(error_code=ErrorCode.INVALID_REQUEST)
         try:

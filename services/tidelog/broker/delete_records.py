@@ -12,7 +12,6 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_OFFSET
 from tidelog.wire import messages as m
 
-PARTITIONS_MAX: Final = 10_000
 TIMEOUT_MS_MAX: Final = 600_000
 
 
@@ -53,11 +52,6 @@ class DeleteRecordsHandler:
 
 
 def _check_request(request: m.DeleteRecordsRequest, named: int) -> None:
-    if len(request.partitions) > PARTITIONS_MAX:
-        raise TidelogError(
-            f"partitions holds {len(request.partitions)} entries, at most {PARTITIONS_MAX} are allowed",
-            ErrorCode.INVALID_REQUEST,
-        )
     if not 0 <= request.timeout_ms <= TIMEOUT_MS_MAX:
         raise TidelogError(
             f"timeout_ms is {request.timeout_ms}, allowed are 0 to {TIMEOUT_MS_MAX}", ErrorCode.INVALID_REQUEST

@@ -1,11 +1,10 @@
 """Reads: Fetch with a long poll up to the high watermark, ListOffsets, OffsetForLeaderEpoch. Knows no gRPC."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.pending import Wakeup
-from tidelog.broker.produce import PARTITIONS_MAX
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
@@ -87,8 +86,6 @@ class FetchHandler:
             return TidelogError(f"min_bytes is {request.min_bytes}, it must not be negative", code)
         if request.max_bytes <= 0:
             return TidelogError(f"max_bytes is {request.max_bytes}, it must be at least 1", code)
-        if too_many := _too_many(request.partitions):
-            return too_many
         if len({(p.topic, p.partition) for p in request.partitions}) != len(request.partitions):
             return TidelogError("partitions names one partition twice", code)
         return None
@@ -138,13 +135,10 @@ class FetchHandler:
         return _fetched(host, records, NO_EPOCH, NO_OFFSET)
 
     async def list_offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
-        fault = _too_many(request.partitions)
-        return m.ListOffsetsResponse(results=tuple(self._list_offset(p, fault) for p in request.partitions))
+        return m.ListOffsetsResponse(results=tuple(map(self._list_offset, request.partitions)))
 
-    def _list_offset(self, part: m.ListOffsetsPartition, fault: TidelogError | None) -> m.ListOffsetsResult:
+    def _list_offset(self, part: m.ListOffsetsPartition) -> m.ListOffsetsResult:
         try:
-            if fault is not None:
-                raise fault
             host = self._manager.host(part.topic, part.partition, part.topic_id)
             if part.own:
                 found = _own_offset(host, part.timestamp)
@@ -170,13 +164,10 @@ class FetchHandler:
         )
 
     async def offset_for_leader_epoch(self, request: m.OffsetForLeaderEpochRequest) -> m.OffsetForLeaderEpochResponse:
-        fault = _too_many(request.partitions)
-        return m.OffsetForLeaderEpochResponse(results=tuple(self._epoch_end(p, fault) for p in request.partitions))
+        return m.OffsetForLeaderEpochResponse(results=tuple(map(self._epoch_end, request.partitions)))
 
-    def _epoch_end(self, part: m.EpochPartition, fault: TidelogError | None) -> m.EpochEndOffset:
+    def _epoch_end(self, part: m.EpochPartition) -> m.EpochEndOffset:
         try:
-            if fault is not None:
-                raise fault
             host = self._manager.host(part.topic, part.partition, part.topic_id)
             host.replica.check_epoch(part.current_leader_epoch)
         except TidelogError as error:
@@ -241,14 +232,6 @@ def _find_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
     if timestamp == LATEST:
         return TimestampOffset(end, NO_TIMESTAMP, replica.leader_epoch)
     return found or TimestampOffset(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
-
-
-def _too_many(partitions: Sequence[object]) -> TidelogError | None:
-    if len(partitions) <= PARTITIONS_MAX:
-        return None
-    return TidelogError(
-        f"partitions holds {len(partitions)} entries, at most {PARTITIONS_MAX} are allowed", ErrorCode.INVALID_REQUEST
-    )
 
 
 def _fetched(host: PartitionHost, records: bytes, diverging_epoch: int, diverging_end: int) -> m.FetchResult:

@@ -20,8 +20,6 @@ API: Final = "Produce"
 ACKS_ALL: Final = -1
 _ACKS = (0, 1, ACKS_ALL)
 TIMEOUT_MS_MAX: Final = 3_600_000
-PARTITIONS_MAX: Final = 10_000
-"""In one request: a bound on what one caller makes this process hold."""
 
 Answer = Callable[[m.ProduceResponse], None]
 Found = Buffer | TidelogError
@@ -132,11 +130,6 @@ class ProduceHandler:
         if not 0 <= request.timeout_ms <= TIMEOUT_MS_MAX:
             return TidelogError(
                 f"timeout_ms is {request.timeout_ms}, allowed are 0 to {TIMEOUT_MS_MAX}", ErrorCode.INVALID_REQUEST
-            )
-        if len(request.partitions) > PARTITIONS_MAX:
-            return TidelogError(
-                f"partitions holds {len(request.partitions)} entries, at most {PARTITIONS_MAX} are allowed",
-                ErrorCode.INVALID_REQUEST,
             )
         named = {(p.topic, p.partition) for p in request.partitions}
         if len(named) != len(request.partitions):

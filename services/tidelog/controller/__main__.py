@@ -13,8 +13,8 @@ from tidelog.runtime.metrics_server import serve_metrics
 from tidelog.runtime.real_ports import real_ports
 from tidelog.runtime.tasks import Supervisor
 
-ANSWER_BYTES = 4 << 20
-"""No records pass through a controller."""
+ANSWER_BYTES = 50 << 20
+"""The limit that brokers have by default. A description of 100,000 partitions has about 5 MB."""
 
 
 async def serve(supervisor: Supervisor) -> None:

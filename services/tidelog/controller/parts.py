@@ -9,9 +9,7 @@ from typing import Final, TypeVar
 
 from tidelog.controller.merge import Request
 from tidelog.wire import messages as m
-
-PART_BYTES: Final = 1 << 20
-"""Of one part, at most, encoded; one item that is larger goes alone. A quarter of what a broker receives by default."""
+from tidelog.wire.limits import PART_BYTES
 
 _INT: Final = 11
 """The longest varint, of a negative number, with its tag."""

@@ -30,9 +30,6 @@ from tidelog.runtime.metrics import RequestMetrics
 from tidelog.wire import messages as m
 from tidelog.wire import services
 
-TOPICS_MAX: Final = 1_000
-"""Of one request that creates, deletes or grows."""
-
 _START_RANGE: Final = 1 << 16
 
 Req = TypeVar("Req")
@@ -306,11 +303,7 @@ class ControllerRoutes:
         refuse: Callable[[TidelogError], Res],
         code: Callable[[Any], ErrorCode],
     ) -> Res:
-        """`_answer` for a request that names how long it waits, 0 ms for the default, and perhaps topics."""
-        topics = _topics_of(request)
-        if topics > TOPICS_MAX:
-            said = f"{topics} topics in one request, the limit is {TOPICS_MAX}"
-            return refuse(TidelogError(said, ErrorCode.INVALID_REQUEST))
+        """`_answer` for a request that names how long it waits, 0 ms for the default."""
         if request.timeout_ms < 0:
             said = f"timeout_ms {request.timeout_ms} is negative"
             return refuse(TidelogError(said, ErrorCode.INVALID_REQUEST))
@@ -340,17 +333,6 @@ class ControllerRoutes:
             answer = refuse(error)
         self._metrics.answered(api, code(answer), self._clock.now() - began_at)
         return answer
-
-
-def _topics_of(request: _Change) -> int:
-    """How many it names."""
-    match request:
-        case m.DeleteTopicsRequest():
-            return len(request.names)
-        case m.AddBrokersRequest() | m.DrainBrokersRequest():
-            return 0
-        case _:
-            return len(request.topics)
 
 
 def _code_of(answer: Any) -> ErrorCode:

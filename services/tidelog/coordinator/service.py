@@ -17,6 +17,7 @@ from tidelog.ports.net import CallContext, Stream
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
+from tidelog.wire.limits import too_many
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ WRITE_S: Final = 0.1
 """A write that takes longer counts no more: the consumer does not read, and its window is full."""
 
 TOPIC_COUNT_MAX: Final = 64 << 10
-NAMES_MAX: Final = 10_000
-"""Groups or partitions in one request."""
 
 Session = Stream[m.ConsumerMessage, m.CoordinatorMessage]
 
@@ -215,9 +214,8 @@ class CoordinatorService:
     def _check_sizes(self, message: m.ConsumerMessage) -> None:
         """What costs more than it may before anybody looks at it; the rest the state machine checks."""
         for answer in (message.ping, message.stopped, message.leave):
-            if answer is not None and len(answer.offset_info) > self._partitions_max:
-                text = f"offset_info holds {len(answer.offset_info)} entries; at most {self._partitions_max}"
-                raise TidelogError(text, ErrorCode.INVALID_REQUEST)
+            if answer is not None:
+                _check_count("offset_info", answer.offset_info, self._partitions_max)
         if message.register is not None and len(message.register.topic_count) > TOPIC_COUNT_MAX:
             text = f"topic_count has {len(message.register.topic_count)} characters; at most {TOPIC_COUNT_MAX}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
@@ -268,10 +266,6 @@ class CoordinatorService:
         )
 
     async def describe_groups(self, request: m.DescribeGroupsRequest, _: CallContext) -> m.DescribeGroupsResponse:
-        try:
-            _check_count("group_ids", request.group_ids, NAMES_MAX)
-        except TidelogError as error:
-            return m.DescribeGroupsResponse(error_code=error.code, error_message=error.message)
         return m.DescribeGroupsResponse(groups=tuple(map(self._described, dict.fromkeys(request.group_ids))))
 
     def _described(self, group_id: str) -> m.DescribedGroup:
@@ -289,10 +283,6 @@ class CoordinatorService:
 
     async def delete_groups(self, request: m.DeleteGroupsRequest, _: CallContext) -> m.DeleteGroupsResponse:
         """Each at its shard's term; the others are refused one by one."""
-        try:
-            _check_count("group_ids", request.group_ids, NAMES_MAX)
-        except TidelogError as error:
-            return m.DeleteGroupsResponse(error_code=error.code, error_message=error.message)
         results: dict[str, m.DeletedGroup] = {}
         by_term: dict[Term, list[str]] = {}
         for group_id in dict.fromkeys(request.group_ids):
@@ -333,7 +323,7 @@ async def _read_first(stream: Session, found: "asyncio.Future[m.ConsumerMessage 
 
 def _check_count(field: str, items: Sequence[object], most: int) -> None:
     if len(items) > most:
-        raise TidelogError(f"{field} holds {len(items)} entries; at most {most}", ErrorCode.INVALID_REQUEST)
+        raise too_many(field, len(items), most)
 
 
 def _not_deleted(group_id: str, error: TidelogError) -> m.DeletedGroup:

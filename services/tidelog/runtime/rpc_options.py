@@ -48,6 +48,11 @@ class Limits:
     request_bytes: int = 4 << 20
     answer_bytes: int = 50 << 20
 
+    @property
+    def sent_bytes(self) -> int:
+        """The largest message that a server sends."""
+        return self.answer_bytes + _SLACK_BYTES
+
 
 def server_options(limits: Limits) -> ChannelOptions:
     return [
@@ -56,7 +61,7 @@ def server_options(limits: Limits) -> ChannelOptions:
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.max_receive_message_length", limits.request_bytes + _SLACK_BYTES),
-        ("grpc.max_send_message_length", limits.answer_bytes + _SLACK_BYTES),
+        ("grpc.max_send_message_length", limits.sent_bytes),
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.max_concurrent_streams", 10_000),
@@ -72,7 +77,7 @@ def channel_options(limits: Limits, purpose: str) -> ChannelOptions:
     return [
         *_KEEPALIVE,
         *_FRAMES,
-        ("grpc.max_receive_message_length", limits.answer_bytes + _SLACK_BYTES),
+        ("grpc.max_receive_message_length", limits.sent_bytes),
         ("grpc.max_send_message_length", -1),  # the receiver knows its limit
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.primary_user_agent", f"tidelog-{purpose}"),
@@ -107,6 +112,10 @@ _STATUS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
+_REFUSALS: Final = frozenset({"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"})
+"""Statuses of a call that a handler forwarded: the request, or the answer to it, was too large, and will be again."""
+
+
 def status_of(code: ErrorCode) -> str:
     """The gRPC status of a TidelogError that has no place in the method's answer; its text begins with the code's name."""
     return _STATUS.get(code, "FAILED_PRECONDITION")
@@ -117,6 +126,8 @@ def as_transport_error(error: TidelogError | TransportError | HandlerBug) -> Tra
     match error:
         case TidelogError():
             return TransportError(status_of(error.code), f"{error.code.name}: {error.message}")
+        case TransportError(status=status) if status in _REFUSALS:
+            return error
         case TransportError():  # of a call that the handler made: the outcome is as unknown to its caller
             return TransportError("UNAVAILABLE", str(error))
         case _:

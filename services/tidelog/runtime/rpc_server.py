@@ -1,7 +1,8 @@
 """A grpc.aio server whose handlers speak messages: generic handlers, no generated service classes.
 
 A handler's TidelogError becomes a gRPC status (`rpc_options.status_of`), a bug INTERNAL, an undecodable request
-INVALID_ARGUMENT; none of them ends the process or the connection. A handler is cancelled when its caller is gone.
+INVALID_ARGUMENT, an answer that is too large RESOURCE_EXHAUSTED; none of them ends the process or the connection. A handler
+is cancelled when its caller is gone.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from tidelog.errors import TidelogError, TransportError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
 from tidelog.runtime.rpc_options import MEANT_FOR, MISROUTED, Limits, as_transport_error, broken, server_options, target
@@ -65,7 +66,7 @@ async def serve(
     by_service: dict[str, dict[str, Any]] = {}
     for route in routes:
         _, service, method = route.method.path.split("/")
-        by_service.setdefault(service, {})[method] = _method_handler(route, on_bug)
+        by_service.setdefault(service, {})[method] = _method_handler(route, limits.sent_bytes, on_bug)
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     services = sorted(by_service)
@@ -139,20 +140,27 @@ class _Misrouted:
         return refuse
 
 
-def _method_handler(route: Route, on_bug: OnBug) -> Any:
+def _method_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Any:
     """No serializers are given to grpc: an undecodable request would be a traceback in the log instead of an answer."""
     if isinstance(route.method, Bidi):
         return grpc.stream_stream_rpc_method_handler(_bidi_handler(route, on_bug))
-    return grpc.unary_unary_rpc_method_handler(_unary_handler(route, on_bug))
+    return grpc.unary_unary_rpc_method_handler(_unary_handler(route, sent_bytes, on_bug))
 
 
-def _unary_handler(route: Route, on_bug: OnBug) -> Callable[[bytes, Any], Awaitable[bytes]]:
+def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    """gRPC would log the trace of an answer that is too large, and tell the caller nothing of the cause."""
     path, handler = route.method.path, route.handler
     decode, encode = decoder(route.method.request), encoder(route.method.response)
 
     async def answer(data: bytes, context: Any) -> bytes:
         call: Any = handler(decode(data), _GrpcCaller(context))
-        return encode(await call)
+        message = encode(await call)
+        if len(message) > sent_bytes:
+            text = (
+                f"the answer of {path} has {len(message)} bytes, at most {sent_bytes} are sent: ask for less at a time"
+            )
+            raise TidelogError(text, ErrorCode.MESSAGE_TOO_LARGE)
+        return message
 
     async def run(data: bytes, context: Any) -> bytes:
         try:

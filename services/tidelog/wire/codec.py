@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tidelog import values
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.wire import messages, pb
+from tidelog.wire import limits, messages, pb
 
 M = TypeVar("M")
 
@@ -43,6 +43,8 @@ _STATES_TAG: Final = 5 << 3 | 2
 """Of that field in both of them."""
 STATES_KEPT: Final = 1 << 15
 """Partition states whose bytes are kept: a controller tells each to several brokers, and tells each broker twice."""
+_STATE_BYTES: Final = 1 << 10
+"""A longer state is not kept."""
 
 _CODES: Final = {int(code): code for code in ErrorCode}
 """A number that only a newer process knows is an unknown error here, and still an error."""
@@ -56,7 +58,8 @@ def encode(message: Any) -> bytes:
 
 
 def decode(kind: type[M], data: bytes) -> M:
-    """TidelogError INVALID_REQUEST if `data` is not a message of this kind; fields it does not know are dropped."""
+    """TidelogError INVALID_REQUEST if `data` is not a message of this kind, or a request with too many items in a list
+    (`wire.limits`). Fields that it does not know are dropped."""
     return decoder(kind)(data)
 
 
@@ -155,9 +158,12 @@ def _known_state(data: bytes) -> messages.PartitionState:
 
 
 def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
-    """The first run of states and the bytes around it; no states where what comes first is not as we write it."""
+    """The first run of states and the bytes around it.
+
+    No states where what comes first is not as we write it, or is more than a request may hold: then all of it is counted.
+    """
     states: list[messages.PartitionState] = []
-    at, end = 0, len(data)
+    at, end, members = 0, len(data), 0
     try:
         while at < end and data[at] != _STATES_TAG:
             if data[at] & 0x87:  # no integer, or a tag of several bytes
@@ -170,9 +176,12 @@ def _split_states(data: bytes) -> tuple[list[messages.PartitionState], bytes]:
             size, at = data[at + 1], at + 2
             if size & 0x80:
                 size, at = size & 0x7F | data[at] << 7, at + 1
-            if size >= 1 << 14 or at + size > end:
+            if size >= _STATE_BYTES or at + size > end:
                 return [], data
             states.append(_known_state(data[at : at + size]))
+            members += len(states[-1].isr)
+            if max(len(states), members) > limits.SERVERS:
+                return [], data
             at += size
     except IndexError:
         return [], data
@@ -201,10 +210,14 @@ def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
     exec("\n".join(lines), names)
     build: Callable[[Message], M] = names["build"]
     parse = _pb_class(kind).FromString
+    counter = limits.Counter(kind) if kind in limits.LIMITS else None
 
     def run(data: bytes) -> M:
         try:
-            return build(parse(data))
+            parsed = parse(data)
+            if counter is not None:
+                counter.check(parsed, len(data))
+            return build(parsed)
         except DecodeError as error:
             raise TidelogError(f"not a {kind.__name__}: {error}", ErrorCode.INVALID_REQUEST) from error
 
@@ -215,6 +228,8 @@ def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Decodes a PartitionState once, however many requests carry it: the later ones get the same object."""
 
     def run(data: bytes) -> Any:
+        if len(data) > limits.PART_BYTES:
+            return decode_all(data)
         states, rest = _split_states(data)
         message = decode_all(rest)
         return dataclasses.replace(message, partition_states=(*states, *message.partition_states))

@@ -329,26 +329,15 @@ async def test_a_damaged_znode_keeps_every_controller_from_acting_until_it_is_re
 async def test_requests_are_checked_where_they_enter(w: World) -> None:
     await cluster(w, controllers=2)
     channel = w.channel(1)
-    many = tuple(m.NewTopic(name=f"t{i}", num_partitions=1, replication_factor=1) for i in range(1001))
-    answer = await channel.call(
-        services.ADMIN_SERVICE_CREATE_TOPICS, m.CreateTopicsRequest(topics=many, timeout_ms=0), 5.0
-    )
-    assert {each.error_code for each in answer.topics} == {ErrorCode.INVALID_REQUEST}
-    assert "1001 topics" in answer.topics[0].error_message
     deleted = await channel.call(
         services.ADMIN_SERVICE_DELETE_TOPICS, m.DeleteTopicsRequest(names=("t",), timeout_ms=-1), 5.0
     )
     assert [(each.error_code, each.error_message) for each in deleted.topics] == [
         (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
     ]
-    for grow, said in (
-        ((*[m.NewPartitions(name="t", total_count=2)] * 1001,), "1001 topics"),
-        ((m.NewPartitions(name="t", total_count=2),), "timeout_ms -1 is negative"),
-    ):
-        request = m.CreatePartitionsRequest(topics=grow, timeout_ms=-1 if len(grow) == 1 else 0)
-        grown = await channel.call(services.ADMIN_SERVICE_CREATE_PARTITIONS, request, 5.0)
-        assert {each.error_code for each in grown.topics} == {ErrorCode.INVALID_REQUEST}
-        assert said in grown.topics[0].error_message
+    request = m.CreatePartitionsRequest(topics=(m.NewPartitions(name="t", total_count=2),), timeout_ms=-1)
+    (grown,) = (await channel.call(services.ADMIN_SERVICE_CREATE_PARTITIONS, request, 5.0)).topics
+    assert (grown.error_code, grown.error_message) == (ErrorCode.INVALID_REQUEST, "timeout_ms -1 is negative")
     refused = await w.create("a/b", "x" * 250, "..")
     assert refused == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 3
     # A standby says what it is.

@@ -125,10 +125,10 @@ async def test_more_than_a_message_may_hold_is_refused(world: World) -> None:
     commit = m.CommitOffsetsRequest(group_id=GROUP, offsets=offsets, **by_hand)
     refused = await world.call(host, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, commit)
     assert (refused.error_code, refused.results) == (E.INVALID_REQUEST, ())
-    assert "offsets holds 1001 entries; at most 1000" in refused.error_message
+    assert "offsets holds 1001 entries, at most 1000" in refused.error_message
     await consumer.say(ping=m.PingResponse(consumer_id="c1", coordinator_epoch=1, generation=1, offset_info=offsets))
     await world.until(lambda: consumer.ended, "its stream is ended")
-    assert "INVALID_REQUEST: offset_info holds 1001 entries; at most 1000" in (consumer.ended or "")
+    assert "INVALID_REQUEST: offset_info holds 1001 entries, at most 1000" in (consumer.ended or "")
     assert host.sample("tidelog_coordinator_refused_total", what="message", code="INVALID_REQUEST") == 1
 
 

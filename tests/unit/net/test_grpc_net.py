@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import re
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,10 +21,10 @@ from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
 from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.runtime.rpc_net import GrpcNet
-from tidelog.runtime.rpc_options import Limits, status_of
+from tidelog.runtime.rpc_options import Limits, as_transport_error, status_of
 from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
-from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
+from tidelog.wire.services import REPLICA_SERVICE_PRODUCE, REPLICA_SERVICE_PRODUCE_STREAM
 from unit.net.worlds import ECHO, STREAM, answer, ask, ping, pong
 
 pytestmark = pytest.mark.real_loop
@@ -103,6 +104,57 @@ async def test_garbage_and_big_metadata_are_refused_and_the_next_request_works()
         assert await call(encode(ask("fine"))) == encode(answer("fine"))
     await server.stop(0)
     assert bugs == []
+
+
+async def test_a_request_with_too_many_items_is_one_refusal() -> None:
+    bugs: list[str] = []
+    server = await GrpcNet(on_bug=bugs.append).serve(
+        LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE, produce), Route(REPLICA_SERVICE_PRODUCE_STREAM, stream_echo)]
+    )
+    said = "INVALID_REQUEST: partitions holds 2000000 entries, at most 10000 are allowed"
+    empty_items = b"\x22\x00" * 2_000_000
+    async with raw_channel(server.address) as channel:
+        call = channel.unary_unary(REPLICA_SERVICE_PRODUCE.path)
+        with pytest.raises(aio.AioRpcError) as caught:
+            await call(empty_items)
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+        stream = channel.stream_stream(REPLICA_SERVICE_PRODUCE_STREAM.path)()
+        await stream.write(empty_items)
+        assert await status(stream.read()) is grpc.StatusCode.INVALID_ARGUMENT
+        assert await call(encode(produce_of(1))) == b""
+    await server.stop(0)
+    assert bugs == []
+
+
+async def test_an_answer_that_is_too_large_is_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    bugs: list[str] = []
+    server = await GrpcNet(Limits(answer_bytes=1 << 20), on_bug=bugs.append).serve(LOOPBACK, [Route(ECHO, echo)])
+    async with raw_channel(server.address) as channel:
+        call = channel.unary_unary(ECHO.path)
+        with pytest.raises(aio.AioRpcError) as caught:
+            await call(encode(ask("x" * (2 << 20))))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert re.fullmatch(
+            r"MESSAGE_TOO_LARGE: the answer of \S+ has 20\d+ bytes, at most 1114112 are sent: ask for less at a time",
+            caught.value.details() or "",
+        )
+        assert await call(encode(ask("fine"))) == encode(answer("fine"))
+    await server.stop(0)
+    assert bugs == [] and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+        ("INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+        ("DEADLINE_EXCEEDED", "UNAVAILABLE"),
+        ("UNIMPLEMENTED", "UNAVAILABLE"),
+    ],
+)
+def test_what_a_forwarded_call_ends_with(said: str, told: str) -> None:
+    """A client tries again after UNAVAILABLE; a request that is too large is refused as often as it comes."""
+    assert as_transport_error(TransportError(said, "why")).status == told
 
 
 async def test_a_storm_of_cancelled_calls_is_survived() -> None:

@@ -1,0 +1,174 @@
+"""Limits for the lists of every request: a server's decoder refuses more items, and senders cut by the same numbers.
+
+A limit holds for all items of one field together, also where each of many outer items has such a list. Items are counted
+before any of them becomes a Python object: 4 MiB hold two million empty ones.
+"""
+
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from tidelog import values
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.wire import messages as m
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+PARTITIONS: Final = 10_000
+"""Partitions that a client's request names. No topic has more."""
+NAMES: Final = 10_000
+"""Topics or groups that a client asks about."""
+TOPICS: Final = 1_000
+"""Topics that one request changes."""
+CONFIGS: Final = 50_000
+"""Settings in one request: TOPICS times as many as there are, and some."""
+REPLICAS: Final = 100_000
+"""Replicas of PARTITIONS partitions."""
+BROKERS: Final = 1_000
+OFFSETS: Final = 200_000
+"""Offsets of one group: the default of `group_max_partitions`."""
+STATES: Final = 100
+"""Names of group states; there are five."""
+SERVERS: Final = 1 << 17
+"""Items in what brokers and controllers tell each other. They cut it by bytes, and their largest parts hold fewer."""
+PART_BYTES: Final = 1 << 20
+"""Largest part of what a controller tells a broker, encoded; one item that is larger goes alone. It is a quarter of what a broker
+receives by default."""
+
+_ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
+_TOLD: Final = dict.fromkeys(
+    (
+        "partition_states",
+        *(f"partition_states.{name}" for name in ("isr", "replicas", "adding_replicas", "removing_replicas")),
+        "partition_states.offline_replicas",
+        "live_brokers",
+        "live_brokers.listeners",
+    ),
+    SERVERS,
+)
+
+LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
+    m.CreateTopicsRequest: {
+        "topics": TOPICS,
+        "topics.assignments": PARTITIONS,
+        "topics.assignments.replicas": REPLICAS,
+        "topics.configs": CONFIGS,
+    },
+    m.DeleteTopicsRequest: {"names": TOPICS},
+    m.DescribeTopicsRequest: {"names": NAMES},
+    m.CreatePartitionsRequest: {
+        "topics": TOPICS,
+        "topics.assignments": PARTITIONS,
+        "topics.assignments.replicas": REPLICAS,
+    },
+    m.ElectLeadersRequest: _ELECTED,
+    m.ReleaseVetoRequest: _ELECTED,
+    m.AlterPartitionReassignmentsRequest: {
+        "topics": TOPICS,
+        "topics.partitions": PARTITIONS,
+        "topics.partitions.replicas": REPLICAS,
+        "topics.cancelled": PARTITIONS,
+    },
+    m.ListPartitionReassignmentsRequest: _ELECTED,
+    m.IncrementalAlterConfigsRequest: {"topics": TOPICS, "topics.changes": CONFIGS},
+    m.DescribeConfigsRequest: {"topics": TOPICS},
+    m.DeleteRecordsRequest: {"partitions": PARTITIONS},
+    m.DescribeLogDirsRequest: {"topics": NAMES},
+    m.AddBrokersRequest: {"broker_ids": BROKERS},
+    m.DrainBrokersRequest: {"broker_ids": BROKERS},
+    m.LeaderAndIsrRequest: {**_TOLD, "topic_states": SERVERS, "topic_states.configs": SERVERS},
+    m.StopReplicaRequest: {"partitions": SERVERS},
+    m.UpdateMetadataRequest: {**_TOLD, "deleted_topics": SERVERS},
+    m.AlterIsrRequest: {
+        "topics": SERVERS,
+        "topics.partitions": SERVERS,
+        "topics.partitions.leader_and_isr.isr": SERVERS,
+    },
+    m.ClusterMetadataRequest: {"topics": NAMES},
+    m.ConsumerMessage: dict.fromkeys(("ping.offset_info", "stopped.offset_info", "leave.offset_info"), OFFSETS),
+    m.CommitOffsetsRequest: {"offsets": OFFSETS},
+    m.FetchOffsetsRequest: {"partitions": OFFSETS},
+    m.ListGroupsRequest: {"states": STATES},
+    m.DescribeGroupsRequest: {"group_ids": NAMES},
+    m.DeleteGroupsRequest: {"group_ids": NAMES},
+    m.ProduceRequest: {"partitions": PARTITIONS},
+    m.FetchRequest: {"partitions": PARTITIONS},
+    m.ListOffsetsRequest: {"partitions": PARTITIONS},
+    m.OffsetForLeaderEpochRequest: {"partitions": PARTITIONS},
+    m.ReplicaFetchRequest: {"partitions": SERVERS},
+}
+"""Most items of each list, by its path from the request; every request that has a list is here."""
+
+
+def too_many(field: str, count: int, most: int) -> TidelogError:
+    return TidelogError(f"{field} holds {count} entries, at most {most} are allowed", ErrorCode.INVALID_REQUEST)
+
+
+class _Field(NamedTuple):
+    """A list in a message, or a message that has lists inside."""
+
+    path: str
+    name: str
+    most: int | None
+    """None: it is no list."""
+    inner: "tuple[_Field, ...]"
+
+
+class Counter:
+    """Counts the lists of requests of one kind."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._fields = _fields(kind, "", LIMITS[kind])
+        self._least = min(LIMITS[kind].values())
+
+    def check(self, request: Any, size_bytes: int) -> None:
+        """TidelogError names the first list of `request`, a message of protobuf of this size, that holds too many items."""
+        if size_bytes > self._least:  # each item takes a byte at least
+            _count((request,), self._fields)
+
+
+def _fields(kind: type[Any], before: str, limits: Mapping[str, int]) -> tuple[_Field, ...]:
+    found = []
+    for name, hint in typing.get_type_hints(kind).items():
+        path = before + name
+        many = typing.get_origin(hint) is tuple
+        (held,) = set(typing.get_args(hint) or (hint,)) - {..., type(None)}
+        is_message = isinstance(held, type) and issubclass(held, values.Message)
+        inner = _fields(held, f"{path}.", limits) if is_message else ()
+        if many or inner:
+            found.append(_Field(path, name, limits[path] if many else None, inner))
+    return tuple(found)
+
+
+def _count(holders: Iterable[Any], fields: Iterable[_Field]) -> None:
+    """All items of a list are counted before anything inside one of them is looked at."""
+    for path, name, most, inner in fields:
+        held = [getattr(holder, name) for holder in holders]
+        if most is not None:
+            count = sum(map(len, held))
+            if count > most:
+                raise too_many(path, count, most)
+            held = [item for items in held for item in items] if inner else []
+        if inner:
+            _count(held, inner)
+
+
+def parts(kind: type[Any], items: Sequence[T], field: str = "") -> Iterator[tuple[T, ...]]:
+    """Cuts what a request of `kind` is to list, so that none is refused for its number; nothing for no items.
+
+    `field` is the path of the list; it may be left out where the request has one list.
+    """
+    most = LIMITS[kind][field] if field else next(iter(LIMITS[kind].values()))
+    for begin in range(0, len(items), most):
+        yield tuple(items[begin : begin + most])
+
+
+def parts_by(kind: type[Any], items: Iterable[tuple[K, T]]) -> Iterator[tuple[K, tuple[T, ...]]]:
+    """The same for items that go to different receivers, leaders for example: each receiver with one part at a time."""
+    by: dict[K, list[T]] = {}
+    for receiver, item in items:
+        by.setdefault(receiver, []).append(item)
+    for receiver, found in by.items():
+        for part in parts(kind, found):
+            yield receiver, part

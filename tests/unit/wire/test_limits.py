@@ -1,0 +1,172 @@
+"""Requests with more items than a server takes: refused by their count, with one error, before any item is made."""
+
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tidelog import values
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ports.net import Bidi, Unary
+from tidelog.runtime.rpc_options import Limits, status_of
+from tidelog.wire import codec, limits, services
+from tidelog.wire import messages as m
+from tidelog.wire.codec import decode, encode
+
+REQUESTS = sorted(
+    {each.request for each in vars(services).values() if isinstance(each, Unary | Bidi)}, key=lambda kind: kind.__name__
+)
+CALLS_MAX = 1_000
+
+
+def lists(kind: type[Any], path: str = "") -> Iterator[str]:
+    """Paths of the lists of a message, those inside their items too."""
+    for name, hint in typing.get_type_hints(kind).items():
+        (held,) = set(typing.get_args(hint) or (hint,)) - {..., type(None)}
+        if typing.get_origin(hint) is tuple:
+            yield path + name
+        if isinstance(held, type) and issubclass(held, values.Message):
+            yield from lists(held, f"{path}{name}.")
+
+
+LISTS = [(kind, path) for kind in REQUESTS for path in lists(kind)]
+
+
+def field_bytes(number: int, data: bytes) -> bytes:
+    return codec._varint(number << 3 | 2) + codec._varint(len(data)) + data
+
+
+def wide(kind: type[Any], path: str, size_bytes: int) -> bytes:
+    """A request of about this size whose list at `path` is full of empty items; outer lists have one item."""
+    descriptor: Any = codec._pb_class(kind).DESCRIPTOR
+    numbers, packed = [], False
+    for name in path.split("."):
+        field = descriptor.fields_by_name[name]
+        numbers.append(field.number)
+        packed = field.is_packed
+        descriptor = field.message_type
+    last = numbers.pop()
+    data = field_bytes(last, bytes(size_bytes)) if packed else field_bytes(last, b"") * (size_bytes // 2)
+    for number in reversed(numbers):
+        data = field_bytes(number, data)
+    return data
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_every_list_of_every_request_has_a_limit() -> None:
+    assert {(kind, path) for kind, found in limits.LIMITS.items() for path in found} == set(LISTS)
+
+
+@pytest.mark.parametrize(("kind", "path"), LISTS, ids=lambda each: getattr(each, "__name__", each))
+def test_a_request_full_of_empty_items_is_one_refusal(kind: type[Any], path: str) -> None:
+    """The request has the largest size that a server receives. No item is made: making one takes a call or more."""
+    data = wide(kind, path, Limits().request_bytes)
+    refusals = []
+
+    def refused() -> None:
+        with pytest.raises(TidelogError) as caught:
+            decode(kind, data)
+        refusals.append(caught.value)
+
+    codec.decoder(kind)
+    assert calls_of(refused) < CALLS_MAX
+    error = refusals[-1]
+    assert status_of(error.code) == "INVALID_ARGUMENT" and len(error.message) < 200
+    most = limits.LIMITS[kind][path]
+    assert error.message.startswith(f"{path} holds ") and error.message.endswith(f", at most {most} are allowed")
+
+
+def filled(kind: type[Any], path: str, count: int) -> bytes:
+    """The bytes of a request with so many empty items at `path`."""
+    root: Any = codec._pb_class(kind)()
+    holder = root
+    *outer, last = path.split(".")
+    for name in outer:
+        found = getattr(holder, name)
+        holder = found.add() if hasattr(found, "add") else found
+    field: Any = getattr(holder, last)
+    if hasattr(field, "add"):
+        for _ in range(count):
+            field.add()
+    else:
+        kinds = {1: 0, 2: 0, 9: ""}
+        field.extend([kinds.get(holder.DESCRIPTOR.fields_by_name[last].cpp_type, 0)] * count)
+    data: bytes = root.SerializeToString()
+    return data
+
+
+@pytest.mark.parametrize(("kind", "path"), LISTS, ids=lambda each: getattr(each, "__name__", each))
+def test_a_list_at_its_limit_is_taken(kind: type[Any], path: str) -> None:
+    most = limits.LIMITS[kind][path]
+    found = [decode(kind, filled(kind, path, most))]
+    for name in path.split("."):
+        inner = [getattr(each, name) for each in found]
+        found = [item for items in inner for item in items] if isinstance(inner[0], tuple) else inner
+    assert len(found) == most
+    with pytest.raises(TidelogError, match=f"{path} holds {most + 1} entries, at most {most}") as caught:
+        decode(kind, filled(kind, path, most + 1))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_the_items_of_all_inner_lists_count_together() -> None:
+    topic = m.TopicPartitions(topic="t", partitions=tuple(range(limits.PARTITIONS // 2 + 1)))
+    request = m.ElectLeadersRequest(topics=(topic, topic), timeout_ms=0)
+    with pytest.raises(TidelogError, match=r"topics.partitions holds 10002 entries, at most 10000"):
+        decode(m.ElectLeadersRequest, encode(request))
+
+
+def test_members_of_known_states_are_counted_too() -> None:
+    """A state is decoded by itself there, and what it holds is kept."""
+    isr = (m.IsrMember(broker_id=0, broker_epoch=0),) * 400
+    states = tuple(
+        m.PartitionState(
+            topic="t", topic_id=bytes(16), partition=n, controller_epoch=1, leader=1, leader_epoch=1, partition_epoch=1, isr=isr,
+        )
+        for n in range(limits.SERVERS // 400 + 1)
+    )  # fmt: skip
+    request = m.UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=1,
+        broker_epoch=1,
+        sequence=1,
+        leader_throttle=0,
+        follower_throttle=0,
+        feature_level=0,
+        partition_states=states,
+    )
+    data = encode(request)
+    assert len(data) < limits.PART_BYTES
+    with pytest.raises(TidelogError, match=r"partition_states.isr holds 131200 entries, at most 131072"):
+        decode(m.UpdateMetadataRequest, data)
+
+
+def test_answers_are_not_limited() -> None:
+    """A client trusts its server, and has said how much it wants."""
+    assert not {each.response for each in vars(services).values() if isinstance(each, Unary | Bidi)} & set(
+        limits.LIMITS
+    )
+
+
+def test_parts_of_a_request_and_of_its_receivers() -> None:
+    most = limits.PARTITIONS
+    asked = [(item % 2, item) for item in range(2 * most + 2)]
+    found = list(limits.parts_by(m.FetchRequest, asked))
+    assert [(receiver, len(part)) for receiver, part in found] == [(0, most), (0, 1), (1, most), (1, 1)]
+    assert sorted(item for _, part in found for item in part) == list(range(2 * most + 2))
+    assert list(limits.parts(m.FetchRequest, [])) == []
