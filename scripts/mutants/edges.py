@@ -13,7 +13,8 @@ from tidelog.runtime import rpc_server
 from tidelog.storage import topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.wire.limits import Counter
+from tidelog.wire import limits
+from tidelog.wire.limits import ListCounter
 
 MUTANTS: Final = Table(__name__)
 
@@ -104,7 +105,7 @@ async def empty_fetch_holds_the_loop(original: Any, self: Any, request: Any) -> 
     "UNCOUNTED-ITEMS",
     ByTest("tests/unit/wire/test_limits.py::test_the_items_of_all_inner_lists_count_together"),
 )
-@around(Counter, "check")
+@around(ListCounter, "check")
 def request_holds_any_number(*_: Any) -> None:
     """A request is decoded whatever number of items it holds."""
 
@@ -116,3 +117,10 @@ def request_holds_any_number(*_: Any) -> None:
 def answer_has_any_size(original: Any, route: Any, _: int, on_bug: Any) -> Any:
     """An answer is given to gRPC whatever its size."""
     return original(route, 1 << 40, on_bug)
+
+
+@MUTANTS.mutant("UNCUT-REQUEST", ByTest("tests/unit/client/test_parts.py::test_offsets_of_many_partitions"))
+@around(limits, "parts")
+def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
+    """A client names all partitions of a leader in one request, however many there are."""
+    return iter([tuple(items)] if items else [])

@@ -18,6 +18,7 @@ from tidelog.ports.net import Unary
 from tidelog.runtime.retry import ADMIN
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts_or_all
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -113,8 +114,11 @@ class Admin:
 
     async def create_topics(self, topics: Sequence[m.NewTopic], *, validate_only: bool = False) -> list[m.CreatedTopic]:
         """Creates topics. One answer for each, in order, with its own error code; they raise nothing."""
-        request = m.CreateTopicsRequest(topics=tuple(topics), timeout_ms=self._timeout_ms, validate_only=validate_only)
-        return list((await self._write(s.ADMIN_SERVICE_CREATE_TOPICS, request)).topics)
+        created: list[m.CreatedTopic] = []
+        for part in parts_or_all(m.CreateTopicsRequest, topics):
+            request = m.CreateTopicsRequest(topics=part, timeout_ms=self._timeout_ms, validate_only=validate_only)
+            created += (await self._write(s.ADMIN_SERVICE_CREATE_TOPICS, request)).topics
+        return created
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its records. Raises UnknownTopicOrPartitionError or InvalidTopicError."""
@@ -123,8 +127,11 @@ class Admin:
 
     async def delete_topics(self, names: Sequence[str]) -> list[m.DeletedTopic]:
         """Deletes topics. One answer for each, in order, with its own error code; they raise nothing."""
-        request = m.DeleteTopicsRequest(names=tuple(names), timeout_ms=self._timeout_ms)
-        return list((await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics)
+        deleted: list[m.DeletedTopic] = []
+        for part in parts_or_all(m.DeleteTopicsRequest, names):
+            request = m.DeleteTopicsRequest(names=part, timeout_ms=self._timeout_ms)
+            deleted += (await self._write(s.ADMIN_SERVICE_DELETE_TOPICS, request)).topics
+        return deleted
 
     async def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] = (), validate_only: bool = False
@@ -182,8 +189,11 @@ class Admin:
 
     async def describe_topics(self, names: Sequence[str] = ()) -> list[m.TopicDescription]:
         """Those named, or all. The answer for an unknown name has an error code; it raises nothing."""
-        answer = await self._read(s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=tuple(names)))
-        return list(answer.topics)
+        topics: list[m.TopicDescription] = []
+        for part in parts_or_all(m.DescribeTopicsRequest, tuple(dict.fromkeys(names))):
+            request = m.DescribeTopicsRequest(names=part)
+            topics += (await self._read(s.ADMIN_SERVICE_DESCRIBE_TOPICS, request)).topics
+        return topics
 
     async def describe_topic(self, name: str) -> m.TopicDescription:
         """The partitions of a topic: leader, replicas and ISR of each. Raises UnknownTopicOrPartitionError."""
@@ -203,13 +213,19 @@ class Admin:
 
         One result a partition, each with its own error code; None asks for every partition that it could change.
         """
-        request = m.ElectLeadersRequest(unclean=unclean, topics=_by_topic(partitions), timeout_ms=self._timeout_ms)
-        return list((await self._read(s.ADMIN_SERVICE_ELECT_LEADERS, request)).results)
+        results: list[m.ElectionResult] = []
+        for topics in parts_or_all(m.ElectLeadersRequest, _by_topic(partitions)):
+            request = m.ElectLeadersRequest(unclean=unclean, topics=topics, timeout_ms=self._timeout_ms)
+            results += (await self._read(s.ADMIN_SERVICE_ELECT_LEADERS, request)).results
+        return results
 
     async def release_veto(self, partitions: Iterable[TopicPartition] | None = None) -> list[m.ElectionResult]:
         """Lets the last ISR member lead although it may have lost records; None asks for every partition held back so."""
-        request = m.ReleaseVetoRequest(topics=_by_topic(partitions), timeout_ms=self._timeout_ms)
-        return list((await self._read(s.ADMIN_SERVICE_RELEASE_VETO, request)).results)
+        results: list[m.ElectionResult] = []
+        for topics in parts_or_all(m.ReleaseVetoRequest, _by_topic(partitions)):
+            request = m.ReleaseVetoRequest(topics=topics, timeout_ms=self._timeout_ms)
+            results += (await self._read(s.ADMIN_SERVICE_RELEASE_VETO, request)).results
+        return results
 
     async def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Of each partition the offset at EARLIEST, LATEST or MAX_TIMESTAMP (client/offsets.py), or of the first record at

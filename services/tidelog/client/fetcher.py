@@ -17,6 +17,7 @@ from tidelog.ids import NO_OFFSET, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH, METADATA
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
+from tidelog.wire.limits import PARTITIONS, parts
 from tidelog.wire.services import REPLICA_SERVICE_FETCH
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,9 @@ class Fetcher:
         self._supervisor = supervisor
         self._arrived = arrived
         self._in_flight: Counter[BrokerId] = Counter()
-        self._fetches: dict[asyncio.Task[None], list[Ask]] = {}
+        self._fetches_per_leader = _FETCHES_PER_LEADER
+        """And one more for each further request that is needed to name all partitions."""
+        self._fetches: dict[asyncio.Task[None], tuple[Ask, ...]] = {}
         self._wake = asyncio.Event()
         self._refresh = asyncio.Event()
         self._unknown_since: dict[str, float] = {}
@@ -103,13 +106,15 @@ class Fetcher:
                 await self._wake.wait()
                 continue
             self._end_void_fetches()
+            self._fetches_per_leader = _FETCHES_PER_LEADER + len(self._state.assigned) // PARTITIONS
             wanted = self._state.wanted(now, self._leader_of, self._has_room, self._topic_id_of)
             unplaced = self._state.unplaced()
             if unplaced and (placing is None or placing.done()):
                 placing = self._supervisor.start("consumer-offsets", self._place_or_fail(unplaced))
-            for leader, asked in wanted.asks.items():
-                self._in_flight[leader] += 1
-                self._fetches[self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))] = asked
+            for leader, wanted_of in wanted.asks.items():
+                for asked in parts(m.FetchRequest, wanted_of):
+                    self._in_flight[leader] += 1
+                    self._fetches[self._supervisor.start(f"fetch-{leader}", self._fetch(leader, asked))] = asked
             if wanted.leaderless:
                 self._refresh.set()
             await self._until(self._state.next_at(now), now)
@@ -140,7 +145,7 @@ class Fetcher:
         return info.topic_id if info else b""
 
     def _has_room(self, leader: BrokerId) -> bool:
-        return self._in_flight[leader] < _FETCHES_PER_LEADER
+        return self._in_flight[leader] < self._fetches_per_leader
 
     async def _place_or_fail(self, tps: list[TopicPartition]) -> None:
         try:
@@ -173,7 +178,7 @@ class Fetcher:
         assigned = frozenset(self._state.assigned)
         return [tp for tp in tps if tp in assigned and self._state.position(tp) == NO_OFFSET]
 
-    async def _fetch(self, leader: BrokerId, asks: list[Ask]) -> None:
+    async def _fetch(self, leader: BrokerId, asks: tuple[Ask, ...]) -> None:
         try:
             request = m.FetchRequest(
                 client_id=self._options.client_id,

@@ -12,6 +12,7 @@ from tidelog.ids import NO_OFFSET, Address, BrokerId, TopicPartition
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts_or_all
 
 NOBODY: Final = -1
 """Generation and coordinator epoch of a commit that is no member's."""
@@ -112,33 +113,40 @@ class GroupAdmin:
         names = tuple(m.PartitionName(topic=tp.topic, partition=tp.partition) for tp in partitions or ())
         if partitions is not None and not names:
             return {}  # on the wire no partition stands for all
-        request = m.FetchOffsetsRequest(group_id=group_id, partitions=names)
-        answer = await self._coordinators.call(group_id, s.COORDINATOR_SERVICE_FETCH_OFFSETS, request)
-        _raise_for(group_id, answer.error_code, answer.error_message)
-        return {TopicPartition(o.topic, o.partition): o for o in answer.offsets if o.offset != NO_OFFSET}
+        offsets: list[m.OffsetInfo] = []
+        for part in parts_or_all(m.FetchOffsetsRequest, names):
+            request = m.FetchOffsetsRequest(group_id=group_id, partitions=part)
+            answer = await self._coordinators.call(group_id, s.COORDINATOR_SERVICE_FETCH_OFFSETS, request)
+            _raise_for(group_id, answer.error_code, answer.error_message)
+            offsets += answer.offsets
+        return {TopicPartition(o.topic, o.partition): o for o in offsets if o.offset != NO_OFFSET}
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[m.CommittedResult]:
         """Commits these for a group without members; one result a partition, each with its own error code.
 
         Raises NonEmptyGroupError when it has members: they own their offsets. A group that does not exist is created.
         """
-        request = m.CommitOffsetsRequest(
-            group_id=group_id,
-            incarnation=0,
-            coordinator_epoch=NOBODY,
-            generation=NOBODY,
-            number=0,
-            offsets=tuple(
-                m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=NOBODY)
-                for tp, offset in offsets.items()
-            ),
-        )
-        answer = await self._coordinators.call(group_id, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, request)
-        codes = {answer.error_code, *(each.error_code for each in answer.results)}
-        if codes & _MEMBERS_HOLD_IT:
-            _raise_for(group_id, ErrorCode.NON_EMPTY_GROUP, "")
-        _raise_for(group_id, answer.error_code, answer.error_message)
-        return list(answer.results)
+        wanted = [
+            m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=NOBODY)
+            for tp, offset in offsets.items()
+        ]
+        results: list[m.CommittedResult] = []
+        for part in parts_or_all(m.CommitOffsetsRequest, wanted):
+            request = m.CommitOffsetsRequest(
+                group_id=group_id,
+                incarnation=0,
+                coordinator_epoch=NOBODY,
+                generation=NOBODY,
+                number=0,
+                offsets=part,
+            )
+            answer = await self._coordinators.call(group_id, s.COORDINATOR_SERVICE_COMMIT_OFFSETS, request)
+            codes = {answer.error_code, *(each.error_code for each in answer.results)}
+            if codes & _MEMBERS_HOLD_IT:
+                _raise_for(group_id, ErrorCode.NON_EMPTY_GROUP, "")
+            _raise_for(group_id, answer.error_code, answer.error_message)
+            results += answer.results
+        return results
 
     async def delete(self, group_id: str) -> None:
         """Removes a group without members, and its offsets. Raises GroupIdNotFoundError or NonEmptyGroupError."""

@@ -37,6 +37,7 @@ from tidelog.ids import NO_EPOCH, TopicPartition
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
+from tidelog.wire.limits import parts_or_all
 from tidelog.wire.services import COORDINATOR_SERVICE_COMMIT_OFFSETS, COORDINATOR_SERVICE_FETCH_OFFSETS
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
@@ -349,14 +350,14 @@ class GroupMember:
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         names = [TopicPartition(*tp) for tp in tps]
         group_id = self.membership.member.group_id
-        request = m.FetchOffsetsRequest(
-            group_id=group_id, partitions=tuple(m.PartitionName(topic=t, partition=p) for t, p in names)
-        )
-        answer = await self._coordinators.call(group_id, COORDINATOR_SERVICE_FETCH_OFFSETS, request)
-        if answer.error_code is not ErrorCode.NONE:
-            text = answer.error_message or answer.error_code.name
-            raise TidelogError(f"offsets of group {group_id!r}: {text}", answer.error_code)
-        found = {TopicPartition(o.topic, o.partition): o for o in answer.offsets if o.offset >= 0}
+        found: dict[TopicPartition, m.OffsetInfo] = {}
+        for part in parts_or_all(m.FetchOffsetsRequest, [m.PartitionName(topic=t, partition=p) for t, p in names]):
+            request = m.FetchOffsetsRequest(group_id=group_id, partitions=part)
+            answer = await self._coordinators.call(group_id, COORDINATOR_SERVICE_FETCH_OFFSETS, request)
+            if answer.error_code is not ErrorCode.NONE:
+                text = answer.error_message or answer.error_code.name
+                raise TidelogError(f"offsets of group {group_id!r}: {text}", answer.error_code)
+            found |= {TopicPartition(o.topic, o.partition): o for o in answer.offsets if o.offset >= 0}
         return {
             tp: CommittedOffset(o.offset, o.leader_epoch, o.metadata) if (o := found.get(tp)) else None for tp in names
         }

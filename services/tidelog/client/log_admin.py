@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from tidelog.client.connections import ClientPorts, Connections
@@ -13,6 +14,7 @@ from tidelog.ports.net import Unary
 from tidelog.runtime.retry import FETCH
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts_by, parts_or_all
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
@@ -80,23 +82,22 @@ class LogAdmin:
     async def _delete_missing(
         self, before: Mapping[TopicPartition, int], found: dict[TopicPartition, m.DeleteRecordsResult]
     ) -> None:
-        by_leader: dict[BrokerId, list[m.DeleteRecordsPartition]] = {}
+        wanted: list[tuple[BrokerId, m.DeleteRecordsPartition]] = []
         problem: TidelogError | TransportError | None = None
         for tp in before.keys() - found.keys():
             led = self._metadata.leadership(tp)
             if led is None:
                 problem = TidelogError(f"{tp} has no leader now", ErrorCode.LEADER_NOT_AVAILABLE)
                 continue
-            by_leader.setdefault(led.leader, []).append(
-                m.DeleteRecordsPartition(
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    offset=before[tp],
-                    topic_id=self._metadata.snapshot.topics[tp.topic].topic_id,
-                )
+            ask = m.DeleteRecordsPartition(
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=before[tp],
+                topic_id=self._metadata.snapshot.topics[tp.topic].topic_id,
             )
-        for leader, asks in by_leader.items():
-            request = m.DeleteRecordsRequest(partitions=tuple(asks), timeout_ms=int(self._limit_s * 1000))
+            wanted.append((led.leader, ask))
+        for leader, asks in parts_by(m.DeleteRecordsRequest, wanted):
+            request = m.DeleteRecordsRequest(partitions=asks, timeout_ms=int(self._limit_s * 1000))
             try:
                 answer = await self._call(leader, s.ADMIN_SERVICE_DELETE_RECORDS, request)
             except TransportError as error:
@@ -124,14 +125,18 @@ class LogAdmin:
             raise TidelogError(
                 f"broker {missing[0]} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
             )
-        found = {}
-        for broker_id in wanted:
-            request = m.DescribeLogDirsRequest(broker_id=broker_id, topics=tuple(topics))
+        return {broker_id: await self._log_dir(broker_id, topics) for broker_id in wanted}
+
+    async def _log_dir(self, broker_id: int, topics: Sequence[str]) -> m.LogDir:
+        partitions: list[m.LogDirPartition] = []
+        for names in parts_or_all(m.DescribeLogDirsRequest, topics):
+            request = m.DescribeLogDirsRequest(broker_id=broker_id, topics=names)
             answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DESCRIBE_LOG_DIRS, request)
             if answer.error_code is not ErrorCode.NONE:
                 raise TidelogError(f"broker {broker_id}: {answer.error_message}", answer.error_code)
-            (found[broker_id],) = answer.log_dirs
-        return found
+            (directory,) = answer.log_dirs
+            partitions += directory.partitions
+        return replace(directory, partitions=tuple(partitions))
 
     async def sizes(
         self, topics: Mapping[int, Collection[str]], patience_s: float

@@ -15,6 +15,7 @@ from tidelog.names import validate_topic_name
 from tidelog.ports.net import Probe, Unary
 from tidelog.runtime.retry import BOOTSTRAP, METADATA
 from tidelog.wire import messages as m
+from tidelog.wire.limits import parts_or_all
 from tidelog.wire.services import COORDINATOR_SERVICE_CLUSTER_METADATA
 
 Req = TypeVar("Req")
@@ -152,10 +153,13 @@ class ClusterMetadata:
         try:
             if self.version != seen:
                 return
-            request = m.ClusterMetadataRequest(topics=tuple(sorted(self._wanted)))
-            left = max(until - self._ports.clock.now(), 0.0)
-            answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, left)
-            self.snapshot = self.snapshot.updated(answer)
+            topics: list[m.TopicMetadata] = []
+            for names in parts_or_all(m.ClusterMetadataRequest, sorted(self._wanted)):
+                request = m.ClusterMetadataRequest(topics=names)
+                left = max(until - self._ports.clock.now(), 0.0)
+                answer = await self._ask(COORDINATOR_SERVICE_CLUSTER_METADATA, request, _ONE_BROKER_S, left)
+                topics += answer.topics
+            self.snapshot = self.snapshot.updated(replace(answer, topics=tuple(topics)))
             self.version += 1
         finally:
             self._refreshing.release()

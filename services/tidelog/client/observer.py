@@ -4,7 +4,7 @@ Who is silent holds up a look for its patience and no longer, and what he said b
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -16,16 +16,13 @@ from tidelog.ids import NO_EPOCH, Address, BrokerId, TopicPartition
 from tidelog.ports.net import Unary
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts
 
 Req = TypeVar("Req")
 Res = TypeVar("Res")
-Item = TypeVar("Item")
 Chosen = Callable[[str], object]
 """True of a name that is to be looked at."""
 
-_PARTITIONS_AT_ONCE: Final = 10_000
-_GROUPS_AT_ONCE: Final = 1_000
-"""Brokers refuse a request that names more."""
 _SHORTEST_S: Final = 0.01
 
 
@@ -131,7 +128,7 @@ class ClusterObserver:
         deadline = self._clock.now() + patience_s
         answer = _Answer(self._clock.now())
         try:
-            for asks in _parts(wanted, _PARTITIONS_AT_ONCE):
+            for asks in parts(m.ListOffsetsRequest, wanted):
                 request = m.ListOffsetsRequest(partitions=asks)
                 offsets = await self._call(address, s.REPLICA_SERVICE_LIST_OFFSETS, request, deadline)
                 answer.at = self._clock.now()
@@ -142,9 +139,8 @@ class ClusterObserver:
             # One that still reads its groups says which it has read.
             listing = await self._call(address, s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), deadline)
             answer.shards, answer.shard_count = frozenset(listing.shards), listing.shard_count
-            for ids in _parts(
-                [each.group_id for each in listing.groups if self._groups(each.group_id)], _GROUPS_AT_ONCE
-            ):
+            chosen = [each.group_id for each in listing.groups if self._groups(each.group_id)]
+            for ids in parts(m.DescribeGroupsRequest, chosen):
                 request_ = m.DescribeGroupsRequest(group_ids=ids)
                 groups = await self._call(address, s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request_, deadline)
                 answer.groups += [each for each in groups.groups if each.error_code is ErrorCode.NONE]
@@ -219,11 +215,6 @@ def _merged(described: Overview, answers: Mapping[BrokerId, _Answer | str], at: 
         high_watermarks=high_watermarks,
         groups=dict(sorted(groups.items())),
     )
-
-
-def _parts(items: Sequence[Item], size: int) -> Iterator[tuple[Item, ...]]:
-    for begin in range(0, len(items), size):
-        yield tuple(items[begin : begin + size])
 
 
 def _raise_for(code: ErrorCode) -> None:

@@ -10,6 +10,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, BrokerId, TopicPartition
 from tidelog.runtime.retry import FETCH
 from tidelog.wire import messages as m
+from tidelog.wire.limits import parts_by
 from tidelog.wire.services import REPLICA_SERVICE_FETCH, REPLICA_SERVICE_LIST_OFFSETS
 
 EARLIEST: Final = -2
@@ -81,7 +82,7 @@ class OffsetFinder:
     async def _find_missing(
         self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
     ) -> None:
-        by_leader: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
+        wanted_of: list[tuple[BrokerId, m.ListOffsetsPartition]] = []
         problem: TidelogError | TransportError | None = None
         for tp, timestamp in wanted.items():
             if tp in found:
@@ -97,9 +98,9 @@ class OffsetFinder:
                 leader_epoch=led.leader_epoch,
                 timestamp=timestamp,
             )
-            by_leader.setdefault(led.leader, []).append(ask)
-        for leader, asks in by_leader.items():
-            request = m.ListOffsetsRequest(partitions=tuple(asks))
+            wanted_of.append((led.leader, ask))
+        for leader, asks in parts_by(m.ListOffsetsRequest, wanted_of):
+            request = m.ListOffsetsRequest(partitions=asks)
             try:
                 channel = self._connections.to(self._metadata.address(leader), "metadata")
                 answer = await channel.call(REPLICA_SERVICE_LIST_OFFSETS, request, self._request_timeout_s)

@@ -24,6 +24,7 @@ from tidelog.runtime.retry import METADATA, PRODUCER
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire.batch import HEADER_BYTES, NO_PRODUCER_ID, read_header
+from tidelog.wire.limits import parts
 from tidelog.wire.services import REPLICA_SERVICE_INIT_PRODUCER_ID
 
 ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
@@ -428,9 +429,10 @@ class Producer:
                     )
                     self._fail(batch, reason, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
                 drained = self._accumulator.drain(now, self._leader_of, self._has_room, self._identity)
-                for leader, batches in drained.requests.items():
-                    self._in_flight[leader] += 1
-                    self._supervisor.start(f"produce-{leader}", self._produce(leader, batches))
+                for leader, taken in drained.requests.items():
+                    for batches in parts(m.ProduceRequest, taken):
+                        self._in_flight[leader] += 1
+                        self._supervisor.start(f"produce-{leader}", self._produce(leader, batches))
                 if drained.leaderless:
                     self._refresh.set()
                 if drained.requests:
@@ -460,7 +462,7 @@ class Producer:
     def _has_room(self, leader: BrokerId) -> bool:
         return self._in_flight[leader] < self._max_in_flight
 
-    async def _produce(self, leader: BrokerId, batches: list[Batch[Ack]]) -> None:
+    async def _produce(self, leader: BrokerId, batches: tuple[Batch[Ack], ...]) -> None:
         try:
             request = m.ProduceRequest(
                 client_id=self._client_id,

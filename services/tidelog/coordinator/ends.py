@@ -9,11 +9,10 @@ from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.net import Channel, Net
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts_by
 
 TIMEOUT_S: Final = 2.0
 LATEST: Final = -1
-PARTITIONS_AT_ONCE: Final = 2_000
-"""In one request."""
 
 LeaderOf = Callable[[TopicPartition], m.PartitionState | None]
 AddressOf = Callable[[int], Address | None]
@@ -32,7 +31,7 @@ class EndFinder:
     async def find(self, partitions: Sequence[TopicPartition]) -> Ends:
         """High watermarks; None where no leader has told within two seconds."""
         ends: Ends = dict.fromkeys(partitions)
-        by_leader: dict[BrokerId, list[m.ListOffsetsPartition]] = {}
+        wanted: list[tuple[BrokerId, m.ListOffsetsPartition]] = []
         for topic, partition in partitions:
             state = self._leader_of(TopicPartition(topic, partition))
             if state is not None and state.leader >= 0:
@@ -43,11 +42,10 @@ class EndFinder:
                     timestamp=LATEST,
                     topic_id=state.topic_id,
                 )
-                by_leader.setdefault(BrokerId(state.leader), []).append(asked)
+                wanted.append((BrokerId(state.leader), asked))
         async with asyncio.TaskGroup() as group:
-            for leader, asked_of in by_leader.items():
-                for begin in range(0, len(asked_of), PARTITIONS_AT_ONCE):
-                    group.create_task(self._ask(leader, asked_of[begin : begin + PARTITIONS_AT_ONCE], ends))
+            for leader, asked_of in parts_by(m.ListOffsetsRequest, wanted):
+                group.create_task(self._ask(leader, asked_of, ends))
         return ends
 
     async def close(self) -> None:
@@ -55,11 +53,11 @@ class EndFinder:
             await channel.close()
         self._channels.clear()
 
-    async def _ask(self, leader: BrokerId, asked: Sequence[m.ListOffsetsPartition], ends: Ends) -> None:
+    async def _ask(self, leader: BrokerId, asked: tuple[m.ListOffsetsPartition, ...], ends: Ends) -> None:
         channel = await self._channel(leader)
         if channel is None:
             return
-        request = m.ListOffsetsRequest(partitions=tuple(asked))
+        request = m.ListOffsetsRequest(partitions=asked)
         try:
             answer = await channel.call(s.REPLICA_SERVICE_LIST_OFFSETS, request, TIMEOUT_S)
         except TransportError:

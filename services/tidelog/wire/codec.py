@@ -210,7 +210,7 @@ def _compiled_decoder(kind: type[M]) -> Callable[[bytes], M]:
     exec("\n".join(lines), names)
     build: Callable[[Message], M] = names["build"]
     parse = _pb_class(kind).FromString
-    counter = limits.Counter(kind) if kind in limits.LIMITS else None
+    counter = limits.ListCounter(kind) if kind in limits.LIMITS else None
 
     def run(data: bytes) -> M:
         try:

@@ -5,6 +5,7 @@ before any of them becomes a Python object: 4 MiB hold two million empty ones.
 """
 
 import typing
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -18,7 +19,9 @@ T = TypeVar("T")
 PARTITIONS: Final = 10_000
 """Partitions that a client's request names. No topic has more."""
 NAMES: Final = 10_000
-"""Topics or groups that a client asks about."""
+"""Topics that a client asks about."""
+GROUPS: Final = 1_000
+"""Groups that a client asks about: what is said of one may be long."""
 TOPICS: Final = 1_000
 """Topics that one request changes."""
 CONFIGS: Final = 50_000
@@ -90,8 +93,8 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.CommitOffsetsRequest: {"offsets": OFFSETS},
     m.FetchOffsetsRequest: {"partitions": OFFSETS},
     m.ListGroupsRequest: {"states": STATES},
-    m.DescribeGroupsRequest: {"group_ids": NAMES},
-    m.DeleteGroupsRequest: {"group_ids": NAMES},
+    m.DescribeGroupsRequest: {"group_ids": GROUPS},
+    m.DeleteGroupsRequest: {"group_ids": GROUPS},
     m.ProduceRequest: {"partitions": PARTITIONS},
     m.FetchRequest: {"partitions": PARTITIONS},
     m.ListOffsetsRequest: {"partitions": PARTITIONS},
@@ -115,7 +118,7 @@ class _Field(NamedTuple):
     inner: "tuple[_Field, ...]"
 
 
-class Counter:
+class ListCounter:
     """Counts the lists of requests of one kind."""
 
     def __init__(self, kind: type[Any]) -> None:
@@ -154,14 +157,52 @@ def _count(holders: Iterable[Any], fields: Iterable[_Field]) -> None:
             _count(held, inner)
 
 
-def parts(kind: type[Any], items: Sequence[T], field: str = "") -> Iterator[tuple[T, ...]]:
-    """Cuts what a request of `kind` is to list, so that none is refused for its number; nothing for no items.
+_ONLY_LISTS: Final[dict[type[Any], tuple[int, tuple[_Field, ...]]]] = {}
 
-    `field` is the path of the list; it may be left out where the request has one list.
+
+def _only_list(kind: type[Any]) -> tuple[int, tuple[_Field, ...]]:
+    """The limit of the one list of a request, and the lists inside its items."""
+    found = _ONLY_LISTS.get(kind)
+    if found is None:
+        ((_, _, most, inner),) = _fields(kind, "", LIMITS[kind])
+        assert most is not None, kind
+        found = _ONLY_LISTS[kind] = most, inner
+    return found
+
+
+def _counts(item: Any, fields: Iterable[_Field]) -> Counter[str]:
+    """Number of items in the lists inside `item`, by path."""
+    counts: Counter[str] = Counter()
+    for path, name, most, inner in fields:
+        held = getattr(item, name)
+        if most is not None:
+            counts[path] += len(held)
+        for each in held if most is not None else (held,):
+            counts += _counts(each, inner)
+    return counts
+
+
+def parts(kind: type[Any], items: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """Cuts the list of a request of `kind`, which has one, so that no part is refused; nothing for no items.
+
+    An item that holds more than a request may goes alone.
     """
-    most = LIMITS[kind][field] if field else next(iter(LIMITS[kind].values()))
-    for begin in range(0, len(items), most):
-        yield tuple(items[begin : begin + most])
+    most, inner = _only_list(kind)
+    if not inner:
+        for begin in range(0, len(items), most):
+            yield tuple(items[begin : begin + most])
+        return
+    limits = LIMITS[kind]
+    begin, held = 0, Counter[str]()
+    for end, item in enumerate(items):
+        more = _counts(item, inner)
+        full = end - begin == most or any(held[path] + more[path] > limits[path] for path in more)
+        if full and end > begin:
+            yield tuple(items[begin:end])
+            begin, held = end, Counter()
+        held += more
+    if begin < len(items):
+        yield tuple(items[begin:])
 
 
 def parts_by(kind: type[Any], items: Iterable[tuple[K, T]]) -> Iterator[tuple[K, tuple[T, ...]]]:
@@ -172,3 +213,8 @@ def parts_by(kind: type[Any], items: Iterable[tuple[K, T]]) -> Iterator[tuple[K,
     for receiver, found in by.items():
         for part in parts(kind, found):
             yield receiver, part
+
+
+def parts_or_all(kind: type[Any], items: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """`parts` for a request whose empty list stands for everything: one empty part for no items."""
+    yield from parts(kind, items) if items else ((),)
