@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
-from tidelog.broker import pending
+from tidelog.broker import pending, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.controller import election
@@ -124,3 +124,12 @@ def answer_has_any_size(original: Any, route: Any, _: int, on_bug: Any) -> Any:
 def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
     """A client names all partitions of a leader in one request, however many there are."""
     return iter([tuple(items)] if items else [])
+
+
+@MUTANTS.mutant(
+    "OPEN-DOORS", ByTest("tests/unit/broker/test_listeners.py::test_a_client_hears_of_its_own_listener_only")
+)
+@around(service, "_as_seen_at")
+def every_listener_is_told(_: Any, listener: str, broker: Any) -> Any:
+    """A client is told the epochs of brokers, and the addresses by which brokers reach each other."""
+    return broker

@@ -48,10 +48,13 @@ class BrokerAdmin:
         overrides = {entry.key: entry.value for entry in topic.configs}
         return m.TopicConfigs(name=topic.name, configs=config_view.describe_topic(overrides, self._settings))
 
-    def describe_broker_configs(self, request: m.DescribeBrokerConfigsRequest) -> m.DescribeBrokerConfigsResponse:
+    def describe_broker_configs(
+        self, request: m.DescribeBrokerConfigsRequest, listener: str
+    ) -> m.DescribeBrokerConfigsResponse:
+        """The settings of this process. A caller at another `listener` than INTERNAL is not told of the INTERNAL one."""
         if fault := self._other_broker(request.broker_id):
             return m.DescribeBrokerConfigsResponse(error_code=fault.code, error_message=fault.message)
-        return m.DescribeBrokerConfigsResponse(configs=config_view.describe_broker(self._settings))
+        return m.DescribeBrokerConfigsResponse(configs=config_view.describe_broker(self._settings, listener))
 
     def describe_log_dirs(self, request: m.DescribeLogDirsRequest) -> m.DescribeLogDirsResponse:
         if fault := self._other_broker(request.broker_id):

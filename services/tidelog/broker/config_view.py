@@ -22,6 +22,8 @@ BROKER_SETTING_OF: Final[Mapping[str, str]] = {
 }
 """What counts for topics that say nothing themselves."""
 
+_LISTENERS: Final = ("listeners", "advertised_listeners")
+
 
 def topic_defaults(settings: BrokerSettings) -> TopicConfig:
     """The settings of a topic that says nothing itself."""
@@ -50,9 +52,19 @@ def describe_topic(overrides: Mapping[str, str], settings: BrokerSettings) -> tu
     return tuple(found)
 
 
-def describe_broker(settings: BrokerSettings) -> tuple[m.DescribedConfig, ...]:
-    """What the process was started with; none of it changes while it runs."""
-    return tuple(_described(row.key, _broker_synonyms(row), read_only=True) for row in config.explain(settings))
+def describe_broker(settings: BrokerSettings, listener: str = config.INTERNAL) -> tuple[m.DescribedConfig, ...]:
+    """Every setting that the process was started with; none of it changes while it runs.
+
+    A caller that came by another listener than INTERNAL hears of the addresses of its own listener only.
+    """
+    rows = config.explain(settings)
+    if listener != config.INTERNAL:
+        rows = [_as_seen_at(listener, row) if row.key in _LISTENERS else row for row in rows]
+    return tuple(_described(row.key, _broker_synonyms(row), read_only=True) for row in rows)
+
+
+def _as_seen_at(listener: str, row: config.Row) -> config.Row:
+    return row._replace(value=",".join(each for each in row.value.split(",") if each.startswith(f"{listener}://")))
 
 
 def _broker_synonyms(row: config.Row) -> list[m.ConfigSynonym]:

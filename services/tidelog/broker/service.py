@@ -15,7 +15,7 @@ from tidelog.broker.produce_session import ProduceStreams
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.coordinator.service import CoordinatorService, Session
 from tidelog.errors import ErrorCode
-from tidelog.ids import NO_LEADER
+from tidelog.ids import NO_EPOCH, NO_LEADER
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
 from tidelog.runtime.metrics import RequestMetrics
@@ -85,8 +85,8 @@ class BrokerService:
             ),
             self._counted(s.COORDINATOR_SERVICE_CLUSTER_METADATA, self._cluster_metadata(listener)),
             *(self._counted(method, self._forward(method)) for method in ADMIN_METHODS),
-            self._counted(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, self._describe_cluster),
-            *self._own_admin_routes(),
+            self._counted(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, self._describe_cluster(listener)),
+            *self._own_admin_routes(listener),
             *self._group_routes(listener),
         ]
         if listener == INTERNAL:
@@ -99,14 +99,14 @@ class BrokerService:
             ]
         return routes
 
-    def _own_admin_routes(self) -> list[Route]:
+    def _own_admin_routes(self, listener: str) -> list[Route]:
         """What the controller cannot answer."""
         admin = self._admin
 
         async def broker_configs(
             request: m.DescribeBrokerConfigsRequest, _: CallContext
         ) -> m.DescribeBrokerConfigsResponse:
-            return admin.describe_broker_configs(request)
+            return admin.describe_broker_configs(request, listener)
 
         async def log_dirs(request: m.DescribeLogDirsRequest, _: CallContext) -> m.DescribeLogDirsResponse:
             return admin.describe_log_dirs(request)
@@ -164,12 +164,23 @@ class BrokerService:
 
         return handle
 
-    async def _describe_cluster(
-        self, request: m.DescribeClusterRequest, context: CallContext
-    ) -> m.DescribeClusterResponse:
-        """The controller's answer, with the name that this broker has for its cluster."""
-        answer: m.DescribeClusterResponse = await self._forward(s.ADMIN_SERVICE_DESCRIBE_CLUSTER)(request, context)
-        return replace(answer, cluster_name=self._metadata.cluster_name)
+    def _describe_cluster(
+        self, listener: str
+    ) -> Callable[[m.DescribeClusterRequest, CallContext], Awaitable[m.DescribeClusterResponse]]:
+        """The controller's answer, with the name that this broker has for its cluster.
+
+        A client hears of no other listener than its own, and of no broker epoch: with them it could pass for a broker.
+        """
+        forward = self._forward(s.ADMIN_SERVICE_DESCRIBE_CLUSTER)
+
+        async def handle(request: m.DescribeClusterRequest, context: CallContext) -> m.DescribeClusterResponse:
+            answer: m.DescribeClusterResponse = await forward(request, context)
+            brokers = answer.brokers
+            if listener != INTERNAL:
+                brokers = tuple(replace(each, broker=_as_seen_at(listener, each.broker)) for each in brokers)
+            return replace(answer, cluster_name=self._metadata.cluster_name, brokers=brokers)
+
+        return handle
 
     def _forward(self, method: Unary[Req, Res]) -> UnaryHandler:
         """A client needs to know brokers only; the controller's answer comes back as it is."""
@@ -179,6 +190,11 @@ class BrokerService:
             return await self._link.call(method, request, FORWARD_TIMEOUT_S if left is None else max(0.01, left))
 
         return handle
+
+
+def _as_seen_at(listener: str, broker: m.LiveBroker) -> m.LiveBroker:
+    listeners = tuple(each for each in broker.listeners if each.name == listener)
+    return replace(broker, broker_epoch=NO_EPOCH, listeners=listeners)
 
 
 def _worst_code(response: object) -> ErrorCode:

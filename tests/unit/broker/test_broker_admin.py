@@ -135,9 +135,9 @@ async def test_the_data_directory_partition_by_partition(settings: BrokerSetting
 def test_a_broker_does_not_answer_for_another(settings: BrokerSettings) -> None:
     about = admin(settings, BrokerBench())
     dirs = about.describe_log_dirs(m.DescribeLogDirsRequest(broker_id=2))
-    configs = about.describe_broker_configs(m.DescribeBrokerConfigsRequest(broker_id=2))
+    configs = about.describe_broker_configs(m.DescribeBrokerConfigsRequest(broker_id=2), "INTERNAL")
     for refused in (dirs, configs):
         assert refused.error_code is ErrorCode.INVALID_REQUEST
         assert refused.error_message == "broker_id: 2, this is broker 1"
-    mine = about.describe_broker_configs(m.DescribeBrokerConfigsRequest(broker_id=1))
+    mine = about.describe_broker_configs(m.DescribeBrokerConfigsRequest(broker_id=1), "INTERNAL")
     assert mine.error_code is ErrorCode.NONE and mine.configs

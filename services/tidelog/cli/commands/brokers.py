@@ -71,7 +71,7 @@ def as_json(cluster: "DescribeClusterResponse") -> list[dict[str, Any]]:
     return [
         {
             "id": b.broker.broker_id,
-            "epoch": b.broker.broker_epoch,
+            **({"epoch": b.broker.broker_epoch} if b.broker.broker_epoch >= 0 else {}),
             "rack": b.broker.rack,
             "state": b.state,
             "draining": b.broker.broker_id in draining,
