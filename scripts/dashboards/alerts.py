@@ -251,6 +251,16 @@ GROUPS: Final = (
         (SILENT, Proof(Fault.KILL_AGENTS, during="series == 0")),
     ),
     Alert(
+        "UnreadableTopics",
+        "max(tidelog_coordinator_unreadable_topics) > 0",
+        0,
+        WARNING,
+        "The znodes of {{ $value }} topics cannot be read.",
+        "Something other than Tidelog has changed them. Groups go on with what their coordinators read last, but the next "
+        "controller does not take over. The log of each coordinator's broker names the znodes. Repair them.",
+        (SILENT,),
+    ),
+    Alert(
         "NoMessageForTooLong",
         # A batch is no steady load, and a topic that is deleted has no counter.
         "sum by (topic) (increase(tidelog_records_in_total[10m])) == 0 "

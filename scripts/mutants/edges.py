@@ -1,20 +1,21 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
-from typing import Any, Final
-
 from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog.broker import pending, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.controller import election
+from tidelog.coordinator import machine
+from tidelog.coordinator.topics import TopicWatcher
 from tidelog.runtime import rpc_server
 from tidelog.storage import topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.wire import limits
 from tidelog.wire.limits import ListCounter
+from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
@@ -133,3 +134,26 @@ def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
 def every_listener_is_told(_: Any, listener: str, broker: Any) -> Any:
     """A client is told the epochs of brokers, and the addresses by which brokers reach each other."""
     return broker
+
+
+_TOPICS: Final = "tests/unit/coordinator/test_topics_watcher.py::"
+
+
+@MUTANTS.mutant("DAMAGED-TOPIC", ByTest(f"{_TOPICS}test_a_damaged_topic_stays_as_it_was_read_last"))
+@around(TopicWatcher, "_read")
+async def damaged_topic_is_gone(original: Any, self: Any) -> None:
+    """A coordinator takes a topic whose znode cannot be read for deleted."""
+    await original(self)
+    self._topics = {name: info for name, info in self._topics.items() if name not in self._damaged}
+    for listener in self._listeners:
+        listener(self._topics)
+
+
+@MUTANTS.mutant(
+    "UNKNOWN-TOPIC",
+    ByTest("tests/unit/coordinator/test_failover.py::test_nothing_of_a_topic_that_cannot_be_read_is_dropped"),
+)
+@around(machine, "_believed")
+def unknown_topic_has_no_partitions(_: Any, topics: Any, __: Any) -> Any:
+    """A new coordinator drops what is stored of a topic that it cannot read."""
+    return dict(topics)

@@ -4,7 +4,7 @@ It knows no clock and no randomness but what it is given, and touches nothing: t
 the simulator runs the same code. What belongs together is in a part of its own: members, rebalances, offsets.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tidelog.coordinator.commits import COMMIT, Commits
@@ -30,7 +30,7 @@ from tidelog.coordinator.events import (
 from tidelog.coordinator.group import Group, Member
 from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.members import LEASE, UNBLOCK, Members
-from tidelog.coordinator.model import GroupLimits, Phase, StoredGroup
+from tidelog.coordinator.model import GroupLimits, Phase, StoredGroup, TopicInfo
 from tidelog.coordinator.rebalance import REBALANCE, Handler, Rebalancer
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
@@ -132,7 +132,8 @@ class CoordinatorMachine:
         """Members are awaited for as long as their leases may hold, which an earlier coordinator kept alive until it was
         deposed (COORD-9); what they own is theirs until then, and they go on with it when they come."""
         desk = self._desk
-        desk.coordinator_id, desk.epoch, desk.topics = event.coordinator_id, event.coordinator_epoch, event.topics
+        desk.coordinator_id, desk.epoch = event.coordinator_id, event.coordinator_epoch
+        desk.topics = _believed(event.topics, _named_by(event.groups))
         for stored in event.groups:
             desk.groups[stored.group_id] = self._load(stored)
         desk.deadlines.set(RETENTION, desk.now + RETENTION_LOOK_S)
@@ -159,10 +160,10 @@ class CoordinatorMachine:
     def _topics_changed(self, event: TopicsChanged) -> None:
         """TopicChangeListener and TopicPartitionChangeListener (A11): what came, grew, went or was made anew."""
         desk, before = self._desk, self._desk.topics
-        desk.topics = event.topics
-        changed = {name for name, info in event.topics.items() if before.get(name) != info}
-        gone = before.keys() - event.topics.keys()
-        anew = {name for name in changed & before.keys() if before[name].topic_id != event.topics[name].topic_id}
+        topics = desk.topics = _believed(event.topics, before)
+        changed = {name for name, info in topics.items() if before.get(name) != info}
+        gone = before.keys() - topics.keys()
+        anew = {n for n in changed & before.keys() if before[n].topic_id not in (b"", topics[n].topic_id)}
         if gone or anew:
             self._forget_topics(gone | anew)
         for group_id in sorted(self._interests.concerned(changed | gone)):
@@ -311,6 +312,20 @@ class CoordinatorMachine:
         if group is None:
             group = Group(request.group_id)
         return m.FetchOffsetsResponse(offsets=tuple(_offset(group, tp) for tp in asked or sorted(group.offsets)))
+
+
+def _believed(topics: Mapping[str, TopicInfo], before: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
+    """All `topics`, with what was known `before` of those that cannot be read."""
+    return {name: info if info.partitions else before.get(name, info) for name, info in topics.items()}
+
+
+def _named_by(groups: Iterable[StoredGroup]) -> dict[str, TopicInfo]:
+    """Topics with as many partitions as something is stored of."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        for topic, partition in (*group.owners, *group.offsets):
+            counts[topic] = max(counts.get(topic, 0), partition + 1)
+    return {topic: TopicInfo(b"", count) for topic, count in counts.items()}
 
 
 def _offset(group: Group, tp: TopicPartition) -> m.OffsetInfo:

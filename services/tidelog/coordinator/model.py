@@ -82,6 +82,10 @@ class TopicInfo:
     partitions: int
 
 
+UNREADABLE: Final = TopicInfo(b"", 0)
+"""A topic whose znode exists and was never readable. Nothing is known of it, so nothing of it may be dropped."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
     """The broker's settings for its coordinator (A5, K12)."""

@@ -77,7 +77,7 @@ class Coordinators:
         self._rand = rand
         self._metrics = metrics
         self._brokers = LiveBrokers(meta, clock)
-        self._topics = TopicWatcher(meta, clock)
+        self._topics = TopicWatcher(meta, clock, metrics.unreadable)
         self._ends = EndFinder(net, leader_of, address_of)
         self._pauses = PauseWatch(PAUSE_S)
         self._connection_ids = itertools.count(1)

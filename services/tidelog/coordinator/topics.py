@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.coordinator.model import TopicInfo
+from tidelog.coordinator.model import UNREADABLE, TopicInfo
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Meta, MetaError, SessionClosed
 from tidelog.runtime import zk_patterns
@@ -24,11 +24,17 @@ class TopicWatcher:
     """One watch on /brokers/topics and one on each topic. What fired is read again, and nothing else.
 
     It reads nothing before somebody asks: a broker that coordinates no group leaves no watches in the store.
+
+    A topic is gone when /brokers/topics, read after a sync, does not name it. One whose znode cannot be read stays as it was
+    read last: a deleted topic costs every group its offsets.
     """
 
-    def __init__(self, meta: Meta, clock: Clock) -> None:
+    def __init__(self, meta: Meta, clock: Clock, on_damage: Callable[[int], None] = lambda _: None) -> None:
+        """`on_damage` is called with the number of topics whose znodes cannot be read, after each read."""
         self._meta = meta
         self._clock = clock
+        self._on_damage = on_damage
+        self._damaged: set[str] = set()
         self._topics: dict[str, TopicInfo] = {}
         self._names: set[str] = set()
         self._watched: set[str] = set()
@@ -91,6 +97,7 @@ class TopicWatcher:
             for gone in topics.keys() - names:
                 del topics[gone]
             self._watched &= names
+            self._damaged &= names
             self._names = names
         fired = sorted(self._names - self._watched)
         self._watched.update(fired)
@@ -101,14 +108,12 @@ class TopicWatcher:
             self._watched.difference_update(fired)
             raise
         for name, node in zip(fired, found, strict=True):
-            if node is None:  # gone since; another one of its name changes the names
+            if node is None:  # gone since: the names, read once more, say so
                 self._watched.discard(name)
-                self._names.discard(name)
-            info = None if node is None else _decoded(name, node[0])
-            if info is None:
-                topics.pop(name, None)
+                self._names_fired()
             else:
-                topics[name] = info
+                topics[name] = self._decoded(name, node[0]) or topics.get(name, UNREADABLE)
+        self._on_damage(len(self._damaged))
         if topics != self._topics:
             self._topics = topics
             for listener in list(self._listeners):
@@ -129,11 +134,12 @@ class TopicWatcher:
         self._watched.discard(path.rpartition("/")[2])
         self._news.set()
 
-
-def _decoded(name: str, data: bytes) -> TopicInfo | None:
-    try:
-        assignment = znodes.decode_topic(name, data)
-    except znodes.BadZnode as error:
-        log.error("topic %s is left out: %s", name, error)
-        return None
-    return TopicInfo(assignment.topic_id, len(assignment.partitions))
+    def _decoded(self, name: str, data: bytes) -> TopicInfo | None:
+        try:
+            assignment = znodes.decode_topic(name, data)
+        except znodes.BadZnode as error:
+            log.error("topic %s stays as it was known last: %s; repair this znode", name, error)
+            self._damaged.add(name)
+            return None
+        self._damaged.discard(name)
+        return TopicInfo(assignment.topic_id, len(assignment.partitions))

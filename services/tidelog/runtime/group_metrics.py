@@ -69,6 +69,11 @@ class GroupMetrics:
             "tidelog_coordinator_epoch", "Coordinator epoch of each shard served here.", ["shard"], registry=registry
         )
         self._shards = Gauge("tidelog_coordinator_shards", "Shards that this broker coordinates.", registry=registry)
+        self._unreadable = Gauge(
+            "tidelog_coordinator_unreadable_topics",
+            "Topics whose znodes cannot be read; their groups go on with what was read last.",
+            registry=registry,
+        )
         self._elections = counter("elections_total", "Times that this broker became coordinator of a shard.")
         self._take_over = Histogram(
             "tidelog_coordinator_take_over_seconds",
@@ -105,6 +110,9 @@ class GroupMetrics:
             self._served.discard(shard)
             self._epoch.remove(str(shard))
         self._shards.set(len(self._served))
+
+    def unreadable(self, topics: int) -> None:
+        self._unreadable.set(topics)
 
     def rebalanced(self, reason: str, *, failed: bool, stopped: int) -> None:
         """`reason` is one of REASONS; completed ones are told by their groups."""

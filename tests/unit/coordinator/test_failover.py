@@ -246,3 +246,24 @@ def test_coord_09_a_commit_that_comes_before_its_member_is_asked_for_again_and_d
     late = a.commit(9, TopicPartition("t", 0), coordinator_epoch=old.epoch)
     assert new.replies[late].error_code is ErrorCode.ILLEGAL_GENERATION
     assert new.offsets["g"][TopicPartition("t", 0)] == Committed(5)
+
+
+def test_nothing_of_a_topic_that_cannot_be_read_is_dropped() -> None:
+    old = Scene()
+    a, b = old.join("a", "b")
+    a.commit(3, *a.owned)
+    b.commit(4, *b.owned)
+    new = old.failover(topics={"t": 0, "u": 1})
+    for each in (a, b):
+        new.move(each)
+    new.run(5.0)
+    b.commit(5, *b.owned)
+    assert new.state() == "Stable" and (a.owned, b.owned) == (tps("t", 0, 1), tps("t", 2, 3))
+    assert {tp.partition: each.offset for tp, each in new.offsets["g"].items()} == {0: 3, 1: 3, 2: 5, 3: 5}
+    again = new.failover()
+    again.change_topics(t=5)
+    assert len(again.machine.groups["g"].offsets) == 4
+    for each in (a, b):
+        again.move(each)
+    again.run(5.0)
+    assert a.owned | b.owned == tps("t", 0, 1, 2, 3, 4)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.requirements import requirement
-from tidelog.coordinator.model import TopicInfo
+from tidelog.coordinator.model import UNREADABLE, TopicInfo
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.ids import BrokerId
 from tidelog.ports.meta import Create, Delete, SetData, WatchCallback
@@ -38,7 +38,8 @@ class Bench:
         self.zookeeper = SimZooKeeper(seeded(1))
         self.operator = self.zookeeper.client()
         self.meta = SpyMeta(self.zookeeper.client())
-        self.watcher = TopicWatcher(self.meta, SimClock())
+        self.damaged: list[int] = []
+        self.watcher = TopicWatcher(self.meta, SimClock(), self.damaged.append)
         self.tasks = Supervisor("watcher")
         self.told: list[Mapping[str, TopicInfo]] = []
 
@@ -134,9 +135,25 @@ async def test_after_a_lost_connection_and_in_a_new_session_everything_is_watche
         assert (await bench.settled())["a"].partitions == before + 1
 
 
-async def test_a_damaged_topic_is_left_out_until_it_is_repaired(bench: Bench) -> None:
+async def test_a_damaged_topic_stays_as_it_was_read_last(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    await bench.make(["a", "b"], 2)
+    await bench.watcher.current()
+    await bench.operator.multi([SetData(znodes.topic_path("a"), b"{")])
+    await bench.operator.multi([SetData(znodes.topic_path("b"), topic(3))])
+    assert await bench.settled() == {"a": TopicInfo(b"1", 2), "b": TopicInfo(b"1", 3)}
+    await SimClock().sleep(100)
+    assert bench.damaged[-1] == 1
+    assert [r.levelname for r in caplog.records if "/brokers/topics/a" in r.getMessage()] == ["ERROR"]
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(3))])
+    assert (await bench.settled())["a"] == TopicInfo(b"1", 3) and bench.damaged[-1] == 0
+    await bench.operator.multi([SetData(znodes.topic_path("a"), b"{")])
+    await bench.operator.multi([Delete(znodes.topic_path("a"))])
+    assert set(await bench.settled()) == {"b"} and bench.damaged[-1] == 0
+
+
+async def test_a_topic_that_was_damaged_from_the_start_exists(bench: Bench) -> None:
     await bench.make(["a", "b"])
     await bench.operator.multi([SetData(znodes.topic_path("a"), b"{")])
-    assert set(await bench.watcher.current()) == {"b"}
-    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(1))])
-    assert set(await bench.settled()) == {"a", "b"}
+    assert await bench.watcher.current() == {"a": UNREADABLE, "b": TopicInfo(b"1", 1)}
+    await bench.operator.multi([SetData(znodes.topic_path("a"), topic(2))])
+    assert (await bench.settled())["a"] == TopicInfo(b"1", 2)
