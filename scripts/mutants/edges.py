@@ -8,6 +8,7 @@ from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.controller import election
 from tidelog.coordinator import machine
+from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.runtime import rpc_server
 from tidelog.storage import topic_marker
@@ -157,3 +158,14 @@ async def damaged_topic_is_gone(original: Any, self: Any) -> None:
 def unknown_topic_has_no_partitions(_: Any, topics: Any, __: Any) -> Any:
     """A new coordinator drops what is stored of a topic that it cannot read."""
     return dict(topics)
+
+
+@MUTANTS.mutant(
+    "OLD-GENERATION",
+    ByTest("tests/unit/coordinator/test_failover.py::test_a_member_that_joins_again_is_told_newer_generations"),
+)
+@around(Members, "_resume")
+def generation_may_be_an_old_one(original: Any, self: Any, group: Any, member: Any) -> None:
+    """A member that returns is started in the stored generation, though later ones have been sent."""
+    with altered(group, used=group.generation):
+        original(self, group, member)

@@ -237,8 +237,9 @@ class Members:
         if self._rebalancer.is_storing(group) and self._rebalancer.concerns(group, member):
             return  # what is stored may be somebody else's when the write is done: who comes next tells it (N11)
         # A generation that it has heard of would be a repeat to it; what is stored names one that it may have heard of only
-        # from an earlier coordinator, whose epoch was lower.
-        generation = group.generation if member.told < group.generation else group.next_generation()
+        # from an earlier coordinator, whose epoch was lower. A member that has left and joined again may have heard any.
+        unheard = member.told < group.generation == group.used
+        generation = group.generation if unheard else group.next_generation()
         self._desk.start(group, member, generation, self._commits.newest(group))
 
     def settle(self, group: Group) -> None:

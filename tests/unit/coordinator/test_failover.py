@@ -1,5 +1,7 @@
 """A new coordinator: what it reads, whom it awaits, and that nobody is rebalanced when the same members return (COORD-9)."""
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.requirements import requirement
@@ -9,7 +11,7 @@ from tidelog.coordinator.model import DRIFT, DRIFT_MIN_S, Committed, Phase
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
-from unit.coordinator.scene import Scene, topic_count, tps
+from unit.coordinator.scene import LIMITS, Scene, topic_count, tps
 
 LEASE_S = 10.0 * (1 + DRIFT) + DRIFT_MIN_S
 
@@ -267,3 +269,21 @@ def test_nothing_of_a_topic_that_cannot_be_read_is_dropped() -> None:
         again.move(each)
     again.run(5.0)
     assert a.owned | b.owned == tps("t", 0, 1, 2, 3, 4)
+
+
+def test_a_member_that_joins_again_is_told_newer_generations() -> None:
+    scene = Scene(limits=replace(LIMITS, incremental=False))
+    a, b = scene.join("a", "b")
+    b.answers.discard("stop")
+    scene.consumer("c").register()
+    scene.run(30.0, lambda: len(a.bodies(m.StopFetcherRequest)) > 0)
+    obeyed = max(each.generation for each in a.bodies(m.StopFetcherRequest))
+    assert obeyed > scene.machine.groups["g"].generation
+    a.leave()
+    a.heard.clear()
+    a.reconnect()
+    a.lose_connection()
+    a.reconnect()
+    scene.run(1.0)
+    (start, *_) = a.bodies(m.StartFetcherRequest)
+    assert start.generation > obeyed
