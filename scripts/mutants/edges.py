@@ -2,7 +2,7 @@
 
 import asyncio
 from mutants.altering import altered
-from mutants.patching import ByTest, Table, around
+from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import pending, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
@@ -11,6 +11,7 @@ from tidelog.coordinator import machine
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.runtime import rpc_server
+from tidelog.runtime.clock import RetentionClock
 from tidelog.storage import topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
@@ -169,3 +170,21 @@ def generation_may_be_an_old_one(original: Any, self: Any, group: Any, member: A
     """A member that returns is started in the stored generation, though later ones have been sent."""
     with altered(group, used=group.generation):
         original(self, group, member)
+
+
+@MUTANTS.mutant(
+    "CLOCK-AHEAD", ByTest("tests/unit/coordinator/test_term.py::test_a_clock_that_is_set_ahead_deletes_no_group")
+)
+@around(RetentionClock, "read")
+def wall_clock_is_believed(_: Any, self: Any, wall_ms: float, now: float) -> float:
+    """Retention follows the wall clock wherever it jumps."""
+    return wall_ms
+
+
+@MUTANTS.mutant(
+    "CLOCK-ELSEWHERE",
+    ByTest("tests/unit/coordinator/test_members.py::test_a_group_is_seen_empty_before_a_clock_counts"),
+)
+def clock_of_another_is_believed(code: Code) -> None:
+    """A coordinator deletes a group that is old by its clock, however short a time it has seen it empty."""
+    code.replace(machine, "SEEN_EMPTY_S", 0.0)

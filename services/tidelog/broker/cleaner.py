@@ -17,13 +17,13 @@ from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
 from tidelog.ports.worker import Worker
+from tidelog.runtime.clock import RetentionClock
 from tidelog.runtime.metrics import CleanerMetrics
 from tidelog.storage.checkpoint import OffsetCheckpoint
 from tidelog.storage.cleanable import Cleanable, cleanable
 from tidelog.storage.compaction import Cleaned, Compaction, CompactionRules, Finished, Progress
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
-from tidelog.storage.retention import RetentionClock
 from tidelog.storage.segment_swap import SegmentSwap, closed_below
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from tidelog.broker.partition_host import PartitionHost
 from tidelog.errors import TidelogError
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
+from tidelog.runtime.clock import RetentionClock
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.retention import FOREVER, RetentionClock, SegmentFacts, is_expired, size_start, time_start
+from tidelog.storage.retention import FOREVER, SegmentFacts, is_expired, size_start, time_start
 from tidelog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)

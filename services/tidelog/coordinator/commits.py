@@ -357,7 +357,7 @@ class Commits:
             group = self._desk.groups[request.group_id] = Group(request.group_id)
         member = group.members.get(request.consumer_id)
         if member is None:
-            group.empty_since_ms = self._desk.wall_ms
+            self._desk.emptied(group)
         else:
             accepted = self._newest(group, member, request.number, accepted)
         for older in (group.reported, *self._questioned(group), *(each.offsets for each in self._book(group).next)):

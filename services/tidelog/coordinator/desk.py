@@ -57,6 +57,10 @@ class Desk:
     def exists(self, tp: TopicPartition) -> bool:
         return 0 <= tp.partition < self.partitions(tp.topic)
 
+    def emptied(self, group: Group) -> None:
+        """Its retention counts from now."""
+        group.empty_since_ms, group.empty_at = self.wall_ms, self.now
+
     def refused(self, what: str, code: ErrorCode) -> None:
         self.out.append(Refused(what, code))
 

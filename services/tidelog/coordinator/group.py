@@ -134,6 +134,8 @@ class Group:
     """The highest that was sent to anybody."""
     phase: Phase = Phase.STABLE
     empty_since_ms: int = -1
+    empty_at: float = NEVER
+    """Since when this coordinator has seen no member, in monotonic seconds."""
     owners: dict[TopicPartition, Owner] = field(default_factory=dict)
     """As stored: whoever is named here may fetch, and nobody else."""
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)

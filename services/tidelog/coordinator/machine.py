@@ -38,6 +38,8 @@ from tidelog.wire import messages as m
 
 RETENTION: Final = ("retention",)
 RETENTION_LOOK_S: Final = 60.0
+SEEN_EMPTY_S: Final = 3600.0
+"""A coordinator that has not seen for so long that a group is empty does not delete it, unless its retention is shorter."""
 
 
 class CoordinatorMachine:
@@ -55,7 +57,7 @@ class CoordinatorMachine:
     # -- steps ----------------------------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: float, wall_ms: int) -> list[Effect]:
-        """`now` in monotonic seconds; `wall_ms` for the retention of empty groups only."""
+        """`now` in monotonic seconds; `wall_ms` for the retention of empty groups only, and not to jump ahead."""
         desk = self._desk
         desk.now, desk.wall_ms, desk.out = now, wall_ms, []
         match event:
@@ -141,6 +143,7 @@ class CoordinatorMachine:
     def _load(self, stored: StoredGroup) -> Group:
         desk, head = self._desk, stored.head
         group = Group(stored.group_id, assignor=head.assignor, phase=head.phase, empty_since_ms=head.empty_since_ms)
+        group.empty_at = desk.now
         newest = max((owner.generation for owner in stored.owners.values()), default=0)
         group.generation = group.used = max(head.generation, newest)
         group.incomplete = bool(head.members) and (head.phase is Phase.STARTING or newest > head.generation)
@@ -249,11 +252,17 @@ class CoordinatorMachine:
             self._desk.out.append(Reply(token, m.DeleteGroupsResponse(results=tuple(results))))
 
     def _forget_old_groups(self) -> None:
-        """KIP-211: from the day on which nobody was left, or offsets were set by hand (HOLE-48, OPEN-05)."""
+        """KIP-211: from the day on which nobody was left, or offsets were set by hand (HOLE-48, OPEN-05).
+
+        The day was told by one clock and today is told by another: either may be wrong by days.
+        """
         desk = self._desk
         desk.deadlines.set(RETENTION, desk.now + RETENTION_LOOK_S)
+        keep_s = desk.limits.retention_s
+        seen_by = desk.now - min(keep_s, SEEN_EMPTY_S)
         for group in list(desk.groups.values()):
-            if not group.members and desk.wall_ms - group.empty_since_ms >= desk.limits.retention_s * 1000:
+            old = desk.wall_ms - group.empty_since_ms >= keep_s * 1000
+            if old and group.empty_at <= seen_by and not group.members:
                 self._remove(group, None)
 
     # -- the end of a term ----------------------------------------------------------------------------------------------------

@@ -417,7 +417,7 @@ class Members:
 
     def _emptied(self, group: Group) -> None:
         """What it has processed is stored with the time from which its retention counts. Owners stay: they are nobody."""
-        group.empty_since_ms = self._desk.wall_ms
+        self._desk.emptied(group)
         group.parsed.clear()
         self._commits.verify_reported(group, dict(group.reported), partial(self._store_empty, group))
 

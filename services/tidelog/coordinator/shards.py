@@ -20,6 +20,7 @@ from tidelog.ports.meta import Create, Meta, MetaError, SessionClosed, SessionSt
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
 from tidelog.runtime import zk_patterns
+from tidelog.runtime.clock import RetentionClock
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.lease import PauseWatch
 from tidelog.runtime.tasks import Supervisor
@@ -80,6 +81,7 @@ class Coordinators:
         self._topics = TopicWatcher(meta, clock, metrics.unreadable)
         self._ends = EndFinder(net, leader_of, address_of)
         self._pauses = PauseWatch(PAUSE_S)
+        self._calendar = RetentionClock(clock.wall_ms(), clock.now())
         self._connection_ids = itertools.count(1)
         self._holders: list[int] = []
         self._offered: dict[int, int] = {}
@@ -99,6 +101,7 @@ class Coordinators:
             brokers=self._brokers,
             ends=self._ends,
             metrics=metrics,
+            wall_ms=lambda: int(self._calendar.read(clock.wall_ms(), clock.now())),
             notice_pause=self._notice_pause,
             look_up_lags=self._lags_wanted.set,
         )

@@ -99,6 +99,8 @@ class Surroundings:
     brokers: Brokers
     ends: Finder
     metrics: GroupMetrics
+    wall_ms: Callable[[], int]
+    """The calendar's time, which gains at most a second in a second."""
     notice_pause: Callable[[], None]
     """Tells every term when this process did not run for a while; to be called before anybody is judged."""
     look_up_lags: Callable[[], None]
@@ -332,7 +334,7 @@ class Term:
     async def _read(self) -> Stored:
         while True:
             try:
-                return await read_groups(self._around.meta, self._is_mine, self._clock.wall_ms())
+                return await read_groups(self._around.meta, self._is_mine, self._around.wall_ms())
             except MetaError as error:
                 log.info("cannot read the groups of shard %d: %r; again", self.shard, error)
                 await self._clock.sleep(READ_AGAIN_S)
@@ -365,7 +367,7 @@ class Term:
             return
 
     def _step(self, event: ev.Event) -> None:
-        for effect in self._machine.step(event, self._clock.now(), self._clock.wall_ms()):
+        for effect in self._machine.step(event, self._clock.now(), self._around.wall_ms()):
             self._do(effect)
         if isinstance(event, ev.WriteDone) and event.write_id in self._first_offsets:
             self._first_offsets.remove(event.write_id)

@@ -1,15 +1,13 @@
-"""Which of a log's segments are no longer to be kept, and what time it is for them. Pure.
+"""Which of a log's segments are no longer to be kept. Pure.
 
 Whole segments go, oldest first, and only what is committed. The rules are those of Kafka's log cleaner for
-cleanup.policy=delete (`log.retention.*`), but for the clock (`RetentionClock`).
+cleanup.policy=delete (`log.retention.*`), but for the clock (`runtime.clock.RetentionClock`).
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 FOREVER: Final = -1
-_GAIN_MAX: Final = 1.0
-"""How many seconds the clock of retention may gain in a second."""
 
 
 class SegmentFacts(NamedTuple):
@@ -52,22 +50,3 @@ def time_start(segments: Sequence[SegmentFacts], start: int, high_watermark: int
             break
         start = max(start, segment.end_offset)
     return start
-
-
-class RetentionClock:
-    """The wall clock, but it gains on the monotonic one no faster than the latter runs.
-
-    A clock that is set forward by an hour must not delete an hour of records that are still to be kept (reliability 9, row
-    34). The hour is made up for within an hour, so that a clock that was set right is believed in the end; one that is set
-    back is believed at once, since that keeps more.
-    """
-
-    def __init__(self, wall_ms: float, now: float) -> None:
-        self._ms = wall_ms
-        self._at = now
-
-    def read(self, wall_ms: float, now: float) -> float:
-        """Unix time in ms, given both clocks as they are."""
-        elapsed_ms = (now - self._at) * 1000
-        self._ms, self._at = min(wall_ms, self._ms + elapsed_ms * (1 + _GAIN_MAX)), now
-        return self._ms

@@ -67,6 +67,7 @@ class Host:
     coordinators: Coordinators
     service: CoordinatorService
     registry: CollectorRegistry
+    clock: SimClock
     asked: list[m.ListOffsetsRequest] = field(default_factory=list)
 
     def serves(self, shard: int = 0) -> bool:
@@ -232,7 +233,7 @@ class World:
         coordinators = Coordinators(
             CoordinatorSettings(number, shards, 0.1, limits(**changes), lag_s, 100),
             meta,
-            SimClock(),
+            clock := SimClock(),
             self.network.node(name, process),
             seeded(1, f"{name}/{len(self.processes)}"),
             self._leader_of,
@@ -240,7 +241,7 @@ class World:
             metrics,
         )
         service = CoordinatorService(coordinators, metrics, 1000)
-        host = Host(number, process, meta, broker_meta, coordinators, service, registry)
+        host = Host(number, process, meta, broker_meta, coordinators, service, registry, clock)
         registry.register(GroupCollector(lambda: group_snapshots(coordinators, 0), 100, 100))
         self.hosts[number] = host
         await process.start("start", self._run(host))

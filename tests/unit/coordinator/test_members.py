@@ -21,6 +21,8 @@ from unit.coordinator.scene import LIMITS, Consumer, Scene, pattern, topic_count
 E = ErrorCode
 SESSION_S = 10.0
 LEASE_S = SESSION_S * (1 + DRIFT) + DRIFT_MIN_S
+HOUR_S = 3600
+DAY_S = 24 * HOUR_S
 
 
 def refused(consumer: Consumer) -> tuple[ErrorCode, str]:
@@ -516,6 +518,20 @@ def test_an_empty_group_is_deleted_after_its_retention() -> None:
     assert "g" in scene.heads
     scene.run(90.0)
     assert "g" not in scene.heads and not scene.machine.groups
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["set ahead", "of another broker"])
+def test_a_group_is_seen_empty_before_a_clock_counts(elsewhere: bool) -> None:
+    scene = Scene(replace(LIMITS, retention_s=7 * DAY_S))
+    scene.join("a")[0].leave()
+    if elsewhere:
+        scene.run(DAY_S)
+        scene = scene.failover()
+    scene.wall_ms += 8 * DAY_S * 1000
+    scene.run(HOUR_S - 60)
+    assert "g" in scene.heads
+    scene.run(180.0)
+    assert "g" not in scene.heads
 
 
 def test_open_05_a_group_that_is_joined_again_is_not_deleted() -> None:

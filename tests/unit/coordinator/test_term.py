@@ -7,6 +7,7 @@ import pytest
 
 from helpers.requirements import requirement
 from tidelog.broker.groups import detection_s, group_snapshots
+from tidelog.coordinator import machine
 from tidelog.errors import ErrorCode
 from tidelog.ports.meta import Delete, SetData
 from tidelog.wire import messages as m
@@ -346,3 +347,18 @@ async def test_rebalances_go_when_another_broker_coordinates(world: World) -> No
     await world.until(second.serves, "the other one coordinates", 6.0)
     assert rebalances(first) == {}
     assert rebalances(second)["join"] == 0
+
+
+async def test_a_clock_that_is_set_ahead_deletes_no_group(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "SEEN_EMPTY_S", 60.0)
+    await world.topic()
+    host = await world.serving(retention_s=600.0)
+    consumer = await world.member(host)
+    await consumer.commit(p0=7)
+    await consumer.leave()
+    await world.until(lambda: consumer.ended, "it has left")
+    host.clock.wall_offset_ms = 8 * 24 * 3600 * 1000
+    await world.clock.sleep(200.0)
+    assert await fetched(world, host) == {0: 7}
+    await world.clock.sleep(200.0)
+    assert await fetched(world, host) == {}, "the clock gains a second in a second"
