@@ -133,6 +133,7 @@ class Member:
             session_timeout_ms=SESSION_MS,
             incarnation=self._incarnation,
             max_processing_ms=SESSION_MS,
+            admission=0,
         )
 
     async def run(self) -> None:

@@ -1,13 +1,18 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
 from tidelog.broker import pending, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.client import membership
 from tidelog.controller import election
 from tidelog.coordinator import machine
+from tidelog.coordinator.group import Member
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.runtime import rpc_server
@@ -17,7 +22,6 @@ from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.wire import limits
 from tidelog.wire.limits import ListCounter
-from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
@@ -188,3 +192,43 @@ def wall_clock_is_believed(_: Any, self: Any, wall_ms: float, now: float) -> flo
 def clock_of_another_is_believed(code: Code) -> None:
     """A coordinator deletes a group that is old by its clock, however short a time it has seen it empty."""
     code.replace(machine, "SEEN_EMPTY_S", 0.0)
+
+
+@MUTANTS.mutant(
+    "ANY-INCARNATION",
+    ByTest("tests/unit/coordinator/test_incarnations.py::test_a_replaced_member_that_goes_on_is_refused_for_good"),
+)
+@around(Members, "_check_place")
+def incarnations_have_no_order(original: Any, self: Any, request: Any, *place: Any) -> Any:
+    """The static member that registers last has the id, also one that was replaced."""
+    return original(self, replace(request, admission=0), *place)
+
+
+@MUTANTS.mutant(
+    "UNSTORED-INCARNATION",
+    ByTest("tests/unit/coordinator/test_incarnations.py::test_the_store_names_an_incarnation_before_it_starts"),
+)
+@around(Members, "admit")
+def incarnation_starts_unstored(_: Any, self: Any, group: Any, member: Any) -> None:
+    """An incarnation that takes the place of another one starts before the store names it."""
+    self._admitted(group, member)
+
+
+@MUTANTS.mutant(
+    "EARLY-NAME",
+    ByTest("tests/unit/coordinator/test_incarnations.py::test_a_new_coordinator_awaits_the_lease_of_the_older_one"),
+)
+@around(Member, "stored")
+def store_names_the_newer_one_early(original: Any, self: Any) -> Any:
+    """The store names an incarnation while the lease of the one before it runs."""
+    with altered(self, before=None):
+        return original(self)
+
+
+@MUTANTS.mutant(
+    "LATE-REFUSAL", ByTest("tests/unit/client/test_membership.py::test_a_paused_member_learns_that_it_was_replaced")
+)
+@around(membership, "_is_refusal")
+def late_refusal_is_not_read(*_: Any) -> bool:
+    """A member whose lease is out does not read the reason of its refusal."""
+    return False

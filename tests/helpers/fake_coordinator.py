@@ -187,7 +187,9 @@ class FakeCoordinator:
         if session.broken:
             return
         if self.machine is None or session.broker != self.broker:
-            refusal = m.RegisterConsumerResponse(error_code=ErrorCode.NOT_COORDINATOR, coordinator_epoch=-1)
+            refusal = m.RegisterConsumerResponse(
+                error_code=ErrorCode.NOT_COORDINATOR, coordinator_epoch=-1, admission=0
+            )
             session.deliver(m.CoordinatorMessage(last_number=0, registered=refusal))
             return
         self._step(ev.MessageArrived(ev.ConnectionId(session.connection), "somewhere", message))

@@ -53,6 +53,7 @@ class Member:
             static_member=False,
             max_processing_ms=0,
             rejoin=False,
+            admission=0,
         )
         self.request = replace(self.request, **request)
         self.stream: Stream[m.CoordinatorMessage, m.ConsumerMessage] = self._open()

@@ -52,6 +52,7 @@ class RawMember:
             max_processing_ms=60_000,
             rejoin=rejoin,
             client_id=self.consumer_id,
+            admission=0,
         )
         await self.say(register=request)
 

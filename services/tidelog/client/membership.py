@@ -138,6 +138,8 @@ class Membership:
         self._tokens = 0
         self._stopped: tuple[Key, tuple[m.OffsetInfo, ...]] = (_NEVER, ())
         """The last Stop that was answered, and how."""
+        self._admission = 0
+        """The number that the coordinator gave to this static member; 0 before."""
         self._rejoin = False
         """It has stopped by itself: until a Start has come, registrations ask for a rebalance (A18.02)."""
         self._leaving: _Leaving | None = None
@@ -220,7 +222,8 @@ class Membership:
     # -- steps -------------------------------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: float) -> list[Effect]:
-        self._check_lease(now)
+        if not _is_refusal(event):  # one that waited while the process stood still tells why its lease is out
+            self._check_lease(now)
         match event:
             case Opened():
                 self._opened(now)
@@ -291,6 +294,7 @@ class Membership:
             assignor=member.assignor,
             rejoin=self._rejoin,
             client_id=member.client_id,
+            admission=self._admission,
         )
         self._send(now, register=register)
 
@@ -345,6 +349,7 @@ class Membership:
             self._close()  # it does not know yet that its term is over
         else:
             self._stream, self.heard_at = _Stream.REGISTERED, now
+            self._admission = answer.admission or self._admission
             self.counters.registrations += 1
             self._arrived(last_number)
             if self._leaving is not None and not self._leaving.offsets:
@@ -512,3 +517,8 @@ class Membership:
         self.heard = (self.heard[0], 0)
         self.lease.end()
         self._out.append(Left(stored))
+
+
+def _is_refusal(event: Event) -> bool:
+    answer = event.message.registered if isinstance(event, Received) else None
+    return answer is not None and answer.error_code is not ErrorCode.NONE

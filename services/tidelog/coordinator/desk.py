@@ -39,6 +39,12 @@ class Desk:
     deadlines: Timers[tuple[str, ...]] = field(default_factory=Timers)
     """Everything else that waits for a time: (what, group id, consumer id)."""
     writes: int = 0
+    admissions: int = 0
+
+    def next_admission(self) -> int:
+        """Higher than all before it, also those of earlier coordinators."""
+        self.admissions += 1
+        return (self.epoch << 32) + self.admissions
 
     def next_write(self) -> WriteId:
         self.writes += 1

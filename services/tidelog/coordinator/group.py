@@ -43,6 +43,12 @@ class Member:
     """It left a Stop or a Start without an answer: nothing is acknowledged any more, so that its lease ends (HOLE-47)."""
     blocked_until: float = NEVER
     """It may not start before: until then the lease of an earlier incarnation may hold (HOLE-45)."""
+    admission: int = 0
+    """Orders the incarnations of a static member; 0 where it is not one."""
+    before: StoredMember | None = None
+    """The incarnation before it, while the store is to name that one: a new coordinator must await its lease."""
+    admitted: bool = True
+    """The store names this incarnation, or none."""
     released: bool = False
     """A static member that has said that it has stopped: nobody needs to wait for its lease."""
     generation: int = NEVER_STARTED
@@ -64,7 +70,7 @@ class Member:
     @property
     def free_at(self) -> float:
         """From then on what it owns may be somebody else's."""
-        return NEVER if self.released else max(self.dead_at, self.blocked_until)
+        return self.blocked_until if self.released else max(self.dead_at, self.blocked_until)
 
     @property
     def present(self) -> bool:
@@ -72,10 +78,10 @@ class Member:
         return self.connection is not None and not self.silent and self.request is not None
 
     def may_start(self, now: float) -> bool:
-        return self.present and now >= self.blocked_until
+        return self.present and self.admitted and now >= self.blocked_until
 
     def stored(self) -> StoredMember:
-        return StoredMember(round(self.session_s * 1000), self.incarnation, self.static)
+        return self.before or StoredMember(round(self.session_s * 1000), self.incarnation, self.static, self.admission)
 
 
 class Step(Enum):
@@ -184,6 +190,14 @@ class Group:
     def head(self, generation: int, phase: Phase) -> GroupHead:
         members = {each.consumer_id: each.stored() for each in self.members.values()}
         return GroupHead(generation, phase, members, self.assignor, self.empty_since_ms)
+
+    @property
+    def last_head(self) -> GroupHead:
+        """The head behind everything that is on its way to the store, with the members of now."""
+        attempt = self.attempt
+        if attempt is None or attempt.write_id is None:
+            return self.head(self.generation, self.phase)
+        return self.head(attempt.generation, Phase.STABLE if attempt.step is Step.CONFIRMING else Phase.STARTING)
 
     def next_generation(self) -> int:
         self.used = max(self.used, self.generation) + 1

@@ -120,7 +120,7 @@ class CoordinatorMachine:
         if what == LEASE:
             self._members.lease_over(group, member)
         elif what == UNBLOCK:
-            self._members.unblocked(group, member)
+            self._members.admit(group, member)
 
     def _arrived(self, event: MessageArrived) -> None:
         self._members.arrived(event)
@@ -153,7 +153,9 @@ class CoordinatorMachine:
         group.offsets.update((tp, each) for tp, each in stored.offsets.items() if desk.exists(tp))
         for name, each in head.members.items():
             session_s = each.session_timeout_ms / 1000
-            member = Member(name, each.incarnation, session_s, each.static, answered_at=desk.now)
+            member = Member(
+                name, each.incarnation, session_s, each.static, answered_at=desk.now, admission=each.admission
+            )
             group.members[name] = member
             desk.deadlines.set((LEASE, group.group_id, name), member.dead_at)
         return group

@@ -9,7 +9,7 @@ from tidelog.coordinator.commits import Commits, Offsets
 from tidelog.coordinator.desk import PING_SHARE, Desk
 from tidelog.coordinator.effects import Close, Expired, PingAnswered, Send, Write
 from tidelog.coordinator.events import ConnectionId, MessageArrived, WriteId
-from tidelog.coordinator.group import NEVER_STARTED, Group, Member
+from tidelog.coordinator.group import NEVER, NEVER_STARTED, Group, Member
 from tidelog.coordinator.model import Phase
 from tidelog.coordinator.rebalance import JOIN, Rebalancer
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
@@ -28,7 +28,7 @@ RESETS: Final = ("smallest", "largest", "")
 NAMES_COUNTED_FROM: Final = 1_000
 HEAD_BYTES_MAX: Final = 480_000
 """Of what the members take in the znode of their group, which one multi must hold (512 KiB)."""
-MEMBER_BYTES: Final = 40
+MEMBER_BYTES: Final = 60
 """Beside its name."""
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
 CLIENT_ID_MAX: Final = TOPIC_NAME_MAX
@@ -47,6 +47,8 @@ class Members:
         """Streams of those who have left: what comes after the leave, an answer to a ping that crossed it, means nothing."""
         self._leaving: dict[WriteId, tuple[Group, ConnectionId, int, Offsets]] = {}
         """Group, stream, number of the request and last offsets of those who leave."""
+        self._admitting: dict[WriteId, tuple[Group, Member]] = {}
+        """Incarnations that take the place of another one when the store names them."""
 
     # -- what arrives ---------------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,8 @@ class Members:
                 raise TidelogError(text, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if known is None or known.incarnation == request.incarnation:
             return
+        if known.static and request.static_member and 0 < request.admission < known.admission:
+            raise TidelogError(_replaced(request.consumer_id), ErrorCode.DUPLICATE_CONSUMER_ID)
         # A member whose lease is out is dead, though nobody has looked yet.
         if not (known.static and request.static_member) and self._desk.now < known.free_at:
             text = f"consumer id {request.consumer_id!r} belongs to a live member of group {group.group_id!r}"
@@ -259,15 +263,14 @@ class Members:
         subscription: Subscription,
     ) -> None:
         """handleAddedConsumer (A14.04). A newer incarnation of a static member takes its place (COORD-14)."""
-        free_at = 0.0
+        free_at = NEVER
         if known is not None:
             free_at = known.free_at
             if known.connection is not None:
                 old = known.connection
                 self.lost(old)
                 self._rebalancer.fail(group, known.consumer_id)
-                text = f"a newer consumer has registered as {known.consumer_id!r}"
-                self._refuse(old, ErrorCode.DUPLICATE_CONSUMER_ID, text)
+                self._refuse(old, ErrorCode.DUPLICATE_CONSUMER_ID, _replaced(known.consumer_id))
         was_empty = not group.members
         member = Member(
             consumer_id=request.consumer_id,
@@ -276,6 +279,8 @@ class Members:
             static=request.static_member,
             answered_at=self._desk.now,
             blocked_until=free_at,
+            before=None if known is None else known.stored(),
+            admitted=known is None,
         )
         group.members[request.consumer_id] = member
         group.empty_since_ms = -1
@@ -285,17 +290,26 @@ class Members:
         if known is None:
             delay_s = self._desk.limits.initial_delay_s if was_empty else self._desk.limits.join_delay_s
             self._rebalancer.request(group, JOIN, delay_s)
-        elif member.may_start(self._desk.now):
-            self._take_over(group, member)
+        elif self._desk.now >= free_at:
+            self.admit(group, member)
         else:
             self._desk.deadlines.set((UNBLOCK, group.group_id, member.consumer_id), free_at)
 
-    def unblocked(self, group: Group, member: Member) -> None:
-        if member.may_start(self._desk.now) and member.generation == NEVER_STARTED:
-            self._take_over(group, member)
+    def admit(self, group: Group, member: Member) -> None:
+        """The lease of the incarnation before it is out. The store names this one before it is started: otherwise the next
+        coordinator would take that one for the owner."""
+        if member.before is None:
+            return
+        member.before = None
+        write_id = self._desk.next_write()
+        self._admitting[write_id] = (group, member)
+        self._desk.out.append(Write(write_id, group.group_id, {}, {}, group.last_head))
 
-    def _take_over(self, group: Group, member: Member) -> None:
-        """The place of an earlier incarnation: what that one owned, and whatever else the group has for it now."""
+    def _admitted(self, group: Group, member: Member) -> None:
+        """It takes the place: what the one before it owned, and whatever else the group has for it now."""
+        member.admitted = True
+        if group.members.get(member.consumer_id) is not member:
+            return
         self._resume(group, member)
         self._rebalancer.request(group, JOIN, self._desk.limits.join_delay_s)
 
@@ -314,9 +328,11 @@ class Members:
         member.silent = member.released = False
         member.last_number = event.message.number
         member.answered_at = self._desk.now
+        if member.static and not member.admission:
+            member.admission = self._desk.next_admission()
         self._connected[event.connection] = MemberKey(group.group_id, member.consumer_id)
         self._desk.deadlines.clear((LEASE, group.group_id, member.consumer_id))
-        answer = m.RegisterConsumerResponse(coordinator_epoch=self._desk.epoch)
+        answer = m.RegisterConsumerResponse(coordinator_epoch=self._desk.epoch, admission=member.admission)
         message = m.CoordinatorMessage(last_number=member.last_number, registered=answer)
         self._desk.out.append(Send(event.connection, message))
         self._schedule(group, member)
@@ -330,7 +346,9 @@ class Members:
     def _refuse(self, connection: ConnectionId, code: ErrorCode, text: str) -> None:
         """The consumer closes the stream when it reads this, not the coordinator (A12.05, A14.02)."""
         self._desk.refused("register", code)
-        answer = m.RegisterConsumerResponse(error_code=code, error_message=text, coordinator_epoch=self._desk.epoch)
+        answer = m.RegisterConsumerResponse(
+            error_code=code, error_message=text, coordinator_epoch=self._desk.epoch, admission=0
+        )
         self._desk.out.append(Send(connection, m.CoordinatorMessage(last_number=0, registered=answer)))
 
     # -- pings ----------------------------------------------------------------------------------------------------------------
@@ -463,6 +481,9 @@ class Members:
 
     def written(self, write_id: WriteId) -> bool:
         """False: it was none of these writes."""
+        if write_id in self._admitting:
+            self._admitted(*self._admitting.pop(write_id))
+            return True
         left = self._leaving.pop(write_id, None)
         if left is None:
             return False
@@ -491,3 +512,7 @@ class Members:
                 member.answered_at = min(now, member.answered_at + 2 * seconds)
         self._desk.purgatory.postpone_all(seconds)
         self._desk.deadlines.postpone_all(seconds)
+
+
+def _replaced(consumer_id: str) -> str:
+    return f"a newer consumer has registered as {consumer_id!r}"

@@ -51,6 +51,8 @@ class StoredMember:
     incarnation: int
     """Another one that comes with the same id must wait for the lease of this one (HOLE-45)."""
     static: bool = False
+    admission: int = 0
+    """Orders the incarnations of a static member; 0 unknown."""
 
 
 @dataclass(frozen=True, slots=True)

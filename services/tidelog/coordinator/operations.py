@@ -71,7 +71,9 @@ def _stored_head(head: GroupHead) -> znodes.StoredHead:
         generation=head.generation,
         phase=head.phase.value,
         members={
-            consumer: znodes.StoredMember(member.session_timeout_ms, member.incarnation, member.static)
+            consumer: znodes.StoredMember(
+                member.session_timeout_ms, member.incarnation, member.static, member.admission
+            )
             for consumer, member in head.members.items()
         },
         assignor=head.assignor,

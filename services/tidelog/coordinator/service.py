@@ -133,7 +133,7 @@ class CoordinatorService:
         code, text, term = self._judge(first)
         if term is None:
             self._metrics.refused("register", code)
-            refusal = m.RegisterConsumerResponse(error_code=code, error_message=text, coordinator_epoch=-1)
+            refusal = m.RegisterConsumerResponse(error_code=code, error_message=text, coordinator_epoch=-1, admission=0)
             await stream.write(m.CoordinatorMessage(last_number=0, registered=refusal))
             return
         consumer = ConsumerStream(stream, listener, self._turns)

@@ -2069,6 +2069,7 @@ class RegisterConsumerRequest(Message):
         "assignor",
         "rejoin",
         "client_id",
+        "admission",
     )
     group_id: str
     consumer_id: str
@@ -2082,6 +2083,7 @@ class RegisterConsumerRequest(Message):
     assignor: str
     rejoin: bool
     client_id: str
+    admission: int
 
     def __init__(
         self,
@@ -2098,6 +2100,7 @@ class RegisterConsumerRequest(Message):
         assignor="",
         rejoin=False,
         client_id="",
+        admission,
     ):
         self.group_id = group_id
         self.consumer_id = consumer_id
@@ -2111,6 +2114,7 @@ class RegisterConsumerRequest(Message):
         self.assignor = assignor
         self.rejoin = rejoin
         self.client_id = client_id
+        self.admission = admission
 
     def _values(self):
         return (
@@ -2126,6 +2130,7 @@ class RegisterConsumerRequest(Message):
             self.assignor,
             self.rejoin,
             self.client_id,
+            self.admission,
         )
 
 
@@ -2304,21 +2309,24 @@ class ConsumerMessage(Message):
 
 
 class RegisterConsumerResponse(Message):
-    __slots__ = ("error_code", "error_message", "coordinator_epoch")
+    __slots__ = ("error_code", "error_message", "coordinator_epoch", "admission")
     error_code: ErrorCode
     error_message: str
     coordinator_epoch: int
+    admission: int
 
-    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", coordinator_epoch):
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", coordinator_epoch, admission):
         self.error_code = error_code
         self.error_message = error_message
         self.coordinator_epoch = coordinator_epoch
+        self.admission = admission
 
     def _values(self):
         return (
             self.error_code,
             self.error_message,
             self.coordinator_epoch,
+            self.admission,
         )
 
 

@@ -636,6 +636,7 @@ class RegisterConsumerRequest(Message):
     assignor: str = ""
     rejoin: bool = False
     client_id: str = ""
+    admission: int
 
 @value(kw_only=True)
 class OffsetInfo(Message):
@@ -700,6 +701,7 @@ class RegisterConsumerResponse(Message):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     coordinator_epoch: int
+    admission: int
 
 @value(kw_only=True)
 class PingRequest(Message):

@@ -231,6 +231,8 @@ class StoredMember(NamedTuple):
     session_timeout_ms: int
     incarnation: int
     static: bool
+    admission: int
+    """Orders the incarnations of a static member; 0: none, or stored by 0.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,8 +506,8 @@ def encode_head(head: StoredHead) -> bytes:
             "generation": head.generation,
             "phase": head.phase,
             "members": {
-                consumer: [timeout_ms, incarnation, int(static)]
-                for consumer, (timeout_ms, incarnation, static) in head.members.items()
+                consumer: [timeout_ms, incarnation, int(static), *([admission] if admission else ())]
+                for consumer, (timeout_ms, incarnation, static, admission) in head.members.items()
             },
             "assignor": head.assignor,
             "empty_since_ms": head.empty_since_ms,
@@ -533,6 +535,7 @@ def _stored_member(values: list[Any]) -> StoredMember:
         session_timeout_ms=_int(fields, "session_timeout_ms", 1),
         incarnation=_int(fields, "incarnation", -(2**63), _INT64_MAX),
         static=bool(_int(fields, "static", 0, 1)),
+        admission=_int(fields, "admission", 0, _INT64_MAX) if "admission" in fields else 0,
     )
 
 

@@ -520,6 +520,21 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
             assert sorted(new.assignment) == sorted(before)
 
 
+async def test_a_stalled_static_member_leaves_its_replacement_alone() -> None:
+    bed = Bed()
+    async with bed.consumer("s", static=True, max_processing_ms=500) as old:
+        await bed.until(lambda: len(old.assignment) == 4, old)
+        await bed.until(lambda: old.stats.state == "left")
+        async with bed.consumer("s", static=True) as new:
+            await bed.until(lambda: len(new.assignment) == 4, new)
+            with pytest.raises(TidelogError) as refused:
+                await bed.until(lambda: False, old, new)
+            assert refused.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
+            for _ in range(100):
+                await new.poll(timeout_s=0.05)
+            assert len(new.assignment) == 4
+
+
 @requirement("An out of range offset makes a consumer force a rebalance")
 @requirement("A fetch out of range restarts at the reset policy")
 @pytest.mark.parametrize("reset, begins_at", [("earliest", 25), ("latest", 30)])

@@ -93,6 +93,7 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
             assignor="roundrobin",
             rejoin=False,
             client_id="me",
+            admission=0,
         )
 
 

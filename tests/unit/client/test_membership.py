@@ -63,9 +63,14 @@ class Scene:
         number = self.sent[-1].number if last_number is None else last_number
         return self.give(Received(m.CoordinatorMessage(last_number=number, **body)), after_s)
 
-    def register(self, epoch: int = 1, code: ErrorCode = ErrorCode.NONE) -> list[Effect]:
+    def register(self, epoch: int = 1, code: ErrorCode = ErrorCode.NONE, admission: int = 0) -> list[Effect]:
         self.give(Opened())
-        return self.say(registered=m.RegisterConsumerResponse(error_code=code, coordinator_epoch=epoch))
+        return self.answer(epoch, code, admission=admission)
+
+    def answer(self, epoch: int = 1, code: ErrorCode = ErrorCode.NONE, after_s: float = 0.0, **f: Any) -> list[Effect]:
+        """To its registration."""
+        answer = m.RegisterConsumerResponse(**{"error_code": code, "coordinator_epoch": epoch, "admission": 0} | f)
+        return self.say(after_s, registered=answer)
 
     def start(self, generation: int, *offsets: tuple[int, int], epoch: int = 1, **options: Any) -> list[Effect]:
         """Partition and offset of each that it is to own."""
@@ -493,6 +498,27 @@ def test_who_was_forgotten_starts_with_generations_that_begin_anew() -> None:
     assert Assign in kinds(scene.start(1, (0, 0)))
 
 
+def test_a_paused_member_learns_that_it_was_replaced() -> None:
+    scene = joined(static=True)
+    assert kinds(scene.answer(code=ErrorCode.DUPLICATE_CONSUMER_ID, after_s=S + 1)) == [Close, Lose, Fail]
+    assert scene.membership.standing is Standing.FAILED and not scene.membership.wants_stream
+
+
+def test_a_refusal_that_comes_late_keeps_no_lease() -> None:
+    scene = joined()
+    assert kinds(scene.answer(code=ErrorCode.NOT_COORDINATOR, after_s=S + 1)) == [Close]
+    assert not scene.membership.may_fetch(scene.now) and kinds(scene.give(Tick())) == [Lose]
+
+
+def test_a_static_member_names_the_number_that_it_was_given() -> None:
+    scene = Scene(static=True)
+    for told, named in ((5, 0), (0, 5), (7, 5), (0, 7)):
+        scene.register(admission=told)  # a coordinator of 0.2 gives none
+        scene.give(Broke())
+        registrations = [each.register.admission for each in scene.sent if each.register is not None]
+        assert registrations[-1] == named
+
+
 def test_coord_13_a_commit_that_was_refused_for_an_older_generation_says_nothing_of_this_one() -> None:
     scene = joined()
     scene.start(2, (0, 10), (1, 20))
@@ -509,7 +535,7 @@ def test_out_of_range_closes_stops_and_asks_for_a_rebalance() -> None:
     scene.register()
     scene.give(Broke())
     assert answers(scene.give(Opened()))[0].rejoin, "until it was started"
-    scene.say(registered=m.RegisterConsumerResponse(coordinator_epoch=1))
+    scene.answer()
     scene.start(2, (0, 10))
     scene.give(Broke())
     assert not answers(scene.give(Opened()))[0].rejoin

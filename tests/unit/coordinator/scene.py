@@ -88,6 +88,8 @@ class Consumer:
         match body:
             case m.RegisterConsumerResponse(error_code=code) if code is not ErrorCode.NONE:
                 self.error = body
+            case m.RegisterConsumerResponse(admission=admission):
+                self.request["admission"] = admission or self.request["admission"]
             case m.PingRequest() if "ping" in self.answers:
                 self.answer_ping(body)
             case m.StopFetcherRequest() if "stop" in self.answers:
@@ -299,6 +301,7 @@ class Scene:
             "session_timeout_ms": 10_000,
             "incarnation": self._incarnations,
             "max_processing_ms": 30_000,
+            "admission": 0,
         }
         consumer = Consumer(self, name, group, self._incarnations, self.new_connection(), values | request)
         self.consumers[consumer.connection] = consumer

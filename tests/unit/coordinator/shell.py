@@ -109,6 +109,7 @@ class Consumer:
             static_member=False,
             max_processing_ms=0,
             rejoin=False,
+            admission=0,
         )
         await self.say(register=m.RegisterConsumerRequest(**(values | changes)))
         self.world.background.start(f"consumer {self.consumer_id}", self._read())

@@ -38,7 +38,7 @@ def refused(consumer: Consumer) -> tuple[ErrorCode, str]:
 def test_a_registration_is_answered_without_ownership_which_comes_with_start() -> None:
     scene = Scene()
     consumer = scene.consumer("a").register()
-    assert consumer.heard == [m.RegisterConsumerResponse(coordinator_epoch=7)]
+    assert consumer.heard == [m.RegisterConsumerResponse(coordinator_epoch=7, admission=0)]
     scene.run(1.0)
     assert consumer.owned == tps("t", 0, 1, 2, 3)
 

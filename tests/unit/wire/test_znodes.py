@@ -181,12 +181,25 @@ stored_heads = st.builds(
     phase=st.sampled_from(["starting", "stable"]),
     members=st.dictionaries(
         st.text(max_size=20),
-        st.builds(znodes.StoredMember, st.integers(1, INT32_MAX), st.integers(-(2**63), 2**63 - 1), st.booleans()),
+        st.builds(
+            znodes.StoredMember,
+            st.integers(1, INT32_MAX),
+            st.integers(-(2**63), 2**63 - 1),
+            st.booleans(),
+            st.integers(0, 2**63 - 1),
+        ),
         max_size=4,
     ),
     assignor=st.text(max_size=10),
     empty_since_ms=st.integers(-1, 2**63 - 1),
 )
+
+
+def test_a_member_that_0_2_stored_has_no_admission() -> None:
+    data = b'{"version":1,"generation":1,"phase":"stable","members":{"c":[6000,7,1]},"assignor":"","empty_since_ms":-1}'
+    head = znodes.decode_head("g", data)
+    assert head.members == {"c": znodes.StoredMember(6000, 7, static=True, admission=0)}
+    assert json.loads(znodes.encode_head(head))["members"] == {"c": [6000, 7, 1]}
 
 
 @requirement("Consumer ids are stored with their group and not as znodes")
