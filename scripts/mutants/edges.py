@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
+from tidelog.agent.worker import Worker
 from tidelog.broker import pending, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
@@ -231,4 +232,11 @@ def store_names_the_newer_one_early(original: Any, self: Any) -> Any:
 @around(membership, "_is_refusal")
 def late_refusal_is_not_read(*_: Any) -> bool:
     """A member whose lease is out does not read the reason of its refusal."""
+    return False
+
+
+@MUTANTS.mutant("LATEST-ANEW", ByTest("tests/unit/agent/test_app.py::test_an_idle_agent_keeps_the_place_of_latest"))
+@around(Worker, "_note_placed")
+def place_of_latest_is_not_kept(*_: Any) -> bool:
+    """An agent commits nothing of a partition before it has handled a record of it."""
     return False

@@ -43,6 +43,11 @@ class Reader(Protocol):
         ...
 
     @property
+    def placed(self) -> Mapping[TopicPartition, int]:
+        """Positions at which the reset policy `latest` began, until an offset is committed there."""
+        ...
+
+    @property
     def fetched_at(self) -> float | None:
         """When a leader last answered; None: none has yet."""
         ...
@@ -112,6 +117,8 @@ class Worker:
                     break
                 await self._handle(chunk)
                 await self._make_room()
+            if self._note_placed():
+                commit_at = self._clock.now()
             if self._clock.now() >= commit_at:
                 await self._commit(COMMIT_WAIT_S)
                 commit_at = self._clock.now() + self._options.commit_interval_s
@@ -121,6 +128,7 @@ class Worker:
         """Returns when they can be another's: nothing of them is handled any more, what was is safe and committed."""
         self._void.update(partitions)
         async with self._turn:
+            self._note_placed()
             try:
                 await self._flush_and_commit(partitions)
             except TidelogError as error:
@@ -133,6 +141,12 @@ class Worker:
         """They may be another's already."""
         self._void.update(partitions)
         self._forget(partitions)
+
+    def _note_placed(self) -> bool:
+        """Has the positions committed at which `latest` began: the next owner would begin at others. True: there are new ones."""
+        new = self._reader.placed.keys() - self._done.keys()
+        self._done.update((tp, self._reader.placed[tp]) for tp in new)
+        return bool(new)
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:

@@ -176,7 +176,7 @@ class Consumer:
         self._fetcher.patient = True
         self._fetcher.may_fetch = self._group.may_fetch
         self._fetcher.on_left_log = self._left_log
-        self._fetcher.on_placed = self._group.sought
+        self._fetcher.on_placed = self._group.began
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         self._subscribed = frozenset(topics)
@@ -410,6 +410,14 @@ class Consumer:
     def fetched_at(self) -> float | None:
         """When a leader last answered a fetch, by this process's clock; None: none has yet."""
         return self._fetcher.fetched_at
+
+    @property
+    def placed(self) -> Mapping[TopicPartition, int]:
+        """Positions at which auto_offset_reset=latest began, until an offset is committed there. ValueError without a group.
+
+        The next owner of such a partition begins at the end that its log has by then, and leaves out what came in between.
+        """
+        return self._member.placed
 
     @property
     def stats(self) -> ConsumerStats:

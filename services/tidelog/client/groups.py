@@ -227,6 +227,16 @@ class GroupMember:
     def sought(self, tp: TopicPartition, offset: int, last_epoch: int = NO_EPOCH) -> None:
         self.membership.progress.place(tp, Position(offset, last_epoch))
 
+    def began(self, tp: TopicPartition, offset: int) -> None:
+        """The reset policy has found where `tp` begins."""
+        self.sought(tp, offset)
+        if self.membership.member.auto_offset_reset == _RESETS["latest"]:
+            self.membership.progress.placed[tp] = offset
+
+    @property
+    def placed(self) -> Mapping[TopicPartition, int]:
+        return self.membership.progress.placed
+
     def left_log(self, tp: TopicPartition) -> bool:
         """An offset that is out of range makes the member stop and ask for a rebalance (A18.02)."""
         if tp not in self.membership.held:

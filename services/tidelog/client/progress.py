@@ -27,6 +27,8 @@ class Progress:
     def __init__(self) -> None:
         self.in_hand: Positions = {}
         """Behind the last record that was handed out and may not be processed yet."""
+        self.placed: dict[TopicPartition, int] = {}
+        """Ends of logs at which the reset policy began, until an offset is committed there."""
         self._processed: Positions = {}
         self._told: Positions = {}
         """What has certainly arrived at the coordinator of this term. It stores that in its own time."""
@@ -51,6 +53,7 @@ class Progress:
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """They are no longer this member's, or begin anew: nothing that was before counts."""
         for tp in tps:
+            self.placed.pop(tp, None)
             for positions in (self.in_hand, self._processed, self._told, *(sent for _, sent in self._reports)):
                 positions.pop(tp, None)
 
@@ -84,6 +87,8 @@ class Progress:
 
     def committed(self, offsets: Iterable[m.OffsetInfo]) -> None:
         """By an active commit."""
+        for each in offsets:
+            self.placed.pop(TopicPartition(each.topic, each.partition), None)
         self._told.update((tp, at) for tp, at in _positions(offsets).items() if tp in self._processed)
 
     def term_began(self) -> None:

@@ -35,6 +35,7 @@ class FakeReader:
         self.story: list[Any] = []
         self.when_empty: Callable[[], object] = lambda: None
         self.fetched_at: float | None = None
+        self.placed: dict[TopicPartition, int] = {}
 
     async def poll(self, max_records: int, timeout_s: float) -> Sequence[ConsumerRecord]:
         if self.queue:
@@ -47,6 +48,7 @@ class FakeReader:
         if self.refusals:
             raise self.refusals.popleft()
         self.commits.append(dict(offsets))
+        self.placed = {tp: at for tp, at in self.placed.items() if tp not in offsets}
         self.story.append(("commit", dict(offsets)))
 
     def owns(self, tp: TopicPartition) -> bool:

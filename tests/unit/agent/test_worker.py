@@ -121,6 +121,20 @@ async def test_what_was_revoked_is_safe_and_committed_when_it_is_given_back() ->
     assert T0 not in scene.worker.positions
 
 
+async def test_where_latest_began_is_committed_before_a_record() -> None:
+    scene = Scene([], records(T1, 7, 8), commit_interval_s=3600.0)
+    scene.reader.placed = {T0: 5, T1: 7}
+    await scene.run()
+    assert scene.reader.commits == [{T0: 5, T1: 7}, {T1: 9}]
+
+
+async def test_where_latest_began_is_committed_at_a_revocation() -> None:
+    scene = Scene()
+    scene.reader.placed = {T0: 5, T1: 7}
+    await scene.worker.revoked([T0])
+    assert scene.reader.commits == [{T0: 5}]
+
+
 def test_what_was_lost_is_never_committed() -> None:
     scene = Scene(records(T0, 0) + records(T1, 0) + records(T0, 1))
 

@@ -27,8 +27,8 @@ from tidelog.wire import messages as m
 TWINS: list[tuple[type, type, set[str]]] = [
     # A blocking client starts when it is made, and `close` is its `stop`.
     (Admin, SyncAdmin, {"start", "stop"}),
-    # `abandon` plays a process that dies; `fetched_at` is on the event loop's clock.
-    (Consumer, SyncConsumer, {"start", "stop", "abandon", "fetched_at"}),
+    # `abandon` plays a process that dies; `fetched_at` is on the event loop's clock; `placed` is for agents.
+    (Consumer, SyncConsumer, {"start", "stop", "abandon", "fetched_at", "placed"}),
     # Batches of `tidelog perf` and Spark, and what SyncProducer itself asks the producer inside.
     (
         Producer,
