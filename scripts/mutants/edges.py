@@ -7,7 +7,7 @@ from typing import Any, Final
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
 from tidelog.agent.worker import Worker
-from tidelog.broker import pending, service
+from tidelog.broker import pending, registration, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.client import membership
@@ -27,6 +27,7 @@ from tidelog.wire.limits import ListCounter
 MUTANTS: Final = Table(__name__)
 
 _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
+_REGISTRATION: Final = "tests/unit/broker/test_registration.py::"
 
 
 @MUTANTS.mutant("LATE-ANSWER", ByTest(f"{_PRODUCE}test_a_cancelled_request_takes_no_effect_with_it"))
@@ -240,3 +241,27 @@ def late_refusal_is_not_read(*_: Any) -> bool:
 def place_of_latest_is_not_kept(*_: Any) -> bool:
     """An agent commits nothing of a partition before it has handled a record of it."""
     return False
+
+
+@MUTANTS.mutant("SECOND-SELF", ByTest(f"{_REGISTRATION}test_a_second_process_ends_and_names_the_first"))
+@around(registration, "look")
+async def every_former_self_is_dead(*_: Any) -> registration.Presence:
+    """A process that starts takes it for granted that an earlier one with its data directory is dead."""
+    return registration.Presence.GONE
+
+
+@MUTANTS.mutant("PAUSED-SELF", ByTest(f"{_REGISTRATION}test_a_paused_process_is_not_taken_for_dead"))
+@around(registration, "look")
+async def silence_is_death(original: Any, *asked: Any) -> registration.Presence:
+    """An earlier process that does not answer is dead."""
+    found: registration.Presence = await original(*asked)
+    return registration.Presence.GONE if found is registration.Presence.UNKNOWN else found
+
+
+@MUTANTS.mutant("TAKEN-BACK", ByTest(f"{_REGISTRATION}test_a_process_whose_registration_is_taken_ends"))
+@around(registration.Registration, "_is_dead")
+async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> bool:
+    """A process whose registration was taken looks at the one that has it as if its own session had expired."""
+    with altered(self, _session_id=0):
+        found: bool = await original(self, *asked)
+    return found

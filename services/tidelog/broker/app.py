@@ -117,6 +117,7 @@ class Broker:
         registration = self.registration = Registration(
             self._describe,
             ports.meta,
+            ports.net,
             ports.clock,
             ports.rand,
             self._spawn,

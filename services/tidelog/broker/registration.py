@@ -6,11 +6,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from tidelog.broker.former_self import Presence, address_of, look
+from tidelog.errors import ErrorCode
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta, MetaError, SessionClosed, SessionState
+from tidelog.ports.meta import Meta, SessionClosed, SessionState, Stat
+from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
 from tidelog.runtime.lease import LeaseKeeper
-from tidelog.runtime.zk_patterns import find, register, resign
+from tidelog.runtime.tasks import MustEnd
+from tidelog.runtime.zk_patterns import register, resign
 from tidelog.wire.znodes import BadZnode, BrokerRegistration, broker_path, decode_broker, encode_broker
 
 _log = logging.getLogger(__name__)
@@ -28,14 +32,17 @@ class Registration:
         self,
         describe: Callable[[], BrokerRegistration],
         meta: Meta,
+        net: Net,
         clock: Clock,
         rand: Rand,
         spawn: Spawn,
         on_registered: Callable[[int], None],
     ) -> None:
         self._describe = describe
-        self._previous_sessions: list[int] = []
+        self._session_id = 0
+        """The session of its last registration."""
         self._meta = meta
+        self._net = net
         self._clock = clock
         self._rand = rand
         self._spawn = spawn
@@ -78,9 +85,8 @@ class Registration:
             # Named anew for each try, so that an unknown outcome can be told from somebody else's (reliability 6.4).
             registration = replace(self._describe(), attempt=self._rand.randbytes(8).hex())
             path, payload = broker_path(registration.broker_id), encode_broker(registration)
-            await self._find_former_self(registration)
-            stat = await register(self._meta, path, payload, self._previous_sessions)
-            self._previous_sessions = [stat.ephemeral_owner]
+            stat = await register(self._meta, path, payload, self._is_dead)
+            self._session_id = stat.ephemeral_owner
             if self._describe().intact_since == registration.intact_since:
                 break
             # The disk lost something meanwhile: the controller may elect us on a promise that does not hold. Another epoch
@@ -102,17 +108,35 @@ class Registration:
             self._on_registered(self.broker_epoch)
         self._spawn("lease", self._keep(self._keeper))
 
-    async def _find_former_self(self, registration: BrokerRegistration) -> None:
-        """A process killed a moment ago leaves its znode for up to a session timeout. If it was registered with this data
-        directory, whose lock we hold, it is dead for certain and need not be waited for (HOLE-40, KAFKA-7165)."""
+    async def _is_dead(self, data: bytes, stat: Stat) -> bool:
+        """Decides that the holder of this broker's znode is a former self that need not be waited for (KAFKA-7165).
+
+        MustEnd if it runs. The data directory proves nothing: it may be a copy. A process that is silent may be paused; it is
+        waited for as long as its session lasts.
+        """
+        if stat.ephemeral_owner == self._session_id:
+            return True
+        mine = self._describe()
         try:
-            found = await find(self._meta, broker_path(registration.broker_id))
-            if found is not None:
-                data, stat = found
-                if decode_broker(registration.broker_id, data).directory_id == registration.directory_id:
-                    self._previous_sessions.append(stat.ephemeral_owner)
-        except (MetaError, BadZnode) as error:
+            holder = decode_broker(mine.broker_id, data)
+        except BadZnode as error:
             _log.info("cannot read an earlier registration: %s", error)
+            return False
+        if self._meta.session_id == self._session_id:
+            raise self._duplicate("has taken the registration of this one", holder, stat)
+        presence = await look(self._net, holder, stat.czxid)
+        if presence is Presence.RUNS:
+            raise self._duplicate("runs already", holder, stat)
+        return presence is Presence.GONE and holder.directory_id == mine.directory_id
+
+    @staticmethod
+    def _duplicate(what: str, other: BrokerRegistration, stat: Stat) -> MustEnd:
+        return MustEnd(
+            f"another process with broker id {other.broker_id} {what}: it is registered at {address_of(other)} with broker "
+            f"epoch {stat.czxid}, session {stat.ephemeral_owner:#x} and data directory id {other.directory_id or 'unknown'}; "
+            "this process ends. Give it another broker id, or stop the other process first",
+            ErrorCode.INVALID_CONFIG,
+        )
 
     async def _keep(self, keeper: LeaseKeeper) -> None:
         try:

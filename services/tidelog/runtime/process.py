@@ -23,7 +23,7 @@ from typing import Final
 
 from tidelog.errors import TidelogError
 from tidelog.runtime import loop
-from tidelog.runtime.tasks import Supervisor, TaskFailed
+from tidelog.runtime.tasks import MustEnd, Supervisor, TaskFailed
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
 """A bug: the log has the trace."""
 EXIT_REFUSED: Final = 2
-"""Settings, a port or the data directory; one line on the standard error says which and what to do."""
+"""Settings, a port, the data directory or another process; one line on the standard error says which and what to do."""
 
 Serve = Callable[[Supervisor], Awaitable[None]]
 
@@ -80,6 +80,8 @@ async def _serve(serve: Serve) -> int:
         await supervisor.stop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
+    if supervisor.failure is not None and isinstance(supervisor.failure.__cause__, MustEnd):
+        raise supervisor.failure.__cause__
     return EXIT_FAILED if supervisor.failures else EXIT_STOPPED
 
 

@@ -21,6 +21,10 @@ class TaskFailed(Exception):
     """A task of a group raised; the cause is its exception."""
 
 
+class MustEnd(TidelogError):
+    """A reason for this process to end that is no bug, such as another process in its place. Its message is all that is said."""
+
+
 class HandlerBug(Exception):
     """A request handler raised something that is no part of its protocol; the cause is that exception."""
 
@@ -85,7 +89,8 @@ class Supervisor:
             return await coro
         except Exception as error:
             self.failures += 1
-            log.error("task failed, its group stops", exc_info=error, extra={"group": self.name, "task": name})
+            if not isinstance(error, MustEnd):
+                log.error("task failed, its group stops", exc_info=error, extra={"group": self.name, "task": name})
             if self._failure is None:
                 self._failure = TaskFailed(f"{name}: {type(error).__name__}: {error}")
                 self._failure.__cause__ = error

@@ -6,7 +6,7 @@ by the answer that they got; and they wait for ever for a store that is away.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -29,6 +29,9 @@ from tidelog.wire.znodes import decode_controller_epoch
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+IsDead = Callable[[bytes, Stat], Awaitable[bool]]
+"""Answers whether the holder of a path has ended, by the znode's data and Stat."""
 
 READS_AT_ONCE: Final = 500
 SAY_AGAIN_S: Final = 5.0
@@ -104,12 +107,16 @@ async def resign(meta: Meta, path: str) -> None:
             log.info("resignation from %s: %r; reading again", path, error)
 
 
-async def register(meta: Meta, path: str, payload: bytes, previous_session_ids: Collection[int] = ()) -> Stat:
+async def _waits(_data: bytes, _stat: Stat) -> bool:
+    return False
+
+
+async def register(meta: Meta, path: str, payload: bytes, is_dead: IsDead = _waits) -> Stat:
     """Makes the ephemeral `path` of this session, and waits for as long as it takes (HOLE-40).
 
-    An ephemeral of one of `previous_session_ids` (this data directory's earlier lives, which its lock proves dead) is
-    taken over at once. Anybody else's is waited for: it ends by itself within a session timeout, or it belongs to a
-    process with the same id, which the log says. The Stat's czxid is the new broker epoch.
+    `is_dead` is asked about an ephemeral of another session, and may raise. One that is dead is taken over at once. Any other
+    is waited for: it ends by itself within a session timeout, or it belongs to a process with the same id, which the log
+    says. The Stat's czxid is the new broker epoch.
     """
     await ensure_path(meta, parent(path))
     while True:
@@ -129,7 +136,7 @@ async def register(meta: Meta, path: str, payload: bytes, previous_session_ids: 
                 if data == payload:
                     return stat
                 await meta.multi([SetData(path, payload, stat.version)])
-            elif stat.ephemeral_owner in previous_session_ids:
+            elif await is_dead(data, stat):
                 log.info("taking %s over from the previous session %#x", path, stat.ephemeral_owner)
                 await meta.multi([Delete(path, stat.version)])
             else:

@@ -158,7 +158,7 @@ class BrokerRegistration:
     """Unique for each try to register, so that an unknown outcome can be examined."""
     release: Release = RELEASE
     directory_id: str = ""
-    """Of the broker's data directory, whose lock proves that whoever registered with it before is dead (HOLE-40)."""
+    """Of the broker's data directory; a copy of the directory has the same."""
 
 
 class Move(NamedTuple):

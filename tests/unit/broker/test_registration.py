@@ -4,46 +4,59 @@ import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from helpers.replication import until
 from helpers.requirements import requirement
 from tidelog.broker.registration import Registration
-from tidelog.ids import BrokerId
+from tidelog.ids import Address, BrokerId
 from tidelog.ports.meta import Delete, SetData
+from tidelog.ports.net import CallContext, Route, Stream
+from tidelog.runtime.tasks import MustEnd
 from tidelog.runtime.zk_patterns import ensure_path
 from tidelog.testing.clock import SimClock
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.meta_tree import Znode
+from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
-from tidelog.wire.messages import Listener
+from tidelog.wire.messages import Listener, LivenessPing, LivenessPong
+from tidelog.wire.services import BROKER_CONTROL_LIVENESS
 from tidelog.wire.znodes import BrokerRegistration, broker_path, decode_broker
 
 SESSION_S = 6.0
 PATH = broker_path(1)
 
 
-class Life:
-    """One process of broker 1 on the data directory `directory`."""
+NETWORKS: "WeakKeyDictionary[SimZooKeeper, SimNetwork]" = WeakKeyDictionary()
+"""The network of all processes at one store."""
 
-    def __init__(self, store: SimZooKeeper, name: str = "first", directory: str = "d1") -> None:
+
+class Life:
+    """One process of broker 1 on the data directory `directory`, on a host of its own."""
+
+    def __init__(self, store: SimZooKeeper, name: str = "first", directory: str = "d1", host: str = "") -> None:
         self.store = store
         self.process = SimProcess(name)
+        self.address = Address(host or name, 9092)
+        network = NETWORKS.setdefault(store, SimNetwork(seeded(1, "network")))
+        self.net = network.node(self.address.host, self.process)
         self.meta: SimMeta = store.client(session_timeout_s=SESSION_S, request_timeout_s=3.0)
         self.epochs: list[int] = []
         self.intact_since = -1
         self.registration = Registration(
             lambda: BrokerRegistration(
                 broker_id=BrokerId(1),
-                listeners=(Listener(name="INTERNAL", host=name, port=9092),),
+                listeners=(Listener(name="INTERNAL", host=self.address.host, port=9092),),
                 rack="r",
                 intact_since=self.intact_since,
                 attempt="",
                 directory_id=directory,
             ),
             self.meta,
+            self.net,
             SimClock(),
             seeded(1, name),
             self.process.start,
@@ -51,16 +64,42 @@ class Life:
         )
 
     async def start(self) -> "Life":
+        await self.listen(1)
         await self.meta.start()
         self.process.start("registration", self.registration.run())
         return self
+
+    async def listen(self, broker_id: int) -> None:
+        async def answer(stream: Stream[LivenessPing, LivenessPong], _: CallContext) -> None:
+            while await stream.read() is not None:
+                await stream.write(LivenessPong(broker_id=broker_id, broker_epoch=self.registration.broker_epoch))
+
+        await self.net.serve(self.address, [Route(BROKER_CONTROL_LIVENESS, answer)], self.address)
 
     async def registered(self, times: int = 1, limit_s: float = 1.0) -> None:
         await until(lambda: len(self.epochs) >= times, f"registration number {times}", limit_s)
 
     def kill(self) -> None:
         self.process.kill()
+        self.net.network.kill(self.address.host)
         self.meta.kill()
+
+    def pause(self) -> None:
+        self.process.pause()
+        self.net.network.pause(self.address.host)
+        self.meta.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+        self.net.network.resume(self.address.host)
+        self.meta.resume()
+
+    @property
+    def verdict(self) -> str:
+        """The line with which it has ended by itself; "" while it runs."""
+        failure = self.process.supervisor.failure
+        assert failure is None or isinstance(failure.__cause__, MustEnd)
+        return "" if failure is None else failure.__cause__.message
 
     @property
     def tasks(self) -> list[str]:
@@ -152,14 +191,78 @@ async def test_a_former_self_is_taken_over_at_once(store: SimZooKeeper) -> None:
 async def test_a_stranger_with_this_id_is_waited_for(store: SimZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
     stranger = await Life(store, "stranger", directory="d2").start()
     await stranger.registered()
+    stranger.net.network.cut("mine", "stranger")
     mine = await Life(store, "mine").start()
     with caplog.at_level(logging.WARNING):
         await asyncio.sleep(2 * SESSION_S)
-    assert mine.epochs == [] and mine.registration.broker_epoch == -1
+    assert mine.epochs == [] and mine.registration.broker_epoch == -1 and not mine.verdict
     assert "if another process runs with this id, stop one of them" in caplog.text
     assert stranger.registration.holds_lease(), "it is not disturbed"
     stranger.kill()
     await mine.registered(limit_s=2 * SESSION_S)
+
+
+@pytest.mark.parametrize("directory", ["d1", "d2"], ids=["copied directory", "other directory"])
+async def test_a_second_process_ends_and_names_the_first(store: SimZooKeeper, directory: str) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    second = await Life(store, "second", directory).start()
+    await until(lambda: second.verdict != "", limit_s=1.0)
+    assert second.verdict.startswith(
+        f"another process with broker id 1 runs already: it is registered at first:9092 with broker epoch {first.epochs[0]}, "
+    )
+    await asyncio.sleep(2 * SESSION_S)
+    assert second.epochs == [] and len(first.epochs) == 1
+    assert first.registration.holds_lease() and not first.verdict, "it is not disturbed"
+
+
+async def test_a_paused_process_is_not_taken_for_dead(store: SimZooKeeper) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    first.pause()
+    second = await Life(store, "second").start()
+    await asyncio.sleep(2.0)
+    assert second.epochs == [] and not second.verdict
+    first.resume()
+    await until(lambda: "first:9092" in second.verdict, limit_s=10.0)
+    assert first.registration.holds_lease() and len(first.epochs) == 1
+
+
+async def test_a_process_paused_beyond_its_session_ends(store: SimZooKeeper) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    first.pause()
+    second = await Life(store, "second").start()
+    await second.registered(limit_s=2 * SESSION_S)
+    first.resume()
+    await until(lambda: "runs already: it is registered at second:9092" in first.verdict, limit_s=5.0)
+    await asyncio.sleep(2 * SESSION_S)
+    assert len(second.epochs) == 1 and second.registration.holds_lease() and not second.verdict
+
+
+async def test_a_process_whose_registration_is_taken_ends(store: SimZooKeeper) -> None:
+    """Another one could not reach it, because of a firewall that refuses."""
+    first = await Life(store).start()
+    await first.registered()
+    first.net.network.refuse("second", "first")
+    second = await Life(store, "second").start()
+    await second.registered()
+    await until(lambda: first.verdict != "", limit_s=SESSION_S)
+    assert "has taken the registration of this one: it is registered at second:9092" in first.verdict
+    await asyncio.sleep(2 * SESSION_S)
+    assert len(first.epochs) == len(second.epochs) == 1 and second.registration.holds_lease() and not second.verdict
+
+
+@pytest.mark.parametrize("broker_id", [1, 2], ids=["itself", "another broker"])
+async def test_a_former_self_whose_address_is_taken_is_dead(store: SimZooKeeper, broker_id: int) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    first.kill()
+    if broker_id != 1:
+        await Life(store, "neighbour", host="first").listen(broker_id)
+    second = await Life(store, "second", host="first" if broker_id == 1 else "elsewhere").start()
+    await second.registered(limit_s=0.5)
+    assert second.epochs[0] > first.epochs[0]
 
 
 async def test_a_znode_of_nonsense_is_waited_for_like_a_strangers(store: SimZooKeeper) -> None:
@@ -196,6 +299,7 @@ async def test_a_stop_in_the_middle_of_anything_is_no_failure(store: SimZooKeepe
 async def test_a_stop_while_a_stranger_is_waited_for_is_no_failure(store: SimZooKeeper) -> None:
     stranger = await Life(store, "stranger", directory="d2").start()
     await stranger.registered()
+    stranger.net.network.cut("mine", "stranger")
     mine = await Life(store, "mine").start()
     await asyncio.sleep(1.0)
     mine.registration.stop()

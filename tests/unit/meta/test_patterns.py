@@ -132,9 +132,13 @@ async def test_a_znode_of_an_own_previous_session_is_taken_over_at_once(store: S
     old, new = await clients(store, 2)
     before = await register(old, "/brokers/ids/1", b"x")
     old_session = old.session_id
+
+    async def is_dead(data: bytes, stat: Stat) -> bool:
+        return (data, stat.ephemeral_owner) == (b"x", old_session)
+
     old.kill()
     began = asyncio.get_running_loop().time()
-    after = await register(new, "/brokers/ids/1", b"x", [old_session])
+    after = await register(new, "/brokers/ids/1", b"x", is_dead)
     assert asyncio.get_running_loop().time() - began < 1.0
     assert after.czxid > before.czxid and after.ephemeral_owner == new.session_id
     await asyncio.sleep(3 * SESSION_S)  # and the end of the old session does not take it away

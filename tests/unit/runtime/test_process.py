@@ -19,7 +19,10 @@ PROGRAM = """
 import asyncio, errno, sys
 from tidelog.config import ConfigError
 from tidelog.runtime import logs, process
-from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.tasks import MustEnd, Supervisor
+
+async def duplicate():
+    raise MustEnd("another process runs with this id")
 
 async def broken():
     await asyncio.sleep(0.01)
@@ -95,6 +98,13 @@ def test_what_the_operator_can_mend_is_said_without_a_trace(error: str, lines: l
     with start(f"raise {error}") as process:
         _, err = process.communicate(timeout=20)
     assert process.returncode == EXIT_REFUSED and err.splitlines() == lines
+
+
+def test_what_a_task_must_not_go_on_beside_is_one_line() -> None:
+    with start('supervisor.start("registration", duplicate()); await supervisor.wait()') as process:
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (EXIT_REFUSED, "stopped in order\n")
+    assert err.splitlines() == ["another process runs with this id"]
 
 
 def test_an_error_is_explained_in_words() -> None:
