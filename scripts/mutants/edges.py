@@ -18,7 +18,7 @@ from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.runtime import rpc_server
 from tidelog.runtime.clock import RetentionClock
-from tidelog.storage import topic_marker
+from tidelog.storage import recovery, topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.wire import limits
@@ -265,3 +265,12 @@ async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> b
     with altered(self, _session_id=0):
         found: bool = await original(self, *asked)
     return found
+
+
+@MUTANTS.mutant("OUT-OF-ORDER", ByTest("tests/unit/storage/test_damage.py::test_write_back_out_of_order_is_cut"))
+@around(recovery, "why_damaged")
+def later_batches_prove_damage(original: Any, offset: int, opening: Any, *, valid_follows: bool, **named: Any) -> Any:
+    """A whole batch behind a bad one is damage after a loss of power, too."""
+    if valid_follows:
+        return "valid batches follow"
+    return original(offset, opening, valid_follows=valid_follows, **named)

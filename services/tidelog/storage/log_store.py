@@ -352,7 +352,8 @@ class LogStore:
                 return None
             key = LogKey(tp.topic, tp.partition, topic_id)
             synced, sync_failed = self._recovery_points.get(key), False
-            opening = replace(opening, recovery_point=synced)
+            # The start could not recover it, so what a loss of power has left is still there.
+            opening = replace(opening, recovery_point=synced, power_lost=self._data_dir.power_lost)
         opening = replace(
             opening,
             high_watermark=max(high_watermark, self._high_watermarks.get(key)),

@@ -1,7 +1,8 @@
 """What a log's files still hold after a stop that was not clean, and whether what is missing may be missing.
 
-A torn tail is what a crash leaves and is cut. A bad batch anywhere else is damage: it is named, and nothing is cut, served
-or replicated until somebody decides (reliability 8.1, fault rows 32 and 33).
+A torn tail is what a crash leaves and is cut, as is all from the first bad batch on that was not synced before a loss of
+power. A bad batch anywhere else is damage: it is named, and nothing is cut, served or replicated until somebody decides
+(reliability 8.1, fault rows 32 and 33).
 """
 
 from collections.abc import Sequence
@@ -174,8 +175,9 @@ def _may_be_batch(header: BatchHeader, offset: int, left_bytes: int) -> bool:
 def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_segments: bool) -> str | None:
     """Whether records that are missing or bad from `offset` on are damage; None when a crash explains them.
 
-    After a loss of power whatever was not synced may be gone, and the broker's registration says so (`intact_since`).
-    While the kernel lived only the last write can be torn.
+    After a loss of power whatever was not synced may be gone, and the broker's registration says so (`intact_since`). File
+    systems write back in any order, so an earlier batch may be missing and a later one whole. While the kernel lived only
+    the last write can be torn.
     """
     if offset < opening.log_start:
         return f"records up to offset {opening.log_start} had been deleted, so they had been there"
@@ -183,10 +185,10 @@ def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_seg
         return f"records up to offset {opening.recovery_point} had been synced"
     if offset < opening.end_offset:
         return f"records up to offset {opening.end_offset} had been written"
-    if valid_follows:
-        return "valid batches follow"
     if opening.power_lost:
         return None
+    if valid_follows:
+        return "valid batches follow"
     if offset < opening.high_watermark:
         return f"records up to offset {opening.high_watermark} had been committed"
     return "later segments follow" if later_segments else None

@@ -1,9 +1,9 @@
 """The Disk port in memory: keeps apart what was written and what would survive a loss of power.
 
 One SimDisk belongs to one host and outlives its processes. Each file has its synced bytes and the writes since; each
-directory its synced names and the changes since. A crash keeps any prefix of a file's writes, the last one torn, and any
-of a directory's changes (reliability 4.2 and 8.2). It also fails on demand: no space, input/output errors, flipped bits,
-a device that takes its time.
+directory its synced names and the changes since. A crash keeps any prefix of a file's writes, the last one torn or an
+earlier one missing, and any of a directory's changes (reliability 4.2 and 8.2). It also fails on demand: no space,
+input/output errors, flipped bits, a device that takes its time.
 """
 
 import asyncio
@@ -52,9 +52,11 @@ class _File:
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[_Write | _Truncate] = field(default_factory=list)
 
-    def survivor(self, kept: int, torn: int) -> bytes:
+    def survivor(self, kept: int, torn: int, hole: int = -1) -> bytes:
         image = bytearray(self.synced)
-        for op in self.unsynced[:kept]:
+        for index, op in enumerate(self.unsynced[:kept]):
+            if index == hole and isinstance(op, _Write):
+                op = _Write(op.position, bytes(len(op.data)))
             _apply(image, op)
         if torn:
             op = self.unsynced[kept]
@@ -125,8 +127,8 @@ class Op(NamedTuple):
 class Loss:
     """What survives of the unsynced state, by node number; what is not named is lost."""
 
-    files: Mapping[int, tuple[int, int]]
-    """Writes kept whole, and bytes kept of the next one."""
+    files: Mapping[int, tuple[int, ...]]
+    """Writes kept whole, and bytes kept of the next one; then perhaps the one of those kept that reads as zeros."""
     directories: Mapping[int, frozenset[int]]
     """Which changes of names are there."""
 
@@ -345,12 +347,17 @@ class SimDisk:
         self._root = self._surviving_root(loss)
         self._boot += 1
 
-    def losses(self, tears: Callable[[int], Iterable[int]]) -> Iterator[Loss]:
-        """Every legal outcome of losing power now; `tears(n)` gives the torn lengths to try for a write of n bytes."""
+    def losses(self, tears: Callable[[int], Iterable[int]], *, holes: bool = False) -> Iterator[Loss]:
+        """Every legal outcome of losing power now; `tears(n)` gives the torn lengths to try for a write of n bytes.
+
+        With `holes` also those where an earlier write is missing: a file system writes back in any order.
+        """
         files, directories = self._dirty()
-        file_choices: list[list[tuple[int, int]]] = []
+        file_choices: list[list[tuple[int, ...]]] = []
         for file in files:
-            choices = [(kept, 0) for kept in range(len(file.unsynced) + 1)]
+            choices: list[tuple[int, ...]] = [(kept, 0) for kept in range(len(file.unsynced) + 1)]
+            if holes:
+                choices += [(kept, 0, hole) for kept in range(len(file.unsynced) + 1) for hole in range(kept - 1)]
             for kept, op in enumerate(file.unsynced):
                 if isinstance(op, _Write):
                     choices += [(kept, torn) for torn in tears(len(op.data)) if 0 < torn < len(op.data)]

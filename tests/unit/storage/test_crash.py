@@ -1,8 +1,9 @@
 """The exhaustive crash test (reliability 8.2).
 
 Each story is cut off after every single call to the disk, and for each cut every legal loss of power is tried: any prefix
-of each file's unsynced writes, the last one torn, and any of each directory's unsynced names. The log must open with
-everything that was synced, nothing that was never written, and go on; also when the recovery itself is cut off.
+of each file's unsynced writes, the last one torn or an earlier one missing, and any of each directory's unsynced names.
+The log must open with everything that was synced, nothing that was never written, and go on; also when the recovery itself
+is cut off.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -306,7 +307,7 @@ def promised(witness: Witness) -> bytes:
 
 def outcomes(disk: SimDisk, tears: Callable[[int], Iterable[int]], seen: set[object]) -> Iterator[SimDisk]:
     """The host after every legal loss that leaves other files than any before."""
-    for loss in disk.losses(tears):
+    for loss in disk.losses(tears, holes=True):
         lost = disk.after(loss)
         files = frozenset(lost.image().items())
         if files not in seen:

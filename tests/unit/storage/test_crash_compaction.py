@@ -120,7 +120,7 @@ STORIES = [tell_one_pass, tell_a_second_pass, tell_a_cut_before_the_swap, tell_a
 
 def losses(disk: SimDisk, seen: set[object]) -> Iterator[SimDisk]:
     """The host after every legal loss that leaves other files than any before."""
-    for loss in disk.losses(lambda size: (1, size // 2)):
+    for loss in disk.losses(lambda size: (1, size // 2), holes=True):
         lost = disk.after(loss)
         files = frozenset(lost.image().items())
         if files not in seen:

@@ -1,5 +1,7 @@
 """What recovery may cut and what it must name (reliability 8.1, fault rows 32 and 33)."""
 
+import errno
+
 import pytest
 
 from helpers.batches import batch, offsets, patched, placed
@@ -144,6 +146,42 @@ def test_a_power_loss_explains_what_was_not_synced() -> None:
     assert (log.failure, store.intact_since) == (None, None)
 
 
+def power_lost_out_of_order(missing: int) -> SimDisk:
+    """Ten batches, five of them synced; the one at `missing` reads as zeros, and all others were written back."""
+    disk, _ = written(10, hw=10, flushed=5)
+    data = disk.read(FILE)
+    disk.crash(Crash.DROP_UNSYNCED)
+    disk.overwrite(FILE, data[: missing * SIZE] + bytes(SIZE) + data[(missing + 1) * SIZE :])
+    return disk
+
+
+def test_write_back_out_of_order_is_cut() -> None:
+    disk = power_lost_out_of_order(missing=6)
+    store = open_store(disk, ONE_FILE)
+    log = store.logs[TP]
+    assert (log.failure, log.log_end_offset, log.cut_bytes) == (None, 6, 4 * SIZE)
+    assert (contents(log), log.recorded_high_watermark) == (placed(A * 6, 0, 0), 6)
+    assert store.intact_since is None, "the controller is told that records may be gone"
+    lead(log, B, 0)
+    store, log = killed(disk)
+    assert (log.failure, log.log_end_offset) == (None, 7)
+
+
+def test_a_hole_below_the_recovery_point_is_damage() -> None:
+    log = open_store(power_lost_out_of_order(missing=4), ONE_FILE).logs[TP]
+    assert log.damage is not None and log.damage.offset == 4
+    assert "records up to offset 5 had been synced" in str(log.damage)
+
+
+def test_a_log_not_read_at_start_is_cut_when_it_is_opened() -> None:
+    disk = power_lost_out_of_order(missing=6)
+    disk.fail("pread", errno.EIO, path=FILE)
+    store = open_store(disk, ONE_FILE)
+    assert TP in store.failed
+    log = store.reopen(TP)
+    assert log is not None and (log.failure, log.log_end_offset) == (None, 6)
+
+
 def test_a_clean_stop_hides_no_later_cut() -> None:
     for size in (3 * SIZE - 5, 2 * SIZE, 0):
         disk, store = written(3)
@@ -255,7 +293,8 @@ def test_why_damaged_is_a_table() -> None:
     assert damaged(killed_, 9) and damaged(power, 9)
     assert damaged(killed_, 19) and not damaged(power, 19)
     assert not damaged(killed_, 20) and not damaged(power, 20)
-    assert damaged(killed_, 30, follows=True) and damaged(power, 30, follows=True)
+    assert damaged(killed_, 30, follows=True) and not damaged(power, 30, follows=True)
+    assert damaged(power, 9, follows=True), "it had been synced"
     assert damaged(killed_, 30, later=True) and not damaged(power, 30, later=True)
 
 

@@ -208,6 +208,12 @@ def test_power_loss_may_keep_any_torn_prefix() -> None:
     assert exhaustive == {b"abcdefg"[:n] for n in range(2, 8)}
 
 
+def test_power_loss_may_take_an_earlier_write() -> None:
+    disk = sim(b"ab", b"cde", b"fg", synced=1)
+    seen = {disk.after(loss).read("/a") for loss in disk.losses(lambda _size: (), holes=True)}
+    assert seen == {b"ab", b"abcde", b"abcdefg", b"ab\0\0\0fg"}
+
+
 def _all_after(disk: SimDisk) -> list[SimDisk]:
     return [disk.after(loss) for loss in disk.losses(range)]
 
