@@ -274,3 +274,14 @@ def later_batches_prove_damage(original: Any, offset: int, opening: Any, *, vali
     if valid_follows:
         return "valid batches follow"
     return original(offset, opening, valid_follows=valid_follows, **named)
+
+
+@MUTANTS.mutant(
+    "LOST-TOMBSTONES",
+    ByTest("tests/unit/broker/test_dropped_tombstones.py::test_a_follower_begins_anew_once_if_marks_are_lost"),
+)
+@around(LogStore, "_open_log")
+def lost_mark_is_zero(original: Any, self: Any, key: Any) -> Any:
+    """No tombstone counts as dropped when the file that tells of them is lost."""
+    with altered(self, _dropped_is_lost=False):
+        return original(self, key)

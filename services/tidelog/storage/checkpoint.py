@@ -97,7 +97,8 @@ class OffsetCheckpoint:
         self.path = path
         read = read_lines(disk, path)
         self._offsets, self.problem = _parse_offsets(read, path)
-        self.complete = not self.problem and not read.missing
+        self.found = not read.missing
+        self.complete = self.found and not self.problem
         """The file was there and good: a log that it does not name had no offset."""
         self._written: dict[LogKey, int] | None = dict(self._offsets) if self.complete else None
         """The content of the file; None while it is unknown or bad. A file without entries is also written once."""

@@ -11,7 +11,7 @@ from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
 from tidelog.storage import epoch_journal, topic_marker
-from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, number
+from tidelog.storage.checkpoint import OFFSET_MAX, LogKey, OffsetCheckpoint, number
 from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
 from tidelog.storage.epoch_journal import EpochJournal
@@ -70,6 +70,7 @@ class LogStore:
         self._log_starts = OffsetCheckpoint(disk, f"{root}/{LOG_STARTS_FILE}")
         self.cleaner_offsets = OffsetCheckpoint(disk, f"{root}/{CLEANER_OFFSETS_FILE}")
         self._dropped = OffsetCheckpoint(disk, f"{root}/{DROPPED_FILE}")
+        self._dropped_is_lost = not self._dropped.complete and (self._dropped.found or self.cleaner_offsets.found)
         self._marks = (
             *(self._high_watermarks, self._recovery_points, self._log_starts),
             *(self.cleaner_offsets, self._dropped),
@@ -127,6 +128,8 @@ class LogStore:
         self._reserve.lend(directory.begin_life)
         problems = [read.problem for read in (*self._marks, self._journal)]
         self.notes += directory.problems + [problem for problem in problems if problem]
+        if self._dropped_is_lost:
+            self.notes.append(f"{self._dropped.path} is lost; any tombstone of any log may have been dropped")
         for entry in self._disk.list_dir(self._root):
             if entry.kind is EntryKind.DIRECTORY:
                 self._load_folder(entry.name)
@@ -171,6 +174,9 @@ class LogStore:
     def _open_log(self, key: LogKey) -> PartitionLog | None:
         tp = TopicPartition(key.topic, key.partition)
         self._known.add(key)
+        if self._dropped_is_lost:
+            # 0 would let a follower keep what a dropped tombstone has deleted. A leader's mark ends where its log does.
+            self._dropped.update({key: OFFSET_MAX})
         opening = Opening(
             clean=self._data_dir.was_clean and self._journal.problem is None,
             power_lost=self._data_dir.power_lost,
@@ -189,6 +195,9 @@ class LogStore:
             self.notes.append(error.message)
             return None
         self._logs[tp] = log
+        if self._dropped_is_lost:
+            log.dropped_to = log.log_end_offset
+            self._dropped.update({key: log.dropped_to})
         if log.epochs_rebuilt:
             self.notes.append(
                 f"{log.folder}: the leader epoch journal has lost epochs of it; it was read from its start"

@@ -15,7 +15,7 @@ from helpers.broker import TOPIC_ID
 from helpers.compacted import NOW_MS, RULES, compact, keyed, read_all
 from helpers.logs import follow
 from helpers.replica import leader, life, members
-from helpers.replication import EVENTS, FakeLeader, Node, broker_world, until
+from helpers.replication import EVENTS, FakeLeader, Node, World, broker_world, until
 from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
@@ -216,3 +216,80 @@ async def test_whoever_leads_lacks_nothing_beyond_its_own_end() -> None:
         assert one.host.log.dropped_to == 2
         one.disk.crash(Crash.PROCESS)
         assert opened(one.disk)[1].dropped_to == 2
+
+
+DROPPED = "/data/dropped-tombstone-checkpoint"
+
+
+def lose_marks(disk: SimDisk, *, rotten: bool) -> None:
+    if rotten:
+        disk.flip_bit(DROPPED, 5)
+    else:
+        disk.remove(DROPPED)
+
+
+def with_records(disk: SimDisk, count: int = 4) -> LogStore:
+    """A log that lacks tombstones below offset 3, of a process that is about to die."""
+    logs, log = opened(disk)
+    for _ in range(count):
+        log.append_as_leader(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), 1)
+    log.record_dropped_to(3)
+    return logs
+
+
+@pytest.mark.parametrize("rotten", [True, False])
+def test_without_its_file_any_tombstone_may_be_dropped(rotten: bool) -> None:
+    disk = SimDisk()
+    with_records(disk)
+    disk.crash(Crash.PROCESS)
+    lose_marks(disk, rotten=rotten)
+    logs, log = opened(disk)
+    assert (log.dropped_to, log.log_end_offset) == (4, 4)
+    assert any("dropped-tombstone-checkpoint is lost" in note for note in logs.notes)
+    disk.crash(Crash.PROCESS)
+    assert opened(disk)[1].dropped_to == 4, "the next start knows it from the file"
+
+
+def test_without_its_file_a_log_that_fails_to_open_lacks_any() -> None:
+    disk = SimDisk()
+    with_records(disk)
+    disk.crash(Crash.PROCESS)
+    lose_marks(disk, rotten=True)
+    disk.fail("pread", errno.EIO, path=".log")
+    logs = LogStore.open(disk, "/data", cluster_id="c", broker_id=1, rand=random.Random(1))
+    logs.load()
+    assert EVENTS in logs.failed
+    log = logs.reopen(EVENTS)
+    assert log is not None and log.dropped_to >= 4
+
+
+def test_a_directory_from_before_compaction_lacks_no_tombstone() -> None:
+    disk = SimDisk()
+    logs, log = opened(disk)
+    log.append_as_leader(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), 1)
+    logs.checkpoint({})
+    disk.crash(Crash.PROCESS)
+    for file in (DROPPED, "/data/cleaner-offset-checkpoint"):
+        disk.remove(file)
+    assert opened(disk)[1].dropped_to == 0
+
+
+async def test_a_follower_begins_anew_once_if_marks_are_lost() -> None:
+    disk = SimDisk()
+    world = World((2,))
+    first = Node(world, 1, disk)
+    first.lay((1, 6))
+    first.logs.checkpoint({})
+    disk.crash(Crash.PROCESS)
+    lose_marks(disk, rotten=True)
+    one, two = Node(World(()), 1, disk), world.nodes[2]
+    one.net, world.nodes[1] = first.net, one
+    two.lay((1, 3), by=1)
+    await world.start()
+    cuts = two.logs.logs[EVENTS].cuts
+    world.told(1, 3, isr=(1,))
+    await until(lambda: two.end == 6, "the whole log")
+    await asyncio.sleep(5.0)
+    assert two.host.log.cuts == cuts + 1
+    assert two.everything() == one.everything()
+    assert one.host.log.dropped_to == 6
