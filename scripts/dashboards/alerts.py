@@ -65,7 +65,8 @@ AVAILABILITY: Final = (
         "{{ $value }} partitions have no leader.",
         "These partitions can be neither written to nor read from. `tidelog topics describe --unavailable-partitions` lists "
         "them and their replicas. Start a broker that was in their last ISR. Only if none of these brokers will ever come back, "
-        "run `tidelog elect-leaders --election-type unclean`, which may lose records.",
+        "run `tidelog elect-leaders --election-type unclean`, which may lose records. If the last copy is damaged, see "
+        "`tidelog brokers discard-damage`.",
         (SILENT, fires(Fault.KILL_LEADER), fires(Fault.KILL_BROKERS)),
     ),
     Alert(
@@ -156,7 +157,8 @@ DATA: Final = (
         "{{ $value }} batches on {{ $labels.instance }} are corrupt, and no other replica is in sync.",
         "The broker still serves all other records of the affected partitions. Bring another replica of each back into sync. "
         "The broker's log messages that begin with `corrupt batch` name the file, and `tidelog log dump` shows its "
-        "contents.",
+        "contents. If the partition goes offline and no other replica will come back, `tidelog brokers discard-damage` shows "
+        "what is lost when its log is cut, and cuts it.",
         (SILENT,),
     ),
     Alert(

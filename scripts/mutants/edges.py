@@ -285,3 +285,14 @@ def lost_mark_is_zero(original: Any, self: Any, key: Any) -> Any:
     """No tombstone counts as dropped when the file that tells of them is lost."""
     with altered(self, _dropped_is_lost=False):
         return original(self, key)
+
+
+@MUTANTS.mutant(
+    "UNTOLD-LOSS",
+    ByTest("tests/unit/broker/test_discard_damage.py::test_a_loss_that_the_controller_cannot_know_of_is_not_cut"),
+)
+@around(ReplicaManager, "discard_damage")
+def unknown_loss_is_cut(original: Any, self: Any, tp: Any) -> None:
+    """A damaged log is cut on an operator's word although the controller may count on what goes."""
+    with altered(self._logs, intact_since=1):
+        original(self, tp)

@@ -25,6 +25,9 @@ class FakeMoves:
         self.sizes: dict[int, dict[TopicPartition, int]] = {}
         """Bytes of logs, by broker; of a broker without any, nothing is there."""
 
+        self.damaged: dict[int, list[m.DamagedLog]] = {}
+        """Logs that a broker refuses."""
+
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         return self._assigned.get(TopicPartition(topic, partition), self._brokers)
 
@@ -98,6 +101,15 @@ class FakeMoves:
         )
         return m.DescribeLogDirsResponse(log_dirs=(m.LogDir(path="/data", usable_bytes=1, partitions=partitions),))
 
+    async def discard_damage(self, broker_id: int, request: m.DiscardDamageRequest) -> m.DiscardDamageResponse:
+        logs = {TopicPartition(each.topic, each.partition): each for each in self.damaged.get(broker_id, ())}
+        asked = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions] or list(
+            logs
+        )
+        if request.execute:
+            self.damaged[broker_id] = [each for tp, each in logs.items() if tp not in asked]
+        return m.DiscardDamageResponse(logs=tuple(logs.get(tp) or _not_damaged(tp) for tp in asked))
+
     async def list_partition_reassignments(
         self, broker_id: int, request: m.ListPartitionReassignmentsRequest
     ) -> m.ListPartitionReassignmentsResponse:
@@ -105,3 +117,16 @@ class FakeMoves:
         return m.ListPartitionReassignmentsResponse(
             reassignments=tuple(self.moving.values()), leader_throttle=leader, follower_throttle=follower
         )
+
+
+def _not_damaged(tp: TopicPartition) -> m.DamagedLog:
+    return m.DamagedLog(
+        topic=tp.topic,
+        partition=tp.partition,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=f"the log of {tp} is not damaged",
+        offset=-1,
+        end_offset=-1,
+        size_bytes=-1,
+        leader=-1,
+    )

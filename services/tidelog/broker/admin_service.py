@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from tidelog.broker import config_view
 from tidelog.broker.delete_records import DeleteRecordsHandler
+from tidelog.broker.discard_damage import DiscardDamageHandler
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.config import BrokerSettings
@@ -26,6 +27,7 @@ class BrokerAdmin:
         self._disk = disk
         self._describe_topics = describe_topics
         self.delete_records = DeleteRecordsHandler(manager, settings.request_timeout_ms)
+        self._damage = DiscardDamageHandler(manager, disk)
 
     async def describe_configs(self, request: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
         if not request.topics:
@@ -74,6 +76,11 @@ class BrokerAdmin:
         return m.DescribeLogDirsResponse(
             log_dirs=(m.LogDir(path=path, usable_bytes=usable_bytes, partitions=partitions),)
         )
+
+    async def discard_damage(self, request: m.DiscardDamageRequest) -> m.DiscardDamageResponse:
+        if fault := self._other_broker(request.broker_id):
+            return m.DiscardDamageResponse(error_code=fault.code, error_message=fault.message)
+        return await self._damage.handle(request)
 
     def _other_broker(self, broker_id: int) -> TidelogError | None:
         if broker_id == self._settings.broker_id:

@@ -9,7 +9,7 @@ from tidelog.broker.control_plane.port import ControlPlane, Decision
 from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
 from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, TopicPartition
+from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
@@ -19,6 +19,7 @@ from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_store import LogStore
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
 from tidelog.storage.trouble import Trouble
 from tidelog.topic_config import TopicConfig
@@ -392,6 +393,39 @@ class ReplicaManager:
             # Its leader may have dropped tombstones of keys that this copy would still hold.
             log.truncate_to(log.log_start_offset)
         _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
+
+    def stored(self) -> Mapping[TopicPartition, PartitionLog]:
+        """Every open log, also those that no order has named yet."""
+        return self._logs.logs
+
+    def recorded_end(self, log: PartitionLog) -> int:
+        return self._logs.recorded_end(log)
+
+    def discard_damage(self, tp: TopicPartition) -> None:
+        """Cuts a damaged log where its damage begins, on an operator's word; then it is as after a start of the process.
+
+        INVALID_REQUEST where it is not for an operator to say. The damage must have been found before this broker registered:
+        only then does the controller know that this copy may lack records (`intact_since`).
+        """
+        host = self._hosts.get(tp)
+        if host is None or host.told_offline is None:
+            raise TidelogError(f"no controller has named the leader of {tp}; ask again", ErrorCode.INVALID_REQUEST)
+        leader = host.told_offline.state.leader
+        if leader not in (NO_LEADER, self._settings.broker_id):
+            raise TidelogError(
+                f"broker {leader} leads {tp}: this one discards the damage by itself and fetches it again",
+                ErrorCode.INVALID_REQUEST,
+            )
+        if self._logs.intact_since is None:
+            raise TidelogError(
+                f"the damage of {tp} was found after broker {self._settings.broker_id} had registered; restart it first",
+                ErrorCode.INVALID_REQUEST,
+            )
+        host.log.discard_damage()
+        _log.warning("%s was cut at its damage by an operator, its log ends at %d", tp, host.log.log_end_offset)
+        del self._hosts[tp]
+        self._former[tp] = host.topic_id, host.replica
+        self.on_failed()
 
     def _end_rebuilding(self) -> None:
         hosts = [self._hosts[tp] for tp in self._rebuilding if tp in self._hosts]

@@ -116,6 +116,7 @@ class BrokerService:
             self._counted(s.ADMIN_SERVICE_DESCRIBE_BROKER_CONFIGS, broker_configs),
             self._counted(s.ADMIN_SERVICE_DELETE_RECORDS, lambda request, _: admin.delete_records(request)),
             self._counted(s.ADMIN_SERVICE_DESCRIBE_LOG_DIRS, log_dirs),
+            self._counted(s.ADMIN_SERVICE_DISCARD_DAMAGE, lambda request, _: admin.discard_damage(request)),
         ]
 
     def _group_routes(self, listener: str) -> list[Route]:

@@ -118,13 +118,7 @@ class LogAdmin:
 
         Raises InvalidRequestError for a broker that is not alive, and StorageError, which names a broken directory.
         """
-        await self._metadata.refresh(self._metadata.version)
-        alive = sorted(self._metadata.snapshot.brokers)
-        wanted = alive if brokers is None else list(brokers)
-        if missing := [each for each in wanted if each not in alive]:
-            raise TidelogError(
-                f"broker {missing[0]} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
-            )
+        wanted = await self._alive(brokers)
         return {broker_id: await self._log_dir(broker_id, topics) for broker_id in wanted}
 
     async def _log_dir(self, broker_id: int, topics: Sequence[str]) -> m.LogDir:
@@ -137,6 +131,29 @@ class LogAdmin:
             (directory,) = answer.log_dirs
             partitions += directory.partitions
         return replace(directory, partitions=tuple(partitions))
+
+    async def discard_damage(
+        self, broker_id: int, topics: Mapping[str, Sequence[int]] | None = None, *, execute: bool = False
+    ) -> list[m.DamagedLog]:
+        """Damaged logs of a broker, or of some of its partitions, and what goes when each is cut where its damage begins.
+
+        With `execute` they are cut: records go for good where no other replica has them. Each log has its own error code.
+        Raises InvalidRequestError for a broker that is not alive, UnsupportedVersionError for one whose release cannot.
+        """
+        await self._alive([broker_id])
+        asked = tuple(m.TopicPartitions(topic=name, partitions=tuple(which)) for name, which in (topics or {}).items())
+        request = m.DiscardDamageRequest(broker_id=broker_id, topics=asked, execute=execute)
+        try:
+            answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DISCARD_DAMAGE, request)
+        except TransportError as error:
+            if error.status != "UNIMPLEMENTED":
+                raise
+            raise TidelogError(
+                f"broker {broker_id} is of a release that discards no damage; upgrade it", ErrorCode.UNSUPPORTED_VERSION
+            ) from None
+        if answer.error_code is not ErrorCode.NONE:
+            raise TidelogError(f"broker {broker_id}: {answer.error_message}", answer.error_code)
+        return list(answer.logs)
 
     async def sizes(
         self, topics: Mapping[int, Collection[str]], patience_s: float
@@ -161,17 +178,23 @@ class LogAdmin:
 
     async def describe_broker_configs(self, broker_id: int) -> list[m.DescribedConfig]:
         """What a live broker was started with. Raises InvalidRequestError for one that is not alive."""
-        await self._metadata.refresh(self._metadata.version)
-        alive = sorted(self._metadata.snapshot.brokers)
-        if broker_id not in alive:
-            raise TidelogError(
-                f"broker {broker_id} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
-            )
+        await self._alive([broker_id])
         request = m.DescribeBrokerConfigsRequest(broker_id=broker_id)
         answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DESCRIBE_BROKER_CONFIGS, request)
         if answer.error_code is not ErrorCode.NONE:
             raise TidelogError(f"broker {broker_id}: {answer.error_message}", answer.error_code)
         return list(answer.configs)
+
+    async def _alive(self, brokers: Iterable[int] | None) -> list[int]:
+        """The brokers named, or all that are alive. Raises InvalidRequestError for one that is not alive."""
+        await self._metadata.refresh(self._metadata.version)
+        alive = sorted(self._metadata.snapshot.brokers)
+        wanted: list[int] = list(alive) if brokers is None else list(brokers)
+        if missing := [each for each in wanted if each not in alive]:
+            raise TidelogError(
+                f"broker {missing[0]} is not alive; alive are {', '.join(map(str, alive))}", ErrorCode.INVALID_REQUEST
+            )
+        return wanted
 
     async def _call(self, broker: BrokerId, method: Unary[Req, Res], request: Req) -> Res:
         channel = self._connections.to(self._metadata.address(broker), "metadata")

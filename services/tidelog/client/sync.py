@@ -235,6 +235,7 @@ class SyncLogAdmin(_Part):
 
     delete_records = _waits(LogAdmin.delete_records)
     describe_log_dirs = _waits(LogAdmin.describe_log_dirs)
+    discard_damage = _waits(LogAdmin.discard_damage)
     sizes = _waits(LogAdmin.sizes)
     describe_broker_configs = _waits(LogAdmin.describe_broker_configs)
 

@@ -288,6 +288,10 @@ class LogStore:
             return log.key.topic_id
         return self.failed[tp].topic_id if tp in self.failed else None
 
+    def recorded_end(self, log: PartitionLog) -> int:
+        """Everything below had been there: it was synced, committed, or is held."""
+        return max(log.log_end_offset, self._recovery_points.get(log.key), self._high_watermarks.get(log.key))
+
     def registered(self, broker_epoch: int) -> None:
         """The broker has this epoch now; a directory that had lost something is intact since here."""
         if self.intact_since is None:

@@ -479,6 +479,14 @@ class PartitionLog:
         self.log_start_offset = self.recorded_high_watermark = self.recovery_point = offset
         self._context.journal.truncate_from(self.key, 0)
 
+    def untrusted(self) -> list[tuple[str, int, int]]:
+        """Files that `discard_damage` cuts, each with the position from which it goes and its size in bytes."""
+        assert self.damage is not None, self
+        cut = [s for s in self._segments if s.path == self.damage.path]
+        after = self._segments[self._segments.index(cut[0]) + 1 :] if cut else self._segments
+        gone = [(s.path, 0, s.size_bytes) for s in (*after, *self._stray)]
+        return [(s.path, self.damage.position, s.size_bytes) for s in cut] + gone
+
     def discard_damage(self) -> int:
         """Cuts the log where the damage begins, so that the rest can be fetched again; returns the new end.
 

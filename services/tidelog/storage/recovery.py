@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ports.disk import DiskFile
+from tidelog.ports.disk import Disk, DiskFile
 from tidelog.storage.epoch_cache import EpochCache, EpochStart
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES, SparseIndex
 from tidelog.storage.segment import Segment
@@ -60,8 +60,8 @@ class Damage:
     def __str__(self) -> str:
         return (
             f"{self.path}: damaged at byte {self.position}, valid up to offset {self.offset}: {self.reason}. "
-            "With another in-sync replica, let this one discard the rest and fetch it again; a sole copy needs an "
-            "operator (`tidelog log dump` shows what is there)"
+            "Where another replica leads, this one discards the rest and fetches it again; a sole copy needs an operator "
+            "(`tidelog log dump` shows what is there, `tidelog brokers discard-damage` what goes when it is cut)"
         )
 
 
@@ -170,6 +170,30 @@ def _may_be_batch(header: BatchHeader, offset: int, left_bytes: int) -> bool:
         and HEADER_BYTES <= header.size_bytes <= left_bytes
         and header.last_offset_delta >= 0
     )
+
+
+def end_behind(disk: Disk, untrusted: Sequence[tuple[str, int, int]], offset: int) -> int:
+    """End of the last whole batch in what cannot be trusted; `offset` when there is none.
+
+    `untrusted`: files from the damage on, each with the position from which it counts and its size. Reads at most all of it.
+    """
+    for path, position, size_bytes in reversed(untrusted):
+        file = disk.open(path, read_only=True)
+        try:
+            window, end = BatchWindow(file, size_bytes), offset
+            at = valid_batch_after(file, size_bytes, position - 1, offset)
+            while at is not None and at < size_bytes:
+                try:
+                    header = whole_batch(*window.batch_at(at))
+                except TidelogError:
+                    at = valid_batch_after(file, size_bytes, at, end)
+                else:
+                    end, at = max(end, header.end_offset), at + header.size_bytes
+        finally:
+            file.close()
+        if end > offset:
+            return end
+    return offset
 
 
 def why_damaged(offset: int, opening: Opening, *, valid_follows: bool, later_segments: bool) -> str | None:

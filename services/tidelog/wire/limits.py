@@ -78,6 +78,7 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.DescribeConfigsRequest: {"topics": TOPICS},
     m.DeleteRecordsRequest: {"partitions": PARTITIONS},
     m.DescribeLogDirsRequest: {"topics": NAMES},
+    m.DiscardDamageRequest: _ELECTED,
     m.AddBrokersRequest: {"broker_ids": BROKERS},
     m.DrainBrokersRequest: {"broker_ids": BROKERS},
     m.LeaderAndIsrRequest: {**_TOLD, "topic_states": SERVERS, "topic_states.configs": SERVERS},

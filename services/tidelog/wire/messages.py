@@ -1206,6 +1206,103 @@ class DescribeLogDirsResponse(Message):
         )
 
 
+class DiscardDamageRequest(Message):
+    __slots__ = ("broker_id", "topics", "execute")
+    broker_id: int
+    topics: tuple[TopicPartitions, ...]
+    execute: bool
+
+    def __init__(self, *, broker_id, topics=(), execute=False):
+        self.broker_id = broker_id
+        self.topics = topics
+        self.execute = execute
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.topics,
+            self.execute,
+        )
+
+
+class DamagedLog(Message):
+    __slots__ = (
+        "topic",
+        "partition",
+        "error_code",
+        "error_message",
+        "offset",
+        "end_offset",
+        "size_bytes",
+        "reason",
+        "leader",
+    )
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    error_message: str
+    offset: int
+    end_offset: int
+    size_bytes: int
+    reason: str
+    leader: int
+
+    def __init__(
+        self,
+        *,
+        topic="",
+        partition,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        offset,
+        end_offset,
+        size_bytes,
+        reason="",
+        leader,
+    ):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+        self.offset = offset
+        self.end_offset = end_offset
+        self.size_bytes = size_bytes
+        self.reason = reason
+        self.leader = leader
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.error_message,
+            self.offset,
+            self.end_offset,
+            self.size_bytes,
+            self.reason,
+            self.leader,
+        )
+
+
+class DiscardDamageResponse(Message):
+    __slots__ = ("error_code", "error_message", "logs")
+    error_code: ErrorCode
+    error_message: str
+    logs: tuple[DamagedLog, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, error_message="", logs=()):
+        self.error_code = error_code
+        self.error_message = error_message
+        self.logs = logs
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.error_message,
+            self.logs,
+        )
+
+
 class AddBrokersRequest(Message):
     __slots__ = ("broker_ids", "replace", "validate_only", "timeout_ms", "leader_throttle", "follower_throttle")
     broker_ids: tuple[int, ...]

@@ -382,6 +382,30 @@ class DescribeLogDirsResponse(Message):
     log_dirs: tuple[LogDir, ...] = ()
 
 @value(kw_only=True)
+class DiscardDamageRequest(Message):
+    broker_id: int
+    topics: tuple[TopicPartitions, ...] = ()
+    execute: bool = False
+
+@value(kw_only=True)
+class DamagedLog(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    offset: int
+    end_offset: int
+    size_bytes: int
+    reason: str = ""
+    leader: int
+
+@value(kw_only=True)
+class DiscardDamageResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    logs: tuple[DamagedLog, ...] = ()
+
+@value(kw_only=True)
 class AddBrokersRequest(Message):
     broker_ids: tuple[int, ...] = ()
     replace: bool = False

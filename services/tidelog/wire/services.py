@@ -53,6 +53,9 @@ ADMIN_SERVICE_DELETE_RECORDS = Unary(
 ADMIN_SERVICE_DESCRIBE_LOG_DIRS = Unary(
     "/tidelog.v1.AdminService/DescribeLogDirs", m.DescribeLogDirsRequest, m.DescribeLogDirsResponse
 )
+ADMIN_SERVICE_DISCARD_DAMAGE = Unary(
+    "/tidelog.v1.AdminService/DiscardDamage", m.DiscardDamageRequest, m.DiscardDamageResponse
+)
 ADMIN_SERVICE_ADD_BROKERS = Unary("/tidelog.v1.AdminService/AddBrokers", m.AddBrokersRequest, m.AddBrokersResponse)
 ADMIN_SERVICE_DRAIN_BROKERS = Unary(
     "/tidelog.v1.AdminService/DrainBrokers", m.DrainBrokersRequest, m.DrainBrokersResponse

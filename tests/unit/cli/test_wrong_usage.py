@@ -62,6 +62,20 @@ MISTAKES: Final[list[tuple[str, int, str]]] = [
     ),
     ("groups describe nosuch", FAILED, A_GROUP),
     ("groups delete nosuch", FAILED, A_GROUP),
+    ("brokers discard-damage --broker 9", FAILED, "broker 9 is not alive; alive are 1, 2, 3"),
+    ("brokers discard-damage --broker 1 --topic nosuch", FAILED, A_TOPIC),
+    (
+        "brokers discard-damage --broker 1 --topic events --partition 9",
+        FAILED,
+        "topic 'events' has partitions 0 to 2, partition 9 does not exist",
+    ),
+    (
+        "brokers discard-damage --broker 1 --topic events --partition 0",
+        FAILED,
+        "broker 1: the log of events-0 is not damaged",
+    ),
+    ("brokers discard-damage --broker 1 --partition 0", WRONG, "--partition is only allowed with --topic"),
+    ("brokers discard-damage --broker 1 --force", WRONG, "--force is only allowed with --execute"),
     ("log-dirs describe --broker-list 9", FAILED, "broker 9 is not alive; alive are 1, 2, 3"),
     ("local kill broker-1", FAILED, "there is no cluster in {here}/data/local; `tidelog local up` makes one"),
     # Something that exists already, or values that no cluster takes.

@@ -521,7 +521,7 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
 
 
 async def test_a_stalled_static_member_leaves_its_replacement_alone() -> None:
-    bed = Bed()
+    bed = await new_bed()
     async with bed.consumer("s", static=True, max_processing_ms=500) as old:
         await bed.until(lambda: len(old.assignment) == 4, old)
         await bed.until(lambda: old.stats.state == "left")

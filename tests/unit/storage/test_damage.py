@@ -69,7 +69,7 @@ def test_a_bad_batch_in_the_middle_is_never_hidden(position: int) -> None:
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "valid batches follow" in str(log.damage)
     assert store.intact_since is None
-    operator = "a sole copy needs an operator (`tidelog log dump` shows what is there)"
+    operator = "`tidelog brokers discard-damage` what goes when it is cut"
     assert any(f"{FILE}: damaged at byte {SIZE}" in note and operator in note for note in store.notes)
     assert len(disk.read(FILE)) == 4 * SIZE, "nothing was cut"
 

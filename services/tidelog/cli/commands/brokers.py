@@ -7,6 +7,7 @@ import typer
 
 from tidelog.cli import completion
 from tidelog.cli.commands import moves
+from tidelog.cli.commands.discard_damage import discard_damage
 from tidelog.cli.commands.elect_leaders import release_veto
 from tidelog.cli.connection import Connection, connected
 from tidelog.cli.errors import CommandError
@@ -96,4 +97,5 @@ def _door(broker: "ClusterBroker") -> tuple[str, int]:
 
 
 app.command("drain")(moves.drain)
+app.command("discard-damage")(discard_damage)
 app.command("release-veto")(release_veto)
