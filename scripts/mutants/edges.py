@@ -16,11 +16,13 @@ from tidelog.coordinator import machine
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.runtime import rpc_server
 from tidelog.runtime.clock import RetentionClock
-from tidelog.storage import recovery, topic_marker
+from tidelog.storage import producer_snapshot, recovery, topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.producer_state import ProducerTable
 from tidelog.wire import limits
 from tidelog.wire.limits import ListCounter
 
@@ -296,3 +298,40 @@ def unknown_loss_is_cut(original: Any, self: Any, tp: Any) -> None:
     """A damaged log is cut on an operator's word although the controller may count on what goes."""
     with altered(self._logs, intact_since=1):
         original(self, tp)
+
+
+_FOREIGN: Final = "tests/unit/broker/test_foreign_batches.py::"
+
+
+@MUTANTS.mutant("FOREIGN-BATCH", ByTest(f"{_FOREIGN}test_a_leader_refuses_another_batch"))
+@around(ProducerTable, "check")
+def sequences_make_a_repetition(original: Any, self: Any, header: Any, sent_crc: int) -> Any:
+    """A batch with the sequences of a stored one is that one, whatever it holds."""
+    try:
+        return original(self, header, sent_crc)
+    except TidelogError as error:
+        if error.code is not ErrorCode.INVALID_RECORD:
+            raise
+        return self.facts()[0].batches[-1]
+
+
+@MUTANTS.mutant("FOREIGN-FOLLOWED", ByTest(f"{_FOREIGN}test_the_next_leader_refuses_another_batch"))
+@around(PartitionLog, "sent_crcs")
+def followers_hear_no_crc(*_: Any) -> None:
+    """A leader does not tell its followers what its producers have sent."""
+
+
+@MUTANTS.mutant("FOREIGN-SAVED", ByTest(f"{_FOREIGN}test_a_restart_from_a_snapshot_refuses_another_batch"))
+@around(producer_snapshot, "_seen")
+def snapshot_without_crcs(original: Any, text: str) -> Any:
+    """The snapshot of a log's producers keeps no CRC."""
+    return original(text.rpartition(",")[0])
+
+
+@MUTANTS.mutant(
+    "FOREIGN-UNMARKED",
+    ByTest(f"{_FOREIGN}TestRelease020::test_a_leader_of_it_sends_batches_that_are_not_told_apart"),
+)
+@around(LogStore, "appending_unmarked")
+def unmarked_batches_are_believed(*_: Any) -> None:
+    """A restart takes the batches of a leader of release 0.2.0 for what their producers sent."""

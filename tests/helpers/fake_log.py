@@ -27,7 +27,7 @@ class FakePartition:
         at = base
         batches = validate_produce(records, batch_bytes_max=batch_bytes_max)
         if batches.headers[0].producer_id != NO_PRODUCER_ID:
-            stored = self.producers.check(batches.headers[0])
+            stored = self.producers.check(batches.headers[0], batches.headers[0].crc)
             if stored is not None:
                 return stored.base_offset
         self.producers.note(batches.headers, base)

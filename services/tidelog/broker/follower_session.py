@@ -19,6 +19,7 @@ from tidelog.ports.net import Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.runtime.bell import Bell, give_way
+from tidelog.storage.producer_state import SentCrcs
 from tidelog.wire import messages as m
 from tidelog.wire.batch import from_offset
 
@@ -274,7 +275,7 @@ class FollowerSession:
             sent_any = True
             self._unstated.add(tp)
             self._high_watermarks.pop(tp, None)
-            parts.append(self._chunk(host, offset, records=records))
+            parts.append(self._chunk(host, offset, records=records, sent=host.log.sent_crcs(offset)))
         return room
 
     def _offset_of(self, host: PartitionHost) -> int | None:
@@ -290,6 +291,7 @@ class FollowerSession:
         epoch: int = NO_EPOCH,
         end: int = NO_OFFSET,
         code: ErrorCode = ErrorCode.NONE,
+        sent: SentCrcs = None,
     ) -> m.ReplicaChunk:
         return m.ReplicaChunk(
             topic=host.tp.topic,
@@ -303,6 +305,8 @@ class FollowerSession:
             offset=offset,
             topic_id=host.topic_id,
             dropped_to=host.log.dropped_to if offset < host.log.dropped_to else 0,
+            marked=sent is not None,
+            sent=tuple([m.SentBatch(base_offset=base, crc=crc) for base, crc in sent.items()]) if sent else (),
             records=records,
         )
 

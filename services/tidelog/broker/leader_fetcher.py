@@ -174,7 +174,8 @@ class LeaderLink:
                 host.log.record_dropped_to(part.dropped_to)
             if part.records:
                 self._fetchers.on_bytes(len(part.records), self._fetchers.broker_id in host.moving)
-                host.append_chunk(part.records)
+                sent = {batch.base_offset: batch.crc for batch in part.sent} if part.marked else None
+                host.append_chunk(part.records, sent)
         except TidelogError as error:
             _log.warning("chunk of %s from broker %d refused: %s", host.tp, self.leader, error)
             if host.offline is None:

@@ -16,10 +16,11 @@ from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_context import Appended
 from tidelog.storage.partition_log import PartitionLog
+from tidelog.storage.producer_state import AS_SENT, SentCrcs
 from tidelog.storage.recovery import Damage, RottenError
 from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.topic_config import TopicConfig
-from tidelog.wire.batch import NO_PRODUCER_ID, Batches
+from tidelog.wire.batch import NO_CRC, NO_PRODUCER_ID, Batches
 
 _log = logging.getLogger(__name__)
 
@@ -183,8 +184,11 @@ class PartitionHost:
         self._check_online()
         self.replica.check_produce(leader_epoch, acks)
         if batches.headers[0].producer_id != NO_PRODUCER_ID:
-            stored = self.log.producers.check(batches.headers[0])
+            sent_crc = batches.headers[0].crc if batches.sent_crc == NO_CRC else batches.sent_crc
+            stored = self.log.producers.check(batches.headers[0], sent_crc)
             if stored is not None:
+                if stored.crc == NO_CRC:
+                    self._context.metrics.unverified_repetitions.inc()
                 return Appended(stored.base_offset, stored.last_offset, 0)
         appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch)
         syncs = self.config.flush == SYNC
@@ -199,7 +203,7 @@ class PartitionHost:
         """Whether an idempotent producer sends again what is stored: a setting that has changed since does not refuse it."""
         header = batches.headers[0]
         try:
-            return header.producer_id != NO_PRODUCER_ID and self.log.producers.check(header) is not None
+            return header.producer_id != NO_PRODUCER_ID and self.log.producers.check(header, header.crc) is not None
         except TidelogError:
             return False
 
@@ -366,10 +370,10 @@ class PartitionHost:
             if not self._awaited:
                 self._context.metrics.isr_connected(self._context.clock.now() - self._led_since)
 
-    def append_chunk(self, records: bytes) -> Appended:
+    def append_chunk(self, records: bytes, sent: SentCrcs = AS_SENT) -> Appended:
         """What the leader sent, after the machine accepted it."""
         self._check_online()
-        return self._on_disk(self.log.append_as_follower, records)
+        return self._on_disk(self.log.append_as_follower, records, sent)
 
     @property
     def is_sole(self) -> bool:

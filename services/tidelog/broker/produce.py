@@ -140,7 +140,7 @@ class ProduceHandler:
         """The answer for one partition if all goes well, and what it has to wait for."""
         host = self._manager.host(part.topic, part.partition, part.topic_id)
         records = part.records if found is None or isinstance(found, TidelogError) else found
-        batches = validate_produce(records, batch_bytes_max=host.config.max_message_bytes)
+        batches = validate_produce(records, batch_bytes_max=host.config.max_message_bytes, sent=part.records)
         if isinstance(found, TidelogError) and not host.repeats(batches):
             raise found
         if acks != ACKS_ALL and not self._may_ack_alone():

@@ -257,6 +257,12 @@ class ReplicationMetrics:
             "How long the oldest ISR change that has no answer yet has waited for it, as leader.",
             registry=registry,
         )
+        self.unverified_repetitions = Counter(
+            "tidelog_unverified_repetitions_total",
+            "Batches of idempotent producers answered as repetitions by their sequences alone: the CRC of what is stored, as "
+            "it was sent, is not known.",
+            registry=registry,
+        )
         self._alter_isr = Counter(
             "tidelog_alter_isr_requests_total",
             "AlterIsr requests by the error of the whole answer; NO_ANSWER: the call broke.",

@@ -18,6 +18,7 @@ LIFE_FILE: Final = "incarnation"
 CLEAN_FILE: Final = ".clean-shutdown"
 OWN_FILES: Final = frozenset({LOCK_FILE, IDENTITY_FILE, LIFE_FILE, CLEAN_FILE})
 _NONE: Final = "-"
+_MARKED: Final = "marked yes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class DataDir:
         self.same_boot = False
         self.power_lost = False
         """Unsynced bytes may be missing; stays so until a recovery has run to its end."""
+        self.marked = False
+        """Each batch that was changed before it was stored says so, but for those that the snapshots of producers tell of. This
+        release and later ones see to it; after another one it holds again from a clean stop on."""
         self.previous_intact_since: int | None = None
         self.clean_broker_epoch: int | None = None
         """The broker epoch that the clean-shutdown marker names."""
@@ -131,6 +135,7 @@ class DataDir:
         marker = dict(line.partition(" ")[::2] for line in clean.lines)
         self.was_clean = "broker_epoch" in marker or self.fresh
         self.clean_broker_epoch = _optional(marker.get("broker_epoch", _NONE))
+        self.marked = self.was_clean or life.get("marked") == "yes"
         self.same_boot = life.get("boot") == self._boot
         self.power_lost = not self.was_clean and (not self.same_boot or life.get("recovered") != "yes")
         self.previous_intact_since = _optional(life.get("intact_since", _NONE))
@@ -150,9 +155,16 @@ class DataDir:
         """Durable when it returns; None when something was lost and no registration has followed yet."""
         self._write_life(broker_epoch, recovered=True)
 
+    def record_unmarked(self) -> None:
+        """Durable when it returns."""
+        read = read_lines(self._disk, f"{self._root}/{LIFE_FILE}")
+        write_lines(self._disk, f"{self._root}/{LIFE_FILE}", [line for line in read.lines if line != _MARKED])
+        self.marked = False
+
     def _write_life(self, intact_since: int | None, *, recovered: bool) -> None:
         since = _NONE if intact_since is None else str(intact_since)
         lines = [f"boot {self._boot}", f"intact_since {since}", f"recovered {'yes' if recovered else 'no'}"]
+        lines += [_MARKED] if self.marked else []
         write_lines(self._disk, f"{self._root}/{LIFE_FILE}", lines)
 
     def mark_clean(self, broker_epoch: int) -> None:

@@ -38,6 +38,11 @@ class LogOwner(Protocol):
         """Tombstones may be missing below `end` from now on; durable when it returns, else KAFKA_STORAGE_ERROR."""
         ...
 
+    def appending_unmarked(self) -> None:
+        """A log is to get batches that may be other bytes than their producers sent, and do not say so. That is durable when
+        it returns, else KAFKA_STORAGE_ERROR."""
+        ...
+
     def data_lost(self, key: LogKey, reason: str) -> None:
         """A failed sync, or damage found in what was written: this directory is not intact (design section 3)."""
         ...

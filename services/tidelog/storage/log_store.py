@@ -186,6 +186,7 @@ class LogStore:
             start_is_known=self._log_starts.complete,
             dropped_to=self._dropped.get(key),
             epochs_complete=self._journal.problem is None,
+            marked=self._data_dir.marked,
         )
         try:
             log = PartitionLog.open(self._context, key, self._folder(tp), opening)
@@ -372,6 +373,7 @@ class LogStore:
             high_watermark=max(high_watermark, self._high_watermarks.get(key)),
             log_start=self._log_starts.get(key),
             dropped_to=self._dropped.get(key),
+            marked=self._data_dir.marked,
         )
         log = PartitionLog.open(self._context, key, self._folder(tp), opening)
         self._logs[tp] = log
@@ -546,6 +548,14 @@ class LogStore:
             self._reserve.lend(self._dropped.write)
         except OSError as error:
             raise self._broken("which tombstones are dropped", error) from error
+
+    def appending_unmarked(self) -> None:
+        """See `LogOwner`."""
+        if self._data_dir.marked:
+            try:
+                self._reserve.lend(self._data_dir.record_unmarked)
+            except OSError as error:
+                raise self._broken("that batches may have been changed", error) from error
 
     def data_lost(self, key: LogKey, reason: str) -> None:
         """See `LogOwner`. The next registration says that the directory is intact only since then."""

@@ -18,14 +18,14 @@ from tidelog.storage.flush import Flush
 from tidelog.storage.incoming import check_incoming
 from tidelog.storage.log_context import Appended, LogContext
 from tidelog.storage.producer_history import ProducerHistory
-from tidelog.storage.producer_state import ProducerTable
+from tidelog.storage.producer_state import AS_SENT, ProducerTable, SentCrcs
 from tidelog.storage.recovery import Damage, Opening, RottenError, history_reaches, hollow, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.segment_swap import SegmentSwap, settle_names
 from tidelog.storage.tail import Tail
 from tidelog.storage.time_lookup import TimestampOffset, first_at, newest
 from tidelog.storage.trouble import Trouble, trouble_of
-from tidelog.wire.batch import Batches, BatchHeader, Buffer, corrupt, iter_batches, stamp
+from tidelog.wire.batch import NO_CRC, Batches, BatchHeader, Buffer, corrupt, iter_batches, rewritten, stamp
 
 T = TypeVar("T")
 
@@ -119,6 +119,7 @@ class PartitionLog:
         hw = min(opening.high_watermark, self.log_end_offset)
         self.recorded_high_watermark = min(max(hw, self.log_start_offset), self.log_end_offset)
         self._producers.attach(names)
+        self._producers.marked_from = 0 if opening.marked else self.log_end_offset
         if self.damage is None:
             self._producers.restore(self._segments, self.log_start_offset, self.log_end_offset)
 
@@ -198,6 +199,11 @@ class PartitionLog:
         """What is known of idempotent producers; fed by every append, here and on followers (HOLE-28)."""
         return self._producers.table
 
+    def sent_crcs(self, offset: int) -> SentCrcs:
+        """For a follower that appends what is here from `offset` on."""
+        crcs = self._producers.sent_crcs(offset)
+        return crcs if crcs is None or not self.producers.rewritten else dict(self.producers.sent(offset))
+
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
@@ -273,13 +279,17 @@ class PartitionLog:
                     ErrorCode.FENCED_LEADER_EPOCH,
                 )
             self.assign_epoch(leader_epoch, self.log_end_offset)
-        buffers = stamp(batches, self.log_end_offset, leader_epoch)
-        return self._append(buffers, batches.headers, self.log_end_offset + batches.record_count, len(batches.records))
+        sent = AS_SENT
+        if batches.sent_crc != NO_CRC:
+            batches, sent = rewritten(batches), {self.log_end_offset: batches.sent_crc}
+        buffers, end = stamp(batches, self.log_end_offset, leader_epoch), self.log_end_offset + batches.record_count
+        return self._append(buffers, batches.headers, end, len(batches.records), sent)
 
-    def append_as_follower(self, records: bytes) -> Appended:
+    def append_as_follower(self, records: bytes, sent: SentCrcs = AS_SENT) -> Appended:
         """Appends a leader's bytes as they are, with one write; CORRUPT_MESSAGE, and nothing appended: `check_incoming`.
 
-        An empty log that starts inside their first batch takes that whole; the log's start stays where it is.
+        An empty log that starts inside their first batch takes that whole; the log's start stays where it is. `sent`: the
+        leader's `sent_crcs`.
         """
         self._check()
         start, end = self.log_start_offset, self.log_end_offset
@@ -290,14 +300,19 @@ class PartitionLog:
             self.reset_to(incoming.base_offset)
             if dropped_to:
                 self.record_dropped_to(dropped_to)  # it is of the log that these records come from
-        appended = self._append([records], incoming.headers, incoming.end_offset, len(records))
+        if sent is None:
+            self._context.owner.appending_unmarked()
+            self._producers.marked_from = incoming.end_offset
+        appended = self._append([records], incoming.headers, incoming.end_offset, len(records), sent)
         if begins_before:
             self.move_log_start(start)
         for header in incoming.news:
             self._context.journal.assign(self.key, header.leader_epoch, header.base_offset)
         return appended
 
-    def _append(self, buffers: list[Buffer], headers: Sequence[BatchHeader], end: int, size_bytes: int) -> Appended:
+    def _append(
+        self, buffers: list[Buffer], headers: Sequence[BatchHeader], end: int, size_bytes: int, sent: SentCrcs
+    ) -> Appended:
         base = self.log_end_offset
         try:
             segment = self._active(size_bytes)
@@ -310,7 +325,7 @@ class PartitionLog:
         except OSError as error:
             raise self._fenced("append", error) from error
         self._tail.push(base, end, buffers, size_bytes)
-        self.producers.note(headers, base)
+        self.producers.note(headers, base, sent)
         self.log_end_offset = end
         return Appended(base, end - 1, size_bytes)
 

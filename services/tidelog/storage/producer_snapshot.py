@@ -4,6 +4,8 @@ It is a cache, as an index is: it is not synced and needs no rename, since a che
 missing, torn or of other records is passed over, for the log tells everything again. It is tied to the log by the batch
 before its offset: a loss of power can bring back a snapshot of records that were cut off, and to believe that one would
 acknowledge batches that are not there.
+
+Release 0.2.0 knew no CRCs. What it has written is read, and it passes over what is written here.
 """
 
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from tidelog.ports.disk import Disk
 from tidelog.storage.checkpoint import encode_lines, read_lines
 from tidelog.storage.producer_state import REMEMBERED, ProducerFacts, SeenBatch
 from tidelog.storage.segment import parse_segment_name
+from tidelog.wire.batch import NO_CRC
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 KEPT: Final = 3
@@ -31,6 +34,8 @@ class LastBatch(NamedTuple):
 class Snapshot(NamedTuple):
     after: LastBatch
     producers: list[ProducerFacts]
+    rewritten: bool
+    """See `ProducerTable`."""
 
 
 class ProducerSnapshots:
@@ -53,10 +58,10 @@ class ProducerSnapshots:
     def offsets(self) -> tuple[int, ...]:
         return tuple(self._offsets)
 
-    def save(self, after: LastBatch, producers: Iterable[ProducerFacts]) -> None:
+    def save(self, after: LastBatch, producers: Iterable[ProducerFacts], rewritten: bool) -> None:
         file = self._disk.open(self._path(after.end_offset), create=True)
         try:
-            file.append([encode_lines([" ".join(map(str, after)), *map(_line, producers)])])
+            file.append([encode_lines([" ".join(map(str, (*after, int(rewritten)))), *map(_line, producers)])])
         finally:
             file.close()
         self._offsets.append(after.end_offset)
@@ -67,9 +72,10 @@ class ProducerSnapshots:
         """None when it is none. The file then goes, so that a better one can take its place."""
         try:
             lines = read_lines(self._disk, self._path(offset)).lines
-            end_offset, leader_epoch, crc = map(int, lines[0].split(" "))
+            end_offset, leader_epoch, crc, *rewritten = map(int, lines[0].split(" "))
             if end_offset == offset:
-                return Snapshot(LastBatch(end_offset, leader_epoch, crc), [_facts(line) for line in lines[1:]])
+                after = LastBatch(end_offset, leader_epoch, crc)
+                return Snapshot(after, [_facts(line) for line in lines[1:]], any(rewritten))
         except (TidelogError, ValueError, IndexError):
             pass
         self.drop(offset)
@@ -92,7 +98,7 @@ class ProducerSnapshots:
 
 
 def _line(facts: ProducerFacts) -> str:
-    batches = " ".join(f"{b.base_sequence},{b.last_sequence},{b.base_offset}" for b in facts.batches)
+    batches = " ".join(f"{b.base_sequence},{b.last_sequence},{b.base_offset},{b.crc}" for b in facts.batches)
     return f"{facts.producer_id} {facts.epoch} {facts.run} {batches}"
 
 
@@ -104,5 +110,6 @@ def _facts(line: str) -> ProducerFacts:
 
 
 def _seen(text: str) -> SeenBatch:
-    base_sequence, last_sequence, base_offset = map(int, text.split(","))
-    return SeenBatch(base_sequence, last_sequence, base_offset)
+    numbers = [int(number) for number in text.split(",")]
+    base_sequence, last_sequence, base_offset, crc = numbers if len(numbers) > 3 else [*numbers, NO_CRC]
+    return SeenBatch(base_sequence, last_sequence, base_offset, crc)

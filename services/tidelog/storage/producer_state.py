@@ -4,11 +4,11 @@ Every replica keeps one for each log, fed by what it appends, so that whoever be
 had stored. Only a leader judges a batch (`check`); what is in the log is taken as it is (`note`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.wire.batch import NO_PRODUCER_ID, BatchHeader
+from tidelog.wire.batch import NO_CRC, NO_PRODUCER_ID, BatchHeader, invalid
 
 REMEMBERED: Final = 5
 """Batches of one producer that are known one by one: as many as a client may have in flight (KIP-98)."""
@@ -19,6 +19,11 @@ SEQUENCE_MASK: Final = 2**31 - 1
 PRODUCER_IDS_MAX: Final = 50_000
 EXPIRATION_S: Final = 86_400.0
 
+SentCrcs = Mapping[int, int] | None
+"""CRC as sent, by offset, of those batches that are stored as other bytes; None: it is not known which these are."""
+AS_SENT: Final[SentCrcs] = {}
+"""Batches that their leader has changed say so, and the others are as they were sent."""
+
 
 class SeenBatch(NamedTuple):
     """A stored batch: the sequences of its first and last record, both inclusive, and the offset of the first."""
@@ -26,6 +31,8 @@ class SeenBatch(NamedTuple):
     base_sequence: int
     last_sequence: int
     base_offset: int
+    crc: int = NO_CRC
+    """CRC of the batch as its producer sent it; NO_CRC where that is not known."""
 
     @property
     def last_offset(self) -> int:
@@ -67,11 +74,13 @@ class _Producer:
 class ProducerTable:
     """Of one log. Its order is that of the last use, the oldest first."""
 
-    __slots__ = ("_limits", "_producers")
+    __slots__ = ("_limits", "_producers", "rewritten")
 
     def __init__(self, limits: ProducerLimits) -> None:
         self._limits = limits
         self._producers: dict[int, _Producer] = {}
+        self.rewritten = False
+        """Some of the CRCs are of batches that are stored as other bytes."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -84,8 +93,12 @@ class ProducerTable:
 
     # --- judging ------------------------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader) -> SeenBatch | None:
+    def check(self, header: BatchHeader, sent_crc: int) -> SeenBatch | None:
         """Whether a leader may append this batch of an idempotent producer: None. The stored one, if it is a repetition.
+
+        `sent_crc`: of the batch as it was sent. INVALID_RECORD: a batch with these sequences is stored, and it is another one.
+        Producer ids are no secret, so any client may have written it. If the CRC of the stored one is not known, equal
+        sequences make a repetition.
 
         INVALID_PRODUCER_EPOCH: an older incarnation. OUT_OF_ORDER_SEQUENCE_NUMBER: a gap, so this batch is certainly not in
         the log. DUPLICATE_SEQUENCE_NUMBER: it certainly is, but longer ago than offsets are remembered.
@@ -107,15 +120,19 @@ class ProducerTable:
         final = (first + header.last_offset_delta) & SEQUENCE_MASK
         for seen in reversed(known.batches):
             if seen.base_sequence == first and seen.last_sequence == final:
+                if seen.crc not in (NO_CRC, sent_crc):
+                    raise invalid(
+                        f"{_named(header)}: another batch with these sequences is stored at {seen.base_offset}"
+                    )
                 return seen
-        who = f"base_sequence: {first} of producer {header.producer_id} in epoch {known.epoch}"
+        named = _named(header)
         behind = (last - first) & SEQUENCE_MASK
         if behind > SEQUENCE_MASK // 2:
-            raise TidelogError(f"{who}, {(last + 1) & SEQUENCE_MASK} is next", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            raise TidelogError(f"{named}, {(last + 1) & SEQUENCE_MASK} is next", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if behind < known.run and header.last_offset_delta <= behind:
-            raise TidelogError(f"{who} was stored before, {last} is the last", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+            raise TidelogError(f"{named} was stored before, {last} is the last", ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
         raise TidelogError(
-            f"{who} is older than what is remembered, the last {known.run} records up to {last}",
+            f"{named} is older than what is remembered, the last {known.run} records up to {last}",
             ErrorCode.UNKNOWN_PRODUCER_ID,
         )
 
@@ -135,16 +152,22 @@ class ProducerTable:
 
     # --- taking note --------------------------------------------------------------------------------------------
 
-    def note(self, headers: Iterable[BatchHeader], base_offset: int) -> None:
+    def note(self, headers: Iterable[BatchHeader], base_offset: int, sent: SentCrcs = AS_SENT) -> None:
         """These batches are in the log now, with consecutive offsets from `base_offset`, whatever their headers say."""
         for header in headers:
             if header.producer_id != NO_PRODUCER_ID:
-                self._note(header, base_offset)
+                self._note(header, base_offset, sent)
             base_offset += header.last_offset_delta + 1
 
-    def _note(self, header: BatchHeader, base_offset: int) -> None:
+    def _note(self, header: BatchHeader, base_offset: int, sent: SentCrcs) -> None:
         first, delta = header.base_sequence, header.last_offset_delta
-        seen = SeenBatch(first, (first + delta) & SEQUENCE_MASK, base_offset)
+        if sent is None:
+            crc = NO_CRC
+        elif base_offset in sent:
+            crc, self.rewritten = sent[base_offset], True
+        else:
+            crc = header.sent_crc
+        seen = SeenBatch(first, (first + delta) & SEQUENCE_MASK, base_offset, crc)
         known = self._producers.pop(header.producer_id, None)
         if known is None:
             known = _Producer(header.producer_epoch, delta + 1, (seen,), 0.0)
@@ -160,9 +183,19 @@ class ProducerTable:
         if self._limits.ids > self._limits.ids_max and len(self._producers) > 1:
             self._forget(next(iter(self._producers)))
 
-    def load(self, facts: Sequence[ProducerFacts]) -> None:
+    def sent(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Offset and CRC as sent of the batches from `offset` on, if there are any that are stored as other bytes."""
+        for producer in reversed(self._producers.values() if self.rewritten else ()):
+            if producer.batches[-1].base_offset < offset:
+                return  # the others have appended their last one before
+            for seen in producer.batches:
+                if seen.base_offset >= offset and seen.crc != NO_CRC:
+                    yield seen.base_offset, seen.crc
+
+    def load(self, facts: Sequence[ProducerFacts], rewritten: bool) -> None:
         """Everything anew, in the order of `facts`. They live from now on: an age survives no restart."""
         self.clear()
+        self.rewritten = rewritten
         for producer_id, epoch, run, batches in facts:
             self._producers[producer_id] = _Producer(epoch, run, batches, self._limits.now)
         self._limits.ids += len(self._producers)
@@ -188,7 +221,12 @@ class ProducerTable:
     def clear(self) -> None:
         self._limits.ids -= len(self._producers)
         self._producers.clear()
+        self.rewritten = False
 
     def _forget(self, producer_id: int) -> None:
         del self._producers[producer_id]
         self._limits.ids -= 1
+
+
+def _named(header: BatchHeader) -> str:
+    return f"base_sequence: {header.base_sequence} of producer {header.producer_id} in epoch {header.producer_epoch}"

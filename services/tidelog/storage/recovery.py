@@ -43,6 +43,8 @@ class Opening:
     """Everything below had been written by this very process, which may have told others of it."""
     dropped_to: int = 0
     """See `PartitionLog`."""
+    marked: bool = True
+    """Batches that a leader has changed say so: see `ProducerHistory`."""
     epochs_complete: bool = True
     """Whether the epoch journal can be trusted below the recovery point; if not, the log is read from its start."""
 

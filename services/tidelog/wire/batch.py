@@ -25,6 +25,8 @@ HEAD_BYTES: Final = 16
 """The part that a leader replaces: base offset, batch length, leader epoch."""
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
+NO_CRC: Final = -1
+"""Stands for a CRC that is not known."""
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _HEAD: Final = Struct(">qii")
@@ -38,6 +40,9 @@ _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
+_REWRITTEN: Final = 0x4000
+"""Kafka leaves the bit free, and no reader looks at it."""
+_CHANGED: Final = _LOG_APPEND_TIME | _DELETE_HORIZON | _REWRITTEN
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -89,6 +94,12 @@ class BatchHeader(NamedTuple):
         return self._replace(attributes=self.attributes & ~_CODEC_MASK | codec)
 
     @property
+    def sent_crc(self) -> int:
+        """CRC of the batch as its producer sent it; NO_CRC if it has been changed since, but for its offset and its epoch."""
+        changed = self.attributes & _CHANGED or self.record_count != self.last_offset_delta + 1
+        return NO_CRC if changed else self.crc
+
+    @property
     def delete_horizon_ms(self) -> int | None:
         """From when on its tombstones may be dropped: the log cleaner keeps that in the base timestamp (KIP-534)."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
@@ -104,6 +115,8 @@ class Batches(NamedTuple):
 
     records: Buffer
     headers: Sequence[BatchHeader]
+    sent_crc: int = NO_CRC
+    """CRC of the one batch that an idempotent producer sent, if `records` are other bytes than it sent."""
 
     @property
     def record_count(self) -> int:
@@ -159,8 +172,8 @@ def iter_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         at += header.batch_length + PREFIX_BYTES
 
 
-def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
-    """What a client sent, if a leader may append it.
+def validate_produce(records: Buffer, *, batch_bytes_max: int, sent: Buffer | None = None) -> Batches:
+    """What a client sent, if a leader may append it; `sent` where `records` may be what this leader has made of that.
 
     Every fault that the header shows is refused (CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE) with the field and
     the limit; nothing inside a batch is decoded.
@@ -177,7 +190,9 @@ def validate_produce(records: Buffer, *, batch_bytes_max: int) -> Batches:
     if len(headers) > 1 and any(header.producer_id != NO_PRODUCER_ID for header in headers):
         # Or one of them might be a repetition and the next one not: there is one answer, with one offset (KIP-98).
         raise invalid(f"records: {len(headers)} batches; an idempotent producer sends one for each partition")
-    return Batches(records, headers)
+    if sent is None or sent is records or headers[0].producer_id == NO_PRODUCER_ID:
+        return Batches(records, headers)
+    return Batches(records, headers, _CRC.unpack_from(sent, _CRC_AT)[0])
 
 
 def _check_size(header: BatchHeader, batch_bytes_max: int) -> None:
@@ -227,6 +242,24 @@ def _check_producer(header: BatchHeader, where: str) -> None:
             raise invalid(f"producer_epoch: {header.producer_epoch} {where}, must not be negative with a producer id")
         if header.base_sequence < 0:
             raise invalid(f"base_sequence: {header.base_sequence} {where}, must not be negative with a producer id")
+
+
+def rewritten(batches: Batches) -> Batches:
+    """The same batches, which say from now on that they are not what their producer sent."""
+    out, headers, at = bytearray(batches.records), [], 0
+    for header in batches.headers:
+        headers.append(_restamp(out, at, header._replace(attributes=header.attributes | _REWRITTEN)))
+        at += header.size_bytes
+    return batches._replace(records=bytes(out), headers=headers)
+
+
+def _restamp(out: bytearray, at: int, header: BatchHeader) -> BatchHeader:
+    """Puts another header before the records at `at`, with the CRC that fits."""
+    _HEADER.pack_into(out, at, *header)
+    with memoryview(out) as view:
+        crc = crc32c(view[at + CRC_FROM : at + header.size_bytes])
+    _CRC.pack_into(out, at + _CRC_AT, crc)
+    return header._replace(crc=crc)
 
 
 def stamp(batches: Batches, base_offset: int, leader_epoch: int) -> list[Buffer]:

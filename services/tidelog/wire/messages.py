@@ -3451,6 +3451,22 @@ class ReplicaFetchRequest(Message):
         )
 
 
+class SentBatch(Message):
+    __slots__ = ("base_offset", "crc")
+    base_offset: int
+    crc: int
+
+    def __init__(self, *, base_offset, crc):
+        self.base_offset = base_offset
+        self.crc = crc
+
+    def _values(self):
+        return (
+            self.base_offset,
+            self.crc,
+        )
+
+
 class ReplicaChunk(Message):
     __slots__ = (
         "topic",
@@ -3464,6 +3480,8 @@ class ReplicaChunk(Message):
         "offset",
         "topic_id",
         "dropped_to",
+        "marked",
+        "sent",
         "records",
     )
     topic: str
@@ -3477,6 +3495,8 @@ class ReplicaChunk(Message):
     offset: int
     topic_id: bytes
     dropped_to: int
+    marked: bool
+    sent: tuple[SentBatch, ...]
     records: bytes
 
     def __init__(
@@ -3493,6 +3513,8 @@ class ReplicaChunk(Message):
         offset,
         topic_id=b"",
         dropped_to,
+        marked=False,
+        sent=(),
         records=b"",
     ):
         self.topic = topic
@@ -3506,6 +3528,8 @@ class ReplicaChunk(Message):
         self.offset = offset
         self.topic_id = topic_id
         self.dropped_to = dropped_to
+        self.marked = marked
+        self.sent = sent
         self.records = records
 
     def _values(self):
@@ -3521,6 +3545,8 @@ class ReplicaChunk(Message):
             self.offset,
             self.topic_id,
             self.dropped_to,
+            self.marked,
+            self.sent,
             self.records,
         )
 

@@ -1051,6 +1051,13 @@ class ReplicaFetchRequest(Message):
     partitions: tuple[ReplicaPosition, ...] = ()
 
 @value(kw_only=True)
+class SentBatch(Message):
+    """The batch at this offset as its producer sent it."""
+
+    base_offset: int
+    crc: int
+
+@value(kw_only=True)
 class ReplicaChunk(Message):
     topic: str = ""
     partition: int
@@ -1063,6 +1070,8 @@ class ReplicaChunk(Message):
     offset: int
     topic_id: bytes = b""
     dropped_to: int
+    marked: bool = False
+    sent: tuple[SentBatch, ...] = ()
     records: bytes = b""
 
 @value(kw_only=True)

@@ -158,7 +158,7 @@ def test_a_follower_that_starts_anew_forgets_its_producers() -> None:
     assert [(f.producer_id, f.run) for f in log.producers.facts()] == [(1, 1)]
 
 
-@pytest.mark.parametrize("text", ["1 0 1", "1 0 1 0,0", "1 0 1 0,0,0,0", "x 0 1 0,0,0", "1 0 1" + " 0,0,0" * 6])
+@pytest.mark.parametrize("text", ["1 0 1", "1 0 1 0,0", "1 0 1 0,0,0,0,0", "x 0 1 0,0,0", "1 0 1" + " 0,0,0" * 6])
 def test_a_line_that_is_no_producer_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         _facts(text)

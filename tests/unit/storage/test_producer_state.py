@@ -6,7 +6,7 @@ from helpers.batches import batch, headers
 from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.storage.producer_state import SEQUENCE_MASK, ProducerLimits, ProducerTable, SeenBatch
-from tidelog.wire.batch import BatchHeader, numbered
+from tidelog.wire.batch import NO_CRC, BatchHeader, emptied, numbered, rewritten, validate_produce, with_horizon
 
 P = 7
 
@@ -24,13 +24,13 @@ class Log:
         self.end = 0
 
     def append(self, sequence: int, count: int = 1, epoch: int = 0, producer_id: int = P) -> SeenBatch | None:
-        """None when it was appended; the stored batch when it was there."""
+        """None when it was appended; the stored batch, without its CRC, when it was there."""
         new = header(sequence, count, epoch, producer_id)
-        seen = self.table.check(new)
+        seen = self.table.check(new, new.crc)
         if seen is None:
             self.table.note((new,), self.end)
             self.end += count
-        return seen
+        return seen and seen._replace(crc=NO_CRC)
 
     def refusal(self, sequence: int, count: int = 1, epoch: int = 0) -> ErrorCode:
         with pytest.raises(TidelogError) as refused:
@@ -120,6 +120,16 @@ def test_sequences_wrap(count: int) -> None:
     assert log.refusal(first, count) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
+def test_a_batch_that_was_changed_has_no_crc_of_what_was_sent() -> None:
+    sent = header(0, 2)
+    assert sent.sent_crc == sent._replace(base_offset=7, leader_epoch=3).sent_crc == sent.crc
+    changed = [with_horizon(sent, 5), sent._replace(record_count=1), *headers(emptied(sent))]
+    marked = rewritten(validate_produce(batch(b"v"), batch_bytes_max=1000))
+    changed += headers(bytes(marked.records))
+    assert list(marked.headers) == changed[-1:]
+    assert [each.sent_crc for each in changed] == [NO_CRC] * 4
+
+
 def test_producers_do_not_meet() -> None:
     log = Log()
     log.append(0, producer_id=1)
@@ -130,8 +140,10 @@ def test_producers_do_not_meet() -> None:
 
 def test_batches_without_a_producer_leave_no_trace() -> None:
     log = Log()
-    log.table.note(headers(batch(b"a", b"b") + numbered(batch(b"c"), P, 0, 0)), 10)
-    assert [facts.batches for facts in log.table.facts()] == [(SeenBatch(0, 0, 12),)]
+    found = headers(batch(b"a", b"b") + numbered(batch(b"c"), P, 0, 0))
+    log.table.note(found, 10)
+    crc = found[1].crc
+    assert [facts.batches for facts in log.table.facts()] == [(SeenBatch(0, 0, 12, crc),)]
 
 
 def test_silent_producers_expire() -> None:
