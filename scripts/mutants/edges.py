@@ -10,7 +10,7 @@ from tidelog.agent.worker import Worker
 from tidelog.broker import pending, registration, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.replica_manager import ReplicaManager
-from tidelog.client import membership
+from tidelog.client import membership, offsets
 from tidelog.controller import election
 from tidelog.coordinator import machine
 from tidelog.coordinator.group import Member
@@ -335,3 +335,20 @@ def snapshot_without_crcs(original: Any, text: str) -> Any:
 @around(LogStore, "appending_unmarked")
 def unmarked_batches_are_believed(*_: Any) -> None:
     """A restart takes the batches of a leader of release 0.2.0 for what their producers sent."""
+
+
+_BY_TIME: Final = "tests/unit/client/test_offsets.py::"
+
+
+@MUTANTS.mutant("DELETED-RECORD", ByTest(f"{_BY_TIME}test_a_deleted_record_is_never_found"))
+@around(offsets, "_look")
+def deleted_records_are_found(original: Any, tp: Any, records: Any, _: int, wanted_ms: int) -> Any:
+    """A look-up by time finds the records of a batch that are deleted, too."""
+    return original(tp, records, 0, wanted_ms)
+
+
+@MUTANTS.mutant("LOOK-BEHIND", ByTest("tests/unit/broker/test_fetch.py::test_a_look_up_by_time_goes_on_behind_a_batch"))
+@around(PartitionLog, "offset_for_timestamp")
+def look_up_begins_anew(original: Any, self: Any, timestamp_ms: int, end_offset: int, *_: int) -> Any:
+    """A look-up by time begins at the log's start, whatever it has looked through."""
+    return original(self, timestamp_ms, end_offset)

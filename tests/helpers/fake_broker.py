@@ -299,13 +299,14 @@ class FakeCluster:
                 epoch = found.leader_epoch if ask.timestamp == -1 else found.epochs[0][0] if found.epochs else -1
                 results.append(replace(result, offset=offset, leader_epoch=epoch))
             else:
-                headers = [h for h in map(read_header, found.batches) if h.end_offset > found.log_start]
+                start = max(found.log_start, ask.search_start.offset if ask.search_start else 0)
+                headers = [h for h in map(read_header, found.batches) if h.end_offset > start]
                 wanted = max((h.max_timestamp for h in headers), default=0) if ask.timestamp == -3 else ask.timestamp
                 first = next((h for h in headers if h.max_timestamp >= wanted), None)
                 if first is not None:
                     result = replace(
                         result,
-                        offset=first.base_offset,
+                        offset=max(first.base_offset, start),
                         timestamp=first.max_timestamp,
                         leader_epoch=first.leader_epoch,
                     )

@@ -144,7 +144,7 @@ class FetchHandler:
                 found = _own_offset(host, part.timestamp)
             else:
                 host.replica.check_epoch(part.leader_epoch)
-                found = _find_offset(host, part.timestamp)
+                found = _find_offset(host, part.timestamp, part.search_start.offset if part.search_start else 0)
         except TidelogError as error:
             return m.ListOffsetsResult(
                 topic=part.topic,
@@ -210,7 +210,7 @@ def _own_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
     return TimestampOffset(ends[timestamp], NO_TIMESTAMP, host.replica.leader_epoch)
 
 
-def _find_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
+def _find_offset(host: PartitionHost, timestamp: int, start: int) -> TimestampOffset:
     """What is committed answers; a header's word counts for its batch, whose records the asker looks through."""
     log, replica = host.log, host.replica
     if timestamp < MAX_TIMESTAMP:
@@ -221,7 +221,7 @@ def _find_offset(host: PartitionHost, timestamp: int) -> TimestampOffset:
     if timestamp == EARLIEST:
         return TimestampOffset(log.log_start_offset, NO_TIMESTAMP, log.epochs.epoch_at(log.log_start_offset))
     end = replica.high_watermark
-    found = None if timestamp == LATEST else host.find_time(None if timestamp == MAX_TIMESTAMP else timestamp)
+    found = None if timestamp == LATEST else host.find_time(None if timestamp == MAX_TIMESTAMP else timestamp, start)
     if found is None and replica.leading is not None and end < replica.leading.epoch_start:
         # Offsets up to the epoch's start may have been committed and read already: to answer less would be to go back (KIP-207).
         raise TidelogError(

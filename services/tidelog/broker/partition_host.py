@@ -249,13 +249,14 @@ class PartitionHost:
         except RottenError as rotten:
             raise self._context.on_rotten(self, rotten.damage) from rotten
 
-    def find_time(self, timestamp_ms: int | None) -> TimestampOffset | None:
-        """The first committed batch with a record at or after the instant; None asks for the largest timestamp there is."""
+    def find_time(self, timestamp_ms: int | None, start: int = 0) -> TimestampOffset | None:
+        """The first committed batch with a record at or after the instant, of those that end after `start`; None asks for the
+        largest timestamp there is."""
         self._check_online()
         end = self.replica.high_watermark
         if timestamp_ms is None:
-            return self._on_disk(self.log.offset_of_max_timestamp, end)
-        return self._on_disk(self.log.offset_for_timestamp, timestamp_ms, end)
+            return self._on_disk(self.log.offset_of_max_timestamp, end, start)
+        return self._on_disk(self.log.offset_for_timestamp, timestamp_ms, end, start)
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
         """Runs what can be run here; returns the effects that only the caller knows how to run."""

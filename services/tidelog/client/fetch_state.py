@@ -356,7 +356,7 @@ class FetchState:
             return False
         header, batch, freed = head
         try:
-            records = [r for r in decode_batch(tp, batch, header) if r.offset >= p.position]
+            records = list(decode_batch(tp, batch, header, p.position))
         except BadBatchError as error:
             p.buffer.clear()
             p.buffered_bytes = 0

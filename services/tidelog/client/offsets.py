@@ -1,6 +1,6 @@
 """ListOffsets over many partitions: asked of each leader, again after a change of leaders."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.client.connections import ClientPorts, Connections
@@ -21,6 +21,8 @@ MAX_TIMESTAMP: Final = -3
 _LOOK_BYTES: Final = 64 * 1024
 """How much is read to find the record inside its batch; one larger batch comes whole."""
 _LOOK_TIMEOUT_S: Final = 5.0
+_LOOKS_MAX: Final = 100
+"""Limit of the batches that a search looks into, one after the other, when their headers speak of records that are not there."""
 
 
 class FoundOffset(NamedTuple):
@@ -32,18 +34,28 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
-def _first_at(tp: TopicPartition, records: bytes, wanted_ms: int) -> FoundOffset | None:
+class _Look(NamedTuple):
+    """A record that was found in a fetch answer, and the end of the answer."""
+
+    record: FoundOffset | None
+    end: int
+
+
+def _look(tp: TopicPartition, records: bytes, position: int, wanted_ms: int) -> _Look:
+    """Finds the first record from `position` on that is at or after the time; with MAX_TIMESTAMP the newest one."""
     from tidelog.client.records import decode_batch, split_batches  # the codec costs as much to import as gRPC
 
-    try:
-        for header, batch in split_batches(tp, records, 0):
-            if header.max_timestamp >= wanted_ms:
-                for record in decode_batch(tp, batch, header):
-                    if record.timestamp_ms >= wanted_ms:
-                        return FoundOffset(record.offset, record.timestamp_ms, record.leader_epoch)
-    except BadBatchError:
-        pass  # whoever reads from the batch on is told what is wrong with it
-    return None
+    newest, end = None, position
+    for header, batch in split_batches(tp, records, position):
+        end = header.end_offset
+        if header.max_timestamp < wanted_ms or (newest is not None and header.max_timestamp <= newest.timestamp_ms):
+            continue
+        for record in decode_batch(tp, batch, header, position):
+            if record.timestamp_ms >= wanted_ms and (newest is None or record.timestamp_ms > newest.timestamp_ms):
+                newest = FoundOffset(record.offset, record.timestamp_ms, record.leader_epoch)
+                if wanted_ms != MAX_TIMESTAMP:
+                    return _Look(newest, end)
+    return _Look(newest, end)
 
 
 class OffsetFinder:
@@ -100,14 +112,12 @@ class OffsetFinder:
             )
             wanted_of.append((led.leader, ask))
         for leader, asks in parts_by(m.ListOffsetsRequest, wanted_of):
-            request = m.ListOffsetsRequest(partitions=asks)
             try:
-                channel = self._connections.to(self._metadata.address(leader), "metadata")
-                answer = await channel.call(REPLICA_SERVICE_LIST_OFFSETS, request, self._request_timeout_s)
+                results = await self._list(leader, asks)
             except TransportError as error:
                 problem = error
                 continue
-            for r, ask in zip(answer.results, asks, strict=False):
+            for r, ask in zip(results, asks, strict=False):
                 try:
                     found[TopicPartition(r.topic, r.partition)] = await self._record(leader, ask, r)
                 except (TidelogError, TransportError) as error:
@@ -118,19 +128,64 @@ class OffsetFinder:
             raise TransportError("INTERNAL", f"{missing[0]} is not in the answer")
 
     async def _record(self, leader: BrokerId, ask: m.ListOffsetsPartition, r: m.ListOffsetsResult) -> FoundOffset:
-        """A leader knows of a time what the headers say: the batch. Which of its records it is, is found here."""
+        """A leader knows of a time what the headers say: the batch. Which of its records it is, is found here.
+
+        It may be none: the one that the header speaks of may be deleted. Then the search goes on behind the batch.
+        """
         tp = TopicPartition(r.topic, r.partition)
-        if r.error_code is not ErrorCode.NONE:
-            raise TidelogError(f"{tp}: {r.error_message or r.error_code.name}", r.error_code)
-        found = FoundOffset(r.offset, r.timestamp, r.leader_epoch)
-        if ask.timestamp in (EARLIEST, LATEST) or r.offset < 0:
-            return found
+        newest: FoundOffset | None = None
+        begin = 0
+        first = FoundOffset(r.offset, r.timestamp, r.leader_epoch)
+        for _ in range(_LOOKS_MAX):
+            if r.error_code is not ErrorCode.NONE:
+                raise TidelogError(f"{tp}: {r.error_message or r.error_code.name}", r.error_code)
+            if ask.timestamp in (EARLIEST, LATEST) or r.offset < 0:
+                return newest or FoundOffset(r.offset, r.timestamp, r.leader_epoch)
+            if newest is not None and r.timestamp <= newest.timestamp_ms:
+                return newest
+            if r.offset < begin:
+                break  # release 0.2.0 answers as before
+            try:
+                look = _look(tp, await self._fetched(leader, ask, r.offset), r.offset, ask.timestamp)
+            except BadBatchError:
+                # Whoever reads from the batch on is told what is wrong with it.
+                return FoundOffset(r.offset, r.timestamp, r.leader_epoch)
+            if look.end == r.offset:
+                break  # nothing came
+            if look.record is not None:
+                if ask.timestamp != MAX_TIMESTAMP or look.record.timestamp_ms >= r.timestamp:
+                    return look.record
+                if newest is None or look.record.timestamp_ms > newest.timestamp_ms:
+                    newest = look.record
+            begin = look.end
+            ask = m.ListOffsetsPartition(
+                topic=ask.topic,
+                partition=ask.partition,
+                leader_epoch=ask.leader_epoch,
+                timestamp=ask.timestamp,
+                topic_id=ask.topic_id,
+                search_start=m.SearchStart(offset=begin),
+            )
+            if len(results := await self._list(leader, [ask])) != 1:
+                raise TransportError("INTERNAL", f"{tp} is not in the answer")
+            (r,) = results
+        return newest or first
+
+    async def _list(self, leader: BrokerId, asks: Sequence[m.ListOffsetsPartition]) -> tuple[m.ListOffsetsResult, ...]:
+        request = m.ListOffsetsRequest(partitions=tuple(asks))
+        channel = self._connections.to(self._metadata.address(leader), "metadata")
+        answer = await channel.call(REPLICA_SERVICE_LIST_OFFSETS, request, self._request_timeout_s)
+        return answer.results
+
+    async def _fetched(self, leader: BrokerId, ask: m.ListOffsetsPartition, offset: int) -> bytes:
+        """Whole batches from the one with `offset` on."""
+        tp = TopicPartition(ask.topic, ask.partition)
         part = m.FetchPartition(
             topic=tp.topic,
             topic_id=ask.topic_id,
             partition=tp.partition,
             leader_epoch=ask.leader_epoch,
-            offset=r.offset,
+            offset=offset,
             last_fetched_epoch=NO_EPOCH,
             max_bytes=_LOOK_BYTES,
         )
@@ -142,8 +197,7 @@ class OffsetFinder:
         (fetched,) = answer.results
         if fetched.error_code is not ErrorCode.NONE:
             raise TidelogError(f"{tp}: {fetched.error_message or fetched.error_code.name}", fetched.error_code)
-        wanted_ms = r.timestamp if ask.timestamp == MAX_TIMESTAMP else ask.timestamp
-        return _first_at(tp, fetched.records, wanted_ms) or found
+        return fetched.records
 
     def _no_leader(self, tp: TopicPartition) -> TidelogError:
         topic = self._metadata.snapshot.topics.get(tp.topic)

@@ -88,8 +88,14 @@ def _inflated(batch: bytes | memoryview, header: BatchHeader) -> bytes | memoryv
     return bytes(out) + inflate(header.codec, batch[HEADER_BYTES:], INFLATED_BYTES_MAX)
 
 
-def decode_batch(tp: TopicPartition, batch: bytes | memoryview, header: BatchHeader) -> Iterator[ConsumerRecord]:
-    """The records of one batch whose header and CRC have been checked; BadBatchError where its inside contradicts them."""
+def decode_batch(
+    tp: TopicPartition, batch: bytes | memoryview, header: BatchHeader, position: int = 0
+) -> Iterator[ConsumerRecord]:
+    """The records from offset `position` on of one batch whose header and CRC have been checked.
+
+    Those before it may be deleted: a broker keeps and sends batches whole. BadBatchError where the batch's inside contradicts
+    its header.
+    """
     if header.attributes & _CONTROL:
         return
     topic, partition = tp
@@ -103,9 +109,10 @@ def decode_batch(tp: TopicPartition, batch: bytes | memoryview, header: BatchHea
             if not expected <= r.offset <= last:
                 raise ValueError(f"a record of offset {r.offset} where one from {expected} to {last} is next")
             expected = r.offset + 1
-            yield ConsumerRecord(
-                topic, partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers, epoch
-            )
+            if r.offset >= position:
+                yield ConsumerRecord(
+                    topic, partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers, epoch
+                )
     except TidelogError as error:
         raise BadBatchError(tp, header.base_offset, header.end_offset, error.message) from error
     except (CorruptRecordException, ValueError) as error:

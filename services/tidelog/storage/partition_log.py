@@ -412,13 +412,16 @@ class PartitionLog:
         self._context.owner.data_lost(self.key, str(damage))
         return TidelogError(str(damage), ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampOffset | None:
-        """The first batch with a record at or after the instant, by its header; None when none ends by `end_offset`."""
-        return self.guarded("read", lambda: first_at(self._segments, timestamp_ms, self.log_start_offset, end_offset))
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int, start: int = 0) -> TimestampOffset | None:
+        """The first batch with a record at or after the instant, by its header, of those that end after `start`; None when none
+        ends by `end_offset`. The header may speak of records that are deleted."""
+        start = max(start, self.log_start_offset)
+        return self.guarded("read", lambda: first_at(self._segments, timestamp_ms, start, end_offset))
 
-    def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
-        """The first batch with the largest timestamp of all that end by `end_offset`; None when none has a timestamp."""
-        return self.guarded("read", lambda: newest(self._segments, self.log_start_offset, end_offset))
+    def offset_of_max_timestamp(self, end_offset: int, start: int = 0) -> TimestampOffset | None:
+        """The first batch with the largest timestamp, found as by `offset_for_timestamp`; None when none has a timestamp."""
+        start = max(start, self.log_start_offset)
+        return self.guarded("read", lambda: newest(self._segments, start, end_offset))
 
     # --- cutting ------------------------------------------------------------------------------------------------
 

@@ -3212,22 +3212,35 @@ class FetchResponse(Message):
         return (self.results,)
 
 
+class SearchStart(Message):
+    __slots__ = ("offset",)
+    offset: int
+
+    def __init__(self, *, offset):
+        self.offset = offset
+
+    def _values(self):
+        return (self.offset,)
+
+
 class ListOffsetsPartition(Message):
-    __slots__ = ("topic", "partition", "leader_epoch", "timestamp", "topic_id", "own")
+    __slots__ = ("topic", "partition", "leader_epoch", "timestamp", "topic_id", "own", "search_start")
     topic: str
     partition: int
     leader_epoch: int
     timestamp: int
     topic_id: bytes
     own: bool
+    search_start: SearchStart | None
 
-    def __init__(self, *, topic="", partition, leader_epoch, timestamp, topic_id=b"", own=False):
+    def __init__(self, *, topic="", partition, leader_epoch, timestamp, topic_id=b"", own=False, search_start=None):
         self.topic = topic
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.timestamp = timestamp
         self.topic_id = topic_id
         self.own = own
+        self.search_start = search_start
 
     def _values(self):
         return (
@@ -3237,6 +3250,7 @@ class ListOffsetsPartition(Message):
             self.timestamp,
             self.topic_id,
             self.own,
+            self.search_start,
         )
 
 

@@ -978,6 +978,12 @@ class FetchResponse(Message):
     results: tuple[FetchResult, ...] = ()
 
 @value(kw_only=True)
+class SearchStart(Message):
+    """Only batches with an offset from here on count."""
+
+    offset: int
+
+@value(kw_only=True)
 class ListOffsetsPartition(Message):
     topic: str = ""
     partition: int
@@ -985,6 +991,7 @@ class ListOffsetsPartition(Message):
     timestamp: int
     topic_id: bytes = b""
     own: bool = False
+    search_start: SearchStart | None = None
 
 @value(kw_only=True)
 class ListOffsetsRequest(Message):

@@ -11,6 +11,7 @@ from helpers.requirements import requirement
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
+from tidelog.storage.log_context import LogConfig
 from tidelog.wire import messages as m
 
 ONE = batch(b"a", b"b")
@@ -182,6 +183,27 @@ async def test_list_offsets_earliest_latest_largest_and_by_time() -> None:
     assert (await ask(bench, -1, topic_id=bytes(16))).error_code is ErrorCode.UNKNOWN_TOPIC_ID
     assert (await ask(bench, -1, leader_epoch=3)).error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert (await ask(bench, -1, leader_epoch=6)).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+async def test_a_look_up_by_time_goes_on_behind_a_batch() -> None:
+    bench = BrokerBench(config=LogConfig(segment_bytes=100))
+    bench.told()
+    for timestamp in (900, 300, 700, 700, 500):
+        await bench.send(batch(b"a", b"b", timestamp=timestamp))
+
+    async def behind(timestamp: int, offset: int) -> tuple[int, int]:
+        result = await ask(bench, timestamp, search_start=m.SearchStart(offset=offset))
+        return result.offset, result.timestamp
+
+    assert await behind(-3, 0) == (0, 900)
+    assert await behind(-3, 1) == (1, 900), "the batch that holds the offset counts"
+    assert await behind(-3, 2) == (4, 700)
+    assert await behind(-3, 5) == (5, 700)
+    assert await behind(-3, 8) == (8, 500)
+    assert await behind(-3, 10) == await behind(0, 10) == (-1, -1)
+    assert await behind(600, 2) == (4, 700)
+    assert await behind(600, 8) == (-1, -1)
+    assert await behind(0, -5) == (0, 900)
 
 
 async def test_a_poisoned_timestamp_is_one_more_answer_and_breaks_nothing() -> None:

@@ -1,5 +1,7 @@
 """Offsets by time: the leader names the batch, the client finds the record in it."""
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.batches import patched
@@ -54,8 +56,59 @@ async def test_a_header_that_lies_costs_accuracy_and_nothing_else() -> None:
         found = await c.offsets_for_times({T0: 400})
         # No record of that batch is so late; the next one is.
         assert found[T0] == (3, 500, 0)
-        found = await c.offsets_for_times({T0: 600})
-        assert found[T0] == (1, 2**63 - 1, 0)
+        assert (await c.offsets_for_times({T0: 600}))[T0] == (-1, -1, -1)
+        assert (await c.offsets_for_times({T0: MAX_TIMESTAMP}))[T0] == (3, 500, 0)
+
+
+CUT = ((1000, 1001, 1002, 9000, 1004, 1005, 1006, 1007, 1008, 1009), (2000, 2001))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize(
+    ("wanted", "offset", "timestamp"),
+    [
+        (1002, 5, 1005),
+        (1007, 7, 1007),
+        (1500, 10, 2000),
+        (2001, 11, 2001),
+        (8000, -1, -1),
+        (MAX_TIMESTAMP, 11, 2001),
+    ],
+)
+async def test_a_deleted_record_is_never_found(codec: Codec, wanted: int, offset: int, timestamp: int) -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, *CUT, codec=codec)
+    cluster.partition("t").log_start = 5
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        found = (await c.offsets_for_times({T0: wanted}))[T0]
+        assert (found.offset, found.timestamp_ms) == (offset, timestamp)
+
+
+async def test_what_is_left_of_a_cut_batch_may_be_the_newest() -> None:
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, (9000, 100, 5000, 200), (300,), (4000,))
+    cluster.partition("t").log_start = 1
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        assert (await c.offsets_for_times({T0: MAX_TIMESTAMP}))[T0] == (2, 5000, 0)
+
+
+async def test_a_leader_that_cannot_go_on_names_what_is_kept() -> None:
+    """Release 0.2.0 does not know where a search begins."""
+    cluster = FakeCluster()
+    cluster.create("t")
+    fill(cluster, *CUT)
+    cluster.partition("t").log_start = 5
+
+    async def without(call: FakeCall) -> m.ListOffsetsResponse:
+        asks = tuple(replace(ask, search_start=None) for ask in call.request.partitions)
+        return await cluster._list_offsets(call.broker_id, m.ListOffsetsRequest(partitions=asks))
+
+    for _ in range(2):
+        cluster.once("ListOffsets", without)
+    async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
+        assert (await c.offsets_for_times({T0: 8000}))[T0] == (5, 9000, 0)
 
 
 async def test_a_damaged_batch_is_named_by_its_first_offset() -> None:
