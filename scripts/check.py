@@ -24,7 +24,7 @@ GENERATED = (
     "services/tidelog/wire/services.py",
 )
 
-_PLAIN = "ids errors names release setting_types topic_config values"
+_PLAIN = "ids errors names release setting_types sizes topic_config values"
 _EDGES = f"{_PLAIN} config ports wire runtime"
 
 MAY_IMPORT: Mapping[str, str] = {
@@ -37,6 +37,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "values": "",
     "topic_config": "errors names",
     "setting_types": "",
+    "sizes": "errors",
     "config": _PLAIN,
     "ports": "ids errors",
     "wire": f"{_PLAIN} ports",
@@ -85,6 +86,7 @@ PURE = (
     "names",
     "release",
     "setting_types",
+    "sizes",
     "topic_config",
     "values",
     "ports",

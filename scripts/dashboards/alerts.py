@@ -217,6 +217,16 @@ REPLICATION: Final = (
         "ActiveControllerCount.",
         (SILENT,),
     ),
+    Alert(
+        "ReplicasHeldBack",
+        "tidelog_replica_held_back_partitions > 0",
+        0,
+        WARNING,
+        "{{ $value }} replicas of partitions that {{ $labels.instance }} leads wait behind a batch that is too large for them.",
+        "The replicas leave the ISR, and writes with acks=all may be refused. Warnings in the broker's log name the partition, "
+        "the follower and the sizes. Raise fetch_max_bytes of both brokers, or delete records up to the batch.",
+        (SILENT,),
+    ),
 )
 
 STEADY: Final = "avg_over_time((max by (group) (tidelog_group_members) > bool 0)[30m:10s]) > 0.5"

@@ -162,6 +162,13 @@ REPLICATION: Final = (
         (under_load("fewest == 3, max == 0"), Proof(Fault.KILL_LEADER, during="fewest <= 2", after="last == 0")),
         unit="s",
     ),
+    Panel(
+        "Replicas behind a batch that is too large",
+        {"tidelog_replica_held_back_partitions": "{{instance}}"},
+        "Replicas of partitions led by this broker whose next batch is above fetch_max_bytes of the leader or the follower. They "
+        "get nothing until one of them is raised or the batch is deleted.",
+        (under_load("fewest == 3, max == 0"),),
+    ),
 )
 
 LAST_ACK: Final = "tidelog_e2e_last_ack_timestamp_seconds"

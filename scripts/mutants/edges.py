@@ -6,19 +6,26 @@ from typing import Any, Final
 
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
+from tidelog import config
 from tidelog.agent.worker import Worker
-from tidelog.broker import pending, registration, service
+from tidelog.broker import leader_fetcher, pending, registration, service
 from tidelog.broker.fetch import FetchHandler
+from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.client import membership, offsets
+from tidelog.client.fetch_state import FetchState
+from tidelog.client.numbering import Numbering
+from tidelog.client.producer import Producer
 from tidelog.controller import election
+from tidelog.controller.model import ClusterState
 from tidelog.coordinator import machine
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime import rpc_server
 from tidelog.runtime.clock import RetentionClock
+from tidelog.sizes import Carriage
 from tidelog.storage import producer_snapshot, recovery, topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
@@ -352,3 +359,85 @@ def deleted_records_are_found(original: Any, tp: Any, records: Any, _: int, want
 def look_up_begins_anew(original: Any, self: Any, timestamp_ms: int, end_offset: int, *_: int) -> Any:
     """A look-up by time begins at the log's start, whatever it has looked through."""
     return original(self, timestamp_ms, end_offset)
+
+
+_OVERSIZED: Final = "tests/unit/broker/test_oversized_batches.py::"
+_SIZES: Final = "tests/unit/client/test_message_sizes.py::"
+
+
+@MUTANTS.mutant(
+    "UNRELATED-SIZES",
+    ByTest("tests/unit/test_config.py::test_a_broker_with_sizes_that_contradict_does_not_start"),
+)
+@around(config, "contradictions")
+def sizes_are_not_compared(*_: Any) -> list[str]:
+    """A broker starts with a fetch_max_bytes that a batch or a chunk does not fit into."""
+    return []
+
+
+@MUTANTS.mutant(
+    "LARGE-TOPIC",
+    ByTest("tests/unit/controller/test_machine_configs.py::test_a_topic_takes_no_batch_that_a_broker_cannot_carry"),
+)
+@around(ClusterState, "check_sizes")
+def topic_takes_any_batch(*_: Any) -> None:
+    """A topic may allow batches that some broker cannot carry."""
+
+
+@MUTANTS.mutant("LARGE-APPEND", ByTest(f"{_PRODUCE}test_a_batch_that_a_replica_cannot_take_is_refused"))
+@around(Carriage, "check")
+def leader_appends_any_batch(*_: Any) -> None:
+    """A leader appends a batch that its followers cannot take."""
+
+
+@MUTANTS.mutant("LARGE-CHUNK", ByTest(f"{_OVERSIZED}test_only_its_partition_waits_behind_an_oversized_batch"))
+@around(Carriage, "to")
+def leader_sends_any_batch(*_: Any) -> int:
+    """A leader sends batches of any size on the stream that all partitions share."""
+    return 1 << 31
+
+
+@MUTANTS.mutant("HELD-FOR-EVER", ByTest(f"{_OVERSIZED}test_a_partition_goes_on_when_the_large_batch_is_deleted"))
+@around(FollowerSession, "flush_high_watermarks")
+def held_back_for_ever(original: Any, self: Any) -> None:
+    """A partition that was held back stays so when the batch is gone."""
+    with altered(self, held_back={}):
+        original(self)
+
+
+@MUTANTS.mutant("ALL-POSITIONS", ByTest(f"{_OVERSIZED}test_a_follower_of_many_partitions_states_them_in_parts"))
+@around(leader_fetcher, "_cut")
+def positions_go_at_once(_: Any, positions: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A follower states all its positions in one request."""
+    return positions, []
+
+
+@MUTANTS.mutant("UNKNOWN-REFUSAL", ByTest(f"{_SIZES}test_a_record_that_was_not_received_was_not_written"))
+@around(Producer, "_request_refused")
+def refused_request_may_have_been_written(_: Any, self: Any, batches: list[Any], error: Any) -> None:
+    """A request that the broker did not receive because of its size counts as one without an answer."""
+    for batch in batches:
+        self._retry_or_fail(batch, TransportError("RESOURCE_EXHAUSTED", str(error)))
+
+
+@MUTANTS.mutant("LOST-NEIGHBOURS", ByTest(f"{_SIZES}test_records_around_one_that_is_too_large_are_written_once"))
+@around(Numbering, "break_at")
+def all_is_behind_the_gap(original: Any, self: Any, _: Any) -> None:
+    """A batch that was sent before one that is missing is not sent again."""
+    original(self, ())
+
+
+@MUTANTS.mutant("SHARED-ANSWER", ByTest(f"{_SIZES}test_a_batch_too_large_to_fetch_fails_its_partition_alone"))
+@around(FetchState, "too_large")
+def large_answer_is_an_error_of_all(_: Any, self: Any, asks: list[Any], error: Any) -> None:
+    """An answer that is too large is an error of every partition in it."""
+    for each in asks:
+        self.broken(each, TidelogError(str(error)))
+
+
+@MUTANTS.mutant("LARGE-ANSWER", ByTest(f"{_OVERSIZED}test_a_reader_gets_an_error_for_a_batch_too_large_to_send"))
+@around(FetchHandler, "_read")
+def answer_of_any_size(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
+    """A leader answers a reader with a first batch of any size."""
+    with altered(self, _max_bytes=1 << 31):
+        return original(self, *asked, **named)

@@ -17,6 +17,7 @@ from tidelog.errors import InvalidConfigError
 from tidelog.ids import LOCALHOST, Address
 from tidelog.names import suggestion
 from tidelog.setting_types import Above, Range, Text, convert
+from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, contradictions
 
 PREFIX = "TIDELOG_"
 CONFIG_FILE_VARIABLE = "TIDELOG_CONFIG_FILE"
@@ -118,7 +119,7 @@ class ServerSettings(Settings):
     cluster."""
     metrics_address: OptionalAddress = None
     """Address of the HTTP server for /metrics and /health. Empty: no server."""
-    request_max_bytes: Bytes = 4 << 20
+    request_max_bytes: Bytes = REQUEST_MAX_BYTES
     """Maximum size of a request."""
     min_insync_replicas: Annotated[int, Range(1, 32_767)] = 2
     """Value of min.insync.replicas for topics that do not set it."""
@@ -154,10 +155,11 @@ class BrokerSettings(ServerSettings):
     validate_inflated_bytes_max: Bytes = 64 << 20
     """Maximum size of a batch after decompression. It applies where the broker decompresses batches: in compacted
     topics and in topics with validate=full or a compression.type other than producer."""
-    fetch_max_bytes: Bytes = 50 << 20
-    """Maximum size of one response to a consumer."""
+    fetch_max_bytes: Bytes = FETCH_MAX_BYTES
+    """Maximum size of one response to a consumer, and of one batch that the broker replicates. The broker does not start
+    if message_max_bytes or replica_fetch_chunk_bytes is larger."""
     replica_fetch_chunk_bytes: Bytes = 1 << 20
-    """Maximum size of one message in a replica fetch stream."""
+    """Maximum size of one message in a replica fetch stream. A larger batch is sent alone."""
     segment_bytes: Annotated[int, Range(1024, 2**31 - 1)] = 128 << 20
     """Segment size of topics that do not set segment.bytes."""
     log_roll_ms: Annotated[int, Range(1, 2**63 - 1)] = 604_800_000
@@ -285,8 +287,7 @@ class BrokerSettings(ServerSettings):
         for name, address in self.advertised_addresses.items():
             if address.host in _WILDCARDS:
                 yield f"advertised_listeners: nobody can reach {name} at {address}; advertise a host name"
-        if self.request_max_bytes < self.message_max_bytes:
-            yield f"message_max_bytes: {self.message_max_bytes} is over request_max_bytes={self.request_max_bytes}"
+        yield from contradictions(self)
 
     @property
     def listener_addresses(self) -> Mapping[str, Address]:
@@ -348,7 +349,7 @@ class ClientSettings(Settings):
     """Brokers to contact first. One that responds is enough."""
     client_id: Annotated[str, Range(0, 249)] = "tidelog"
     """Name of the client in the logs and metrics of the servers."""
-    fetch_max_bytes: Bytes = 50 << 20
+    fetch_max_bytes: Bytes = FETCH_MAX_BYTES
     """Maximum size of one response to a fetch."""
     enable_idempotence: bool | None = None
     """true: each record is stored once, even if the producer retries. Empty: true with acks=all."""
@@ -402,7 +403,7 @@ class AgentSettings(Settings):
     stop_timeout_ms: Milliseconds = 20_000
     """Maximum time that a stopping agent waits for its handler. Records that the handler has not finished by then go to
     the next owner."""
-    fetch_max_bytes: Bytes = 50 << 20
+    fetch_max_bytes: Bytes = FETCH_MAX_BYTES
     """Maximum size of one response to a fetch."""
     metrics_address: OptionalAddress = None
     """Address of the HTTP server for /metrics and /health. Empty: no server."""

@@ -406,6 +406,18 @@ class TransportError(Error):
         self.status = status
         self.detail = detail
 
+    @property
+    def by_size(self) -> bool:
+        """The message was larger than its sender or its receiver allows, so the same call can never work."""
+        return self.status == "RESOURCE_EXHAUSTED" and "message larger than max" in self.detail
+
+
+class UnreadError(TransportError):
+    """A stream broke before the other side read the request, so nothing came of it."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__("CANCELLED", detail)
+
 
 TRANSIENT_STATUS: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "INTERNAL", "UNKNOWN", "ABORTED"})
 """gRPC statuses after which the same call may succeed; all others are answers to a call that can never work."""

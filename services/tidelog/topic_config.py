@@ -9,6 +9,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.names import suggestion
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -40,7 +41,8 @@ class TopicConfig:
     segment_ms: int = 604_800_000
     """A segment is closed when it reaches this age, however small it is."""
     max_message_bytes: int = 1_048_588
-    """Maximum size of a batch, including its header."""
+    """Maximum size of a batch, including its header. It must not be above request_max_bytes or fetch_max_bytes of any live
+    broker."""
     validate: str = "header"
     """header: the leader checks the header and the CRC of each batch. full: it also decodes the records."""
     compression_type: str = PRODUCER
@@ -204,7 +206,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "retention.bytes": _number(-1, _INT64_MAX),
     "segment.bytes": _number(1024, _INT32_MAX),
     "segment.ms": _number(1, _INT64_MAX),
-    "max.message.bytes": _number(128, _INT32_MAX),
+    MAX_MESSAGE_BYTES: _number(128, _INT32_MAX),
     "validate": _choice("header", "full"),
     "compression.type": _choice(PRODUCER, "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     UNCLEAN_ELECTION: _boolean,

@@ -428,6 +428,7 @@ class FakeCluster:
                     broker=m.LiveBroker(
                         broker_id=b,
                         broker_epoch=b,
+                        fetch_max_bytes=0,
                         listeners=(m.Listener(name="EXTERNAL", host=a.host, port=a.port),),
                     ),
                     state="alive",

@@ -37,7 +37,7 @@ def described(topics: Sequence[m.TopicDescription], live: Sequence[int] = (0, 1,
         controller_epoch=3,
         brokers=tuple(
             m.ClusterBroker(
-                broker=m.LiveBroker(broker_id=number, broker_epoch=7),
+                broker=m.LiveBroker(broker_id=number, broker_epoch=7, fetch_max_bytes=0),
                 state="alive",
                 leaders=sum(p.leader == number for p in partitions),
                 replicas=sum(number in p.replicas for p in partitions),

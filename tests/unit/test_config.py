@@ -111,6 +111,12 @@ def test_every_problem_is_told_at_once_one_line_each(tmp_path: Path, environment
             "advertised_listeners: nobody can reach INTERNAL at 0.0.0.0:9092; advertise a host name",
         ),
         ("MESSAGE_MAX_BYTES", "9000000", "message_max_bytes: 9000000 is over request_max_bytes=4194304"),
+        ("FETCH_MAX_BYTES", "1048580", "message_max_bytes: 1048588 is over fetch_max_bytes=1048580"),
+        (
+            "REPLICA_FETCH_CHUNK_BYTES",
+            "60000000",
+            "replica_fetch_chunk_bytes: 60000000 is over fetch_max_bytes=52428800",
+        ),
         ("LISTENERS", "INTERNAL://h:1,EXTERNAL://h:1", "listeners: two of them listen at h:1; each needs a port of its own"),
         ("DATA_DIR", "", "data_dir: must not be empty (TIDELOG_DATA_DIR)"),
         ("ZOOKEEPER", "", "zookeeper: must not be empty (TIDELOG_ZOOKEEPER)"),
@@ -122,6 +128,21 @@ def test_every_problem_is_told_at_once_one_line_each(tmp_path: Path, environment
 def test_a_wrong_setting_is_named(environment: pytest.MonkeyPatch, variable: str, value: str, line: str) -> None:
     environment.setenv(f"TIDELOG_{variable}", value)
     assert problems() == [line]
+
+
+def test_a_broker_with_sizes_that_contradict_does_not_start(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TIDELOG_FETCH_MAX_BYTES", "400000")
+    assert problems() == [
+        "message_max_bytes: 1048588 is over fetch_max_bytes=400000",
+        "replica_fetch_chunk_bytes: 1048576 is over fetch_max_bytes=400000",
+    ]
+    environment.setenv("TIDELOG_MESSAGE_MAX_BYTES", "300000")
+    environment.setenv("TIDELOG_REPLICA_FETCH_CHUNK_BYTES", "400000")
+    load(BrokerSettings)
+    environment.setenv("TIDELOG_REQUEST_MAX_BYTES", "1048575")
+    assert problems() == [
+        "request_max_bytes: 1048575 is below 1048576, the size of requests of the controller and of followers"
+    ]
 
 
 @pytest.mark.parametrize(

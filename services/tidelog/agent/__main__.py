@@ -18,10 +18,11 @@ from tidelog.runtime.os_disk import OsDisk
 from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
+from tidelog.sizes import FETCH_MAX_BYTES
 
 
 async def serve(settings: AgentSettings, supervisor: Supervisor) -> None:
-    net = GrpcNet(Limits(answer_bytes=settings.fetch_max_bytes), settings.link_map)
+    net = GrpcNet(Limits(answer_bytes=max(FETCH_MAX_BYTES, settings.fetch_max_bytes)), settings.link_map)
     ports = ClientPorts(SystemClock(), net, random.SystemRandom())
     agent_id = agent_id_of(settings, ports)
     logs.configure(agent_id, settings.log_format, settings.log_level)

@@ -89,6 +89,7 @@ class Agent:
             request_timeout_ms=settings.request_timeout_ms,
             on_revoked=self._revoked,
             on_lost=self._lost,
+            max_bytes=settings.fetch_max_bytes,
             ports=ports,
         )
         options = WorkerOptions(settings.on_error, settings.chunk_records, settings.commit_interval_ms / 1000)

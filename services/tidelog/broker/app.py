@@ -46,6 +46,7 @@ from tidelog.runtime.cluster_id import ensure_cluster_id
 from tidelog.runtime.joining import check_release
 from tidelog.runtime.metrics import BrokerMetrics
 from tidelog.runtime.tasks import Supervisor
+from tidelog.sizes import Carriage, Carried
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.producer_state import ProducerLimits
@@ -114,6 +115,7 @@ class Broker:
         link = ControllerLink(ports.meta, ports.net, ports.clock)
         control = self._control(manager)
         manager.on_failed = control.disk_failed
+        manager.carriage = self.metadata.carriage = Carriage(settings.fetch_max_bytes)
         registration = self.registration = Registration(
             self._describe,
             ports.meta,
@@ -218,6 +220,7 @@ class Broker:
             self._metrics.replication.sent,
             Quota(ports.clock, lambda: self.metadata.leader_throttle),
         )
+        self._metrics.replication.watch_held_back(lambda: sessions.held_back)
         return fetchers, sessions
 
     def _leaving(self, manager: ReplicaManager, link: ControllerLink, registration: Registration) -> HandOver | None:
@@ -340,6 +343,7 @@ class Broker:
             attempt="",
             release=RELEASE,
             directory_id=self._logs.data_dir.identity.directory_id.hex(),
+            carried=Carried(self._settings.request_max_bytes, self._settings.fetch_max_bytes),
         )
 
     def _on_registered(self, broker_epoch: int, control: ControlService, fetchers: LeaderFetchers) -> None:

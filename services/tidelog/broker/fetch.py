@@ -10,6 +10,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
+from tidelog.sizes import ITEM_BYTES, SLACK_BYTES
 from tidelog.storage.epoch_cache import EpochEnd
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.time_lookup import TimestampOffset
@@ -17,6 +18,8 @@ from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_TIMESTAMP
 
 API: Final = "Fetch"
+_RESULT_BYTES: Final = 2 * ITEM_BYTES
+"""Bytes of one partition's result beside its records: its numbers, and an error message, which may name the topic once more."""
 MAX_TIMESTAMP: Final = -3
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -97,7 +100,8 @@ class FetchHandler:
         topic, whose records have nothing to do with the offset that was asked for (HOLE-10).
         """
         results, size, final = [], 0, not request.partitions
-        room = min(request.max_bytes, self._max_bytes)
+        beside = sum(_RESULT_BYTES + 2 * len(part.topic) for part in request.partitions)
+        room = max(1, min(request.max_bytes, self._max_bytes) - max(0, beside - SLACK_BYTES))
         for at, part in enumerate(request.partitions):
             host = None
             try:
@@ -132,6 +136,13 @@ class FetchHandler:
         records = b""
         if room > 0 and part.offset < replica.high_watermark:
             records = host.read(part.offset, min(room, part.max_bytes), replica.high_watermark, min_one)
+            if len(records) > self._max_bytes:
+                # The first batch comes whatever its size (KIP-74), but a message that is too large would take the others with it.
+                raise TidelogError(
+                    f"the batch at offset {part.offset} of {host.tp} takes {len(records)} bytes, fetch_max_bytes of this broker "
+                    f"is {self._max_bytes}",
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                )
         return _fetched(host, records, NO_EPOCH, NO_OFFSET)
 
     async def list_offsets(self, request: m.ListOffsetsRequest) -> m.ListOffsetsResponse:

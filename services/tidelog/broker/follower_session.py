@@ -5,20 +5,23 @@ At most one unacknowledged chunk: everything that piled up meanwhile goes into t
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.broker.partition_host import OnBytes, PartitionHost
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.throttle import Quota
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+from tidelog.names import TOPIC_NAME_MAX
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.runtime.bell import Bell, give_way
+from tidelog.sizes import ITEM_BYTES, SLACK_BYTES
 from tidelog.storage.producer_state import SentCrcs
 from tidelog.wire import messages as m
 from tidelog.wire.batch import from_offset
@@ -27,6 +30,17 @@ _log = logging.getLogger(__name__)
 
 COPIES_SHARE: Final = 4
 """Of a chunk one in so many bytes is kept for what reassignments copy, if there is any."""
+
+
+class _HeldBack(NamedTuple):
+    host: PartitionHost
+    offset: int
+    size_bytes: int
+
+
+def _size_of(part: m.ReplicaChunk) -> int:
+    """The most that it takes in a message."""
+    return len(part.records) + ITEM_BYTES + len(part.topic)
 
 
 class FollowerSession:
@@ -61,6 +75,8 @@ class FollowerSession:
         self._throttled: dict[TopicPartition, PartitionHost] = {}
         """Copies of a reassignment with something to send, that wait for the quota."""
         self._high_watermarks: dict[TopicPartition, PartitionHost] = {}
+        self.held_back: dict[TopicPartition, _HeldBack] = {}
+        """Partitions whose next batch is larger than this follower takes. The others go on."""
         self._answers: list[m.ReplicaChunk] = []
         """Refusals and divergences: they carry no records and go with the next chunk."""
         self._chunks_sent = 0
@@ -83,6 +99,11 @@ class FollowerSession:
         """Called from time to time: an idle partition's follower learns the last high watermark too (HL6.06), and what waits
         for the quota goes on."""
         self._resume_throttled()
+        for tp, held in list(self.held_back.items()):
+            deleted = held.host.log.log_start_offset > held.offset
+            if deleted or held.size_bytes <= self._manager.carriage.to(self.replica):
+                del self.held_back[tp]
+                self._has_news(held.host)
         if (self._high_watermarks or self._news or self._copies) and not self._unacked:
             self._wake.ring()
 
@@ -192,6 +213,7 @@ class FollowerSession:
             # Its high watermark may be an old one: of before a restart, or the last one was lost with a stream.
             self._high_watermarks[host.tp] = host
         self._offsets[host.tp] = offset
+        self.held_back.pop(host.tp, None)
         self._unstated.discard(host.tp)
         if host.sinks.get(self.replica) is not self:
             host.connected(self.replica, self)
@@ -224,25 +246,34 @@ class FollowerSession:
 
     def _build(self) -> tuple[m.ReplicaChunk, ...]:
         parts: list[m.ReplicaChunk] = []
+        batch_bytes = self._manager.carriage.to(self.replica)
+        chunk_bytes = min(self._chunk_bytes, batch_bytes)
         # A busy topic does not starve the copies, nor do they keep those waiting that producers wait for.
-        kept = self._chunk_bytes // COPIES_SHARE if self._copies else 0
-        left = self._take(self._news, self._chunk_bytes - kept, parts)
-        self._take(self._copies, max(left, 0) + kept, parts)
+        kept = chunk_bytes // COPIES_SHARE if self._copies else 0
+        left = self._take(self._news, chunk_bytes - kept, parts, batch_bytes)
+        self._take(self._copies, max(left, 0) + kept, parts, batch_bytes)
+        room = batch_bytes + SLACK_BYTES - sum(map(_size_of, parts)) - (ITEM_BYTES + TOPIC_NAME_MAX)
+        fitting = sum(size <= room for size in itertools.accumulate(map(_size_of, self._answers)))
+        answers, self._answers = self._answers[:fitting], self._answers[fitting:]
+        room -= sum(map(_size_of, answers))
         waiting: dict[TopicPartition, PartitionHost] = {}
         for tp, host in self._high_watermarks.items():
-            if tp in self._unstated:
-                waiting[tp] = host  # it would name a position that the follower has left
+            if tp in self._unstated or room < 0:
+                waiting[tp] = host  # it would name a position that the follower has left; or there is no room
             elif (offset := self._offset_of(host)) is not None:
                 parts.append(self._chunk(host, offset))
+                room -= _size_of(parts[-1])
         self._high_watermarks = waiting
-        answers, self._answers = self._answers, []
         return (*answers, *parts)
 
-    def _take(self, news: dict[TopicPartition, PartitionHost], room: int, parts: list[m.ReplicaChunk]) -> int:
-        """Adds what fits of `news` to `parts`, at least one batch; returns how much room is left."""
+    def _take(
+        self, news: dict[TopicPartition, PartitionHost], room: int, parts: list[m.ReplicaChunk], batch_bytes: int
+    ) -> int:
+        """Adds what fits of `news` to `parts`, at least one batch of up to `batch_bytes`; returns how much room is left."""
         sent_any = False
+        parts_max = (batch_bytes + SLACK_BYTES - min(self._chunk_bytes, batch_bytes)) // (ITEM_BYTES + TOPIC_NAME_MAX)
         for tp in list(news):
-            if room <= 0:
+            if room <= 0 or len(parts) >= parts_max:
                 break
             host = news.pop(tp)
             offset = self._offset_of(host)
@@ -250,6 +281,8 @@ class FollowerSession:
                 continue  # it was stated twice, or its next position brings it back
             if offset < host.log.log_start_offset:
                 self._tell_log_start(host, offset)  # the start has moved since that was stated
+                continue
+            if tp in self.held_back:
                 continue
             moves = self.replica in host.moving
             throttled = moves and host.throttles(self.replica)
@@ -264,8 +297,11 @@ class FollowerSession:
             except TidelogError as error:
                 _log.warning("cannot read %s at %d for follower %d: %s", tp, offset, self.replica, error)
                 continue
+            if len(read) > batch_bytes:
+                self._hold_back(host, offset, len(read), batch_bytes)
+                continue
             records = from_offset(read, offset)
-            if not records:
+            if not records or (parts and len(read) > room and len(read) + sum(map(_size_of, parts)) > batch_bytes):
                 news[tp] = host  # no room for its next batch: first in the next chunk but for newer ones
                 break
             room -= len(records)
@@ -277,6 +313,14 @@ class FollowerSession:
             self._high_watermarks.pop(tp, None)
             parts.append(self._chunk(host, offset, records=records, sent=host.log.sent_crcs(offset)))
         return room
+
+    def _hold_back(self, host: PartitionHost, offset: int, size_bytes: int, batch_bytes: int) -> None:
+        """A larger message would end the stream, which is that of every partition (KAFKA-2338)."""
+        self.held_back[host.tp] = _HeldBack(host, offset, size_bytes)
+        _log.warning(
+            "%s is not replicated to broker %d: the batch at offset %d takes %d bytes, fetch_max_bytes allows %d",
+            *(host.tp, self.replica, offset, size_bytes, batch_bytes),
+        )
 
     def _offset_of(self, host: PartitionHost) -> int | None:
         """The position that this follower stated to this leader in its present epoch; None where it has not (HOLE-04)."""
@@ -316,6 +360,7 @@ class FollowerSession:
         self._news.pop(tp, None)
         self._copies.pop(tp, None)
         self._throttled.pop(tp, None)
+        self.held_back.pop(tp, None)
         self._high_watermarks.pop(tp, None)
         host = self._manager.find(tp)
         if host is not None and host.sinks.get(self.replica) is self:
@@ -350,6 +395,11 @@ class FollowerSessions:
         self._chunk_bytes = chunk_bytes
         self._flush_s = flush_s
         self._sessions: dict[FollowerSession, None] = {}
+
+    @property
+    def held_back(self) -> int:
+        """Partitions, one for each follower, whose next batch is larger than the follower takes."""
+        return sum(len(session.held_back) for session in list(self._sessions))
 
     async def serve(self, stream: Stream[m.ReplicaFetchRequest, m.ReplicaFetchResponse]) -> None:
         """One stream, to its end."""

@@ -1,19 +1,22 @@
 """The follower's side of the ReplicaFetch streams: one link to each leader, for all partitions that it leads."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from tidelog.broker.partition_host import OnBytes, PartitionHost
 from tidelog.broker.throttle import Quota
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address, TopicPartition
+from tidelog.names import TOPIC_NAME_MAX
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Net, Stream
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.runtime.bell import Bell
+from tidelog.sizes import ITEM_BYTES, PART_BYTES
 from tidelog.wire import messages as m
 from tidelog.wire.services import REPLICA_SERVICE_REPLICA_FETCH
 
@@ -25,8 +28,20 @@ RETRY_S = 0.05
 HELD_POLL_S = 0.2
 """Longest pause between two looks at positions that a throttle holds up."""
 
+_FIT: Final = PART_BYTES // (ITEM_BYTES + TOPIC_NAME_MAX)
+"""So many positions always fit into one request."""
+
 Spawn = Callable[[str, Coroutine[Any, Any, None]], asyncio.Task[None]]
 ReplicaStream = Stream[m.ReplicaFetchResponse, m.ReplicaFetchRequest]
+
+
+def _cut(positions: list[m.ReplicaPosition]) -> tuple[list[m.ReplicaPosition], list[m.ReplicaPosition]]:
+    """Positions that fit into one request, and the rest."""
+    if len(positions) <= _FIT:
+        return positions, []
+    sizes = itertools.accumulate(ITEM_BYTES + len(each.topic) for each in positions)
+    fitting = sum(size <= PART_BYTES for size in sizes)
+    return positions[:fitting], positions[fitting:]
 
 
 class LeaderLink:
@@ -125,14 +140,19 @@ class LeaderLink:
             stream.cancel()  # the reading side ends with it
 
     async def _write(self, stream: ReplicaStream, positions: list[m.ReplicaPosition], acked_chunk: int) -> None:
-        request = m.ReplicaFetchRequest(
-            replica_id=self._fetchers.broker_id,
-            broker_epoch=self._fetchers.broker_epoch,
-            acked_chunk=acked_chunk,
-            partitions=tuple(positions),
-        )
         async with self._writing:
-            await stream.write(request)
+            # In parts: a leader receives no more than its request_max_bytes.
+            while True:
+                part, positions = _cut(positions)
+                request = m.ReplicaFetchRequest(
+                    replica_id=self._fetchers.broker_id,
+                    broker_epoch=self._fetchers.broker_epoch,
+                    acked_chunk=0 if positions else acked_chunk,
+                    partitions=tuple(part),
+                )
+                await stream.write(request)
+                if not positions:
+                    break
 
     async def _on_chunk(self, stream: ReplicaStream, chunk: m.ReplicaFetchResponse) -> None:
         positions: list[m.ReplicaPosition] = []

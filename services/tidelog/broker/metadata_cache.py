@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, Address, TopicPartition
 from tidelog.names import code_of_unknown
+from tidelog.sizes import Carriage
 from tidelog.wire import messages as m
 
 INTERNAL = "INTERNAL"
@@ -22,6 +23,8 @@ class MetadataCache:
         """Bytes a second of what moves copy; 0: no limit."""
         self.feature_level = 0
         """Up to which features may be used (`tidelog.release`); 0 until a controller that knows has told it."""
+        self.carriage = Carriage()
+        """Limits of what goes from this broker to the others."""
         self.on_deleted: Callable[[str], None] = lambda topic: None
         """Called when the controller has deleted a topic."""
 
@@ -46,6 +49,7 @@ class MetadataCache:
     def set_live(self, brokers: Iterable[m.LiveBroker]) -> None:
         """From LeaderAndIsr too: a follower must find its new leader before UpdateMetadata arrives."""
         self._brokers = {b.broker_id: b for b in brokers}
+        self.carriage.set_live({b.broker_id: b.fetch_max_bytes for b in self._brokers.values()})
 
     def set_throttles(self, leader: int, follower: int) -> None:
         """From LeaderAndIsr too: a move begins with it, before UpdateMetadata arrives."""

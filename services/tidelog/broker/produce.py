@@ -5,7 +5,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from tidelog.broker.partition_host import SYNC
+from tidelog.broker.partition_host import SYNC, PartitionHost
 from tidelog.broker.pending import Settle, resolve
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
@@ -13,7 +13,7 @@ from tidelog.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.runtime.metrics import Phase, RequestMetrics
 from tidelog.wire import messages as m
-from tidelog.wire.batch import Buffer, validate_produce
+from tidelog.wire.batch import Batches, Buffer, validate_produce
 from tidelog.wire.records import to_append
 
 API: Final = "Produce"
@@ -143,6 +143,8 @@ class ProduceHandler:
         batches = validate_produce(records, batch_bytes_max=host.config.max_message_bytes, sent=part.records)
         if isinstance(found, TidelogError) and not host.repeats(batches):
             raise found
+        if len(records) > self._manager.carriage.smallest_bytes:
+            self._check_carriage(host, batches)
         if acks != ACKS_ALL and not self._may_ack_alone():
             raise TidelogError(
                 "this leader's lease has run out and acks_without_lease is refuse", ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -164,6 +166,12 @@ class ProduceHandler:
         if acks == 1 and host.config.flush == SYNC:
             return result, functools.partial(host.wait_synced, end)
         return result, None
+
+    def _check_carriage(self, host: PartitionHost, batches: Batches) -> None:
+        """MESSAGE_TOO_LARGE for what could never be replicated: it would end every acks=all of its partition."""
+        largest = max(header.size_bytes for header in batches.headers)
+        if not host.repeats(batches):
+            self._manager.carriage.check(largest, host.config.max_message_bytes, (*host.assigned, *host.moving))
 
     def uncommitted(self, result: m.ProduceResult, code: ErrorCode, why: str) -> m.ProduceResult:
         """The batch is in this log but the promise is not kept: the outcome is unknown to the caller."""

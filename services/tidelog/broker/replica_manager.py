@@ -18,6 +18,7 @@ from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
+from tidelog.sizes import Carriage
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
@@ -61,6 +62,8 @@ class ReplicaManager:
         self._former: dict[TopicPartition, tuple[bytes, PartitionReplica]] = {}
         """Copies that came back from a disk error and have no orders yet, with their topic ids."""
         self.live: dict[int, int] = {}
+        self.carriage = Carriage()
+        """Limits of what is appended here and sent from here."""
         self._hands_over = False
         self._rebuilding: dict[TopicPartition, Decision] = {}
         """Copies of which something was thrown away and not all fetched again, with what was last said of them."""

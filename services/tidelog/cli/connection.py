@@ -117,7 +117,7 @@ class Connection:
         """Ports of clients that give up soon, unless --timeout says how long they try."""
         from tidelog.client.connections import Patience
 
-        found = ports()
+        found = ports(self.settings().fetch_max_bytes)
         return found if self._timeout_s is not None else replace(found, patience=Patience(*_PATIENCE_S))
 
     def admin(self, *, destroys: bool = False, request_timeout_ms: int | None = None) -> "Admin":
@@ -252,11 +252,11 @@ def local_cluster(base: Path) -> "LocalCluster":
         raise bad_input(str(error)) from None
 
 
-def ports() -> "ClientPorts":
+def ports(max_bytes: int) -> "ClientPorts":
     """The real ports; tests put brokers in memory here."""
     from tidelog.client.connections import real_ports
 
-    return real_ports()
+    return real_ports(max_bytes)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -273,8 +273,9 @@ class Accumulator(Generic[W]):
 
     @staticmethod
     def _renewed(numbering: Numbering, queue: _Queue[W], identity: Identity) -> bool:
-        """With nothing in flight a broken numbering begins anew, as soon as there is another identity for it."""
-        if numbering.broken:
+        """With nothing in flight a broken numbering begins anew, as soon as there is another identity for it, and all that was
+        sent before what is missing has ended."""
+        if numbering.broken and not (queue.batches[0].sequence >= 0 and queue.batches[0].order < numbering.gap):
             if identity == numbering.identity:
                 return False
             numbering.restart(identity)
@@ -318,6 +319,10 @@ class Accumulator(Generic[W]):
                 soonest = at
         return soonest
 
+    def limit_requests(self, request_bytes: int) -> None:
+        """No request with several batches is larger from now on."""
+        self._request_bytes = min(self._request_bytes, request_bytes)
+
     def done(self, batch: Batch[W]) -> None:
         """A batch in flight is acknowledged, or given up (then see `given_up` as well)."""
         queue = self._landed(batch)
@@ -339,11 +344,11 @@ class Accumulator(Generic[W]):
         """The batch has failed. If it is certainly not in the log its sequences are missing there, and nothing that follows
         them would be taken."""
         if batch.sequence >= 0 and not batch.maybe_appended:
-            self._numberings[batch.partition].broken = True
+            self._numberings[batch.partition].break_at(batch.order)
 
     def break_off(self, tp: TopicPartition) -> None:
         """The leader misses what came before: nothing of `tp` leaves until it can begin anew under another identity."""
-        self._numberings[tp].broken = True
+        self._numberings[tp].break_at(())
 
     def stranded(self) -> Iterator[Batch[W]]:
         """Removes and yields what cannot be numbered anew: an earlier try of it may still be on its way, and would be stored
@@ -352,7 +357,8 @@ class Accumulator(Generic[W]):
             queue = self._waiting.get(tp) if numbering.broken else None
             if queue is None or queue.in_flight:
                 continue
-            for batch in [each for each in queue.batches if each.sequence >= 0 and each.maybe_appended]:
+            after = [each for each in queue.batches if each.order > numbering.gap]
+            for batch in [each for each in after if each.sequence >= 0 and each.maybe_appended]:
                 queue.batches.remove(batch)
                 self.buffered_bytes -= batch.held_bytes
                 yield batch

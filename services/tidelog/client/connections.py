@@ -11,6 +11,7 @@ from tidelog.ids import LOCALHOST, Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel, Net
 from tidelog.ports.rand import Rand
+from tidelog.sizes import FETCH_MAX_BYTES
 
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP_SERVERS"
 
@@ -36,14 +37,19 @@ class ClientPorts:
     patience: Patience = Patience()
 
 
-def real_ports() -> ClientPorts:
-    """System clock, gRPC and random numbers. Call it in the process that uses them: gRPC does not survive a fork."""
+def real_ports(max_bytes: int = 0) -> ClientPorts:
+    """System clock, gRPC and random numbers. Call it in the process that uses them: gRPC does not survive a fork.
+
+    `max_bytes`: of a fetch's answer, where that is more than the default of a broker.
+    """
     import random
 
     from tidelog.runtime.clock import SystemClock
     from tidelog.runtime.rpc_net import GrpcNet
+    from tidelog.runtime.rpc_options import Limits
 
-    return ClientPorts(SystemClock(), GrpcNet(), random.Random())
+    limits = Limits(answer_bytes=max(FETCH_MAX_BYTES, max_bytes))
+    return ClientPorts(SystemClock(), GrpcNet(limits), random.Random())
 
 
 def parse_bootstrap(bootstrap: Bootstrap) -> list[Address]:

@@ -103,7 +103,7 @@ class Consumer:
     ) -> None:
         if isinstance(topics, str):
             raise TypeError(f"topics {topics!r} is a str: name topics in a list")
-        self._ports = ports or real_ports()
+        self._ports = ports or real_ports(max(max_bytes, partition_bytes))
         self._options = FetchOptions(
             client_id=client_id,
             max_wait_ms=max_wait_ms,

@@ -9,6 +9,7 @@ from tidelog.errors import (
     OffsetOutOfRangeError,
     RequestTimedOutError,
     TidelogError,
+    UnreadError,
 )
 from tidelog.ids import Address, TopicPartition
 
@@ -38,7 +39,7 @@ the append (HOLE-51, KAFKA-13574), so a checker that took them for a "no" would 
 
 def refused_for_sure(error: BaseException) -> bool:
     """True if the request that ended with `error` certainly changed nothing."""
-    return isinstance(error, TidelogError) and error.code in REFUSED_BEFORE_APPEND
+    return isinstance(error, UnreadError) or (isinstance(error, TidelogError) and error.code in REFUSED_BEFORE_APPEND)
 
 
 class DeliveryError(TidelogError):

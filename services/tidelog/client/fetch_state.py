@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.errors import BadBatchError, LogTruncationError, PositionOutOfRangeError
 from tidelog.client.records import ConsumerRecord, decode_batch, split_batches
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, BrokerId, TopicPartition
 from tidelog.wire import messages as m
 from tidelog.wire.batch import BatchHeader
@@ -45,6 +45,7 @@ class Wanted(NamedTuple):
 
 class _Partition:
     __slots__ = (
+        "alone",
         "buffer",
         "buffered_bytes",
         "decoded",
@@ -95,6 +96,8 @@ class _Partition:
         """Of the batch that they are from; compaction may have removed its last records."""
         self.not_before = 0.0
         self.failures = 0
+        self.alone = False
+        """The next fetch asks for one batch and for no other partition."""
 
     def last_epoch_in(self, topic_id: bytes) -> int:
         """Another topic of the name counts its epochs from zero again."""
@@ -197,6 +200,7 @@ class FetchState:
         # Two answers a partition, one to read from and one ahead. A batch may be larger than what was asked for.
         share = max(1, min(self._partition_bytes, self._queued_max_bytes // (2 * max(len(self._partitions), 1))))
         queued = self.queued_bytes
+        closed: set[BrokerId] = set()
         for tp, p in self._partitions.items():
             if p.in_flight or p.paused or p.position == NO_OFFSET or p.stalled or now < p.not_before:
                 continue
@@ -205,10 +209,12 @@ class FetchState:
             leader = leader_of(tp)
             if leader is None:
                 leaderless = True
-            elif has_room(leader):
+            elif has_room(leader) and leader not in closed and not (p.alone and leader in asks):
                 p.in_flight = True
-                topic_id = topic_id_of(tp.topic)
-                ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id, share)
+                if p.alone:
+                    closed.add(leader)
+                topic_id, size = topic_id_of(tp.topic), 1 if p.alone else share
+                ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id, size)
                 asks.setdefault(leader, []).append(ask)
         return Wanted(asks, leaderless)
 
@@ -251,6 +257,7 @@ class FetchState:
         if self._recreated(p, ask):
             return
         p.failures = 0
+        p.alone = False
         p.proven = True
         # An answer without records and with an epoch end says that the history before `offset` is not this log's.
         if result.diverging_end_offset >= 0 and result.diverging_epoch >= 0:
@@ -315,6 +322,18 @@ class FetchState:
         p = self._partitions.get(tp)
         if p is not None and not p.stalled:
             p.buffer.append(error)
+
+    def too_large(self, asks: list[Ask], error: TransportError) -> None:
+        """The answer was larger than the client or the leader allows: the partitions are asked for one batch each, so that one
+        with a batch that is too large holds up no other."""
+        for ask in asks:
+            p = self._current(ask)
+            if p is None:
+                continue
+            if p.alone:
+                message = f"{ask.tp}: the batch at offset {ask.offset} is too large to be fetched: {error.detail}"
+                p.buffer.append(TidelogError(message, ErrorCode.MESSAGE_TOO_LARGE))
+            p.alone = True
 
     def later(self, ask: Ask, pause_s: Callable[[int], float], now: float) -> None:
         """Try again after the pause that belongs to so many failures in a row."""

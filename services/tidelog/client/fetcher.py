@@ -193,8 +193,11 @@ class Fetcher:
                 REPLICA_SERVICE_FETCH, request, self._options.max_wait_ms / 1000 + _ANSWER_SLACK_S
             )
         except TransportError as error:
-            for ask in asks:
-                self._failed(ask, error)
+            if error.by_size:
+                self._state.too_large(asks, error)
+            else:
+                for ask in asks:
+                    self._failed(ask, error)
         else:
             results = {(r.topic, r.partition): r for r in answer.results}
             for ask in asks:

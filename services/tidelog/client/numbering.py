@@ -16,7 +16,7 @@ class Identity(NamedTuple):
 
 
 class Numbering:
-    __slots__ = ("_next", "broken", "identity", "settled")
+    __slots__ = ("_next", "broken", "gap", "identity", "settled")
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
@@ -24,13 +24,19 @@ class Numbering:
         self.settled = False
         """A batch under this identity is committed: every leader to come knows it."""
         self.broken = False
-        """Sequences are missing in the log, and will be: nothing more can be sent under this identity."""
+        """Sequences are missing in the log, and will be: nothing that follows them can be sent under this identity."""
+        self.gap: tuple[int, ...] = ()
+        """While it is broken: the place in the queue of the first batch that is missing. What is before it is sent again."""
 
     def next(self, count: int) -> int:
         """The sequence of the first of the next `count` records; 0 comes after 2^31 - 1."""
         sequence = self._next
         self._next = (sequence + count) & SEQUENCE_MASK
         return sequence
+
+    def break_at(self, gap: tuple[int, ...]) -> None:
+        self.gap = min(self.gap, gap) if self.broken else gap
+        self.broken = True
 
     def restart(self, identity: Identity) -> None:
         self.identity, self._next, self.settled, self.broken = identity, 0, False, False

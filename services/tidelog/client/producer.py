@@ -474,6 +474,8 @@ class Producer:
             self.stats.sent([(b.record_count, b.size_bytes, b.failures > 0) for b in batches])
             began = self._ports.clock.now()
             answer = await link.call(request, self._request_timeout_ms / 1000 + _ANSWER_SLACK_S)
+        except TidelogError as error:
+            self._request_refused(batches, error)
         except TransportError as error:
             self._refresh.set()
             for batch in batches:
@@ -514,12 +516,7 @@ class Producer:
         if self._idempotent and error.code in PRODUCER_STATE:
             self._misnumbered(batch, error)
             return
-        # Halves have other sequences: if an earlier try may have stored the whole, nobody could tell them from new records.
-        splittable = batch.splittable and not (self._idempotent and batch.maybe_appended)
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE and splittable:
-            self._accumulator.replace(batch, halves(batch))
-            if batch.end_of is not None:
-                self._parts.setdefault(batch.waiters[0], _Parts()).open += 1
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and self._split(batch):
             return
         if result.leader_id >= 0 and self._metadata.hint(batch.partition, result.leader_id, result.leader_epoch):
             batch.failures += 1
@@ -530,6 +527,25 @@ class Producer:
         if error.refresh_metadata or error.code is ErrorCode.REQUEST_TIMED_OUT:
             self._refresh.set()
         self._retry_or_fail(batch, error)
+
+    def _split(self, batch: Batch[Ack]) -> bool:
+        """Sends a batch in flight in two; False where it cannot be cut."""
+        # Halves have other sequences: if an earlier try may have stored the whole, nobody could tell them from new records.
+        if not batch.splittable or (self._idempotent and batch.maybe_appended):
+            return False
+        self._accumulator.replace(batch, halves(batch))
+        if batch.end_of is not None:
+            self._parts.setdefault(batch.waiters[0], _Parts()).open += 1
+        return True
+
+    def _request_refused(self, batches: list[Batch[Ack]], error: TidelogError) -> None:
+        """The leader's broker reads no request of this size; nothing was appended."""
+        if len(batches) > 1:
+            self._accumulator.limit_requests(sum(batch.size_bytes for batch in batches) // 2)
+            for batch in batches:
+                self._accumulator.try_again(batch, not_before=0.0)
+        elif not self._split(batches[0]):
+            self._retry_or_fail(batches[0], error)
 
     def _misnumbered(self, batch: Batch[Ack], error: TidelogError) -> None:
         """The leader's table of producers does not fit this batch (`storage.producer_state`)."""

@@ -17,6 +17,7 @@ from tidelog.controller.outbox import Outbox
 from tidelog.controller.topics import ParseConfig, TopicDesk
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.names import validate_topic_name
+from tidelog.topic_config import MAX_MESSAGE_BYTES
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
@@ -91,6 +92,8 @@ class ConfigDesk:
             raise TidelogError("changes: empty, at least one is needed", ErrorCode.INVALID_REQUEST)
         configs = topic_config.altered(topic.configs, wanted.changes)
         config = self._parse_config(topic_config.known(configs))
+        if configs.get(MAX_MESSAGE_BYTES) != topic.configs.get(MAX_MESSAGE_BYTES):
+            self._state.check_sizes(configs, config)
         version = topic.config_version + 1 if topic.has_config_node else 0
         write = ConfigsWrite(topic.name, topic.topic_id, configs, version)
         return _Change(token, slot, write, config.min_insync_replicas)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_LEADER, BrokerId, TopicPartition
 from tidelog.release import RELEASE, Release
-from tidelog.topic_config import UNCLEAN_ELECTION
+from tidelog.sizes import UNREGISTERED, Carried, check_topic
+from tidelog.topic_config import MAX_MESSAGE_BYTES, UNCLEAN_ELECTION, TopicConfig
 from tidelog.wire import messages as m
 from tidelog.wire.znodes import NO_VERSION, Move, StoredPlacement, StoredState
 
@@ -26,6 +27,7 @@ class Broker:
     listeners: tuple[m.Listener, ...] = ()
     rack: str = ""
     release: Release = RELEASE
+    carried: Carried = UNREGISTERED
 
     def live(self, shutting_down: bool = False) -> m.LiveBroker:
         return m.LiveBroker(
@@ -34,6 +36,7 @@ class Broker:
             rack=self.rack,
             listeners=self.listeners,
             shutting_down=shutting_down,
+            fetch_max_bytes=self.carried.fetch_max_bytes,
         )
 
 
@@ -276,6 +279,11 @@ class ClusterState:
             old = sorted(each.broker_id for each in self.brokers.values() if each.release.level < level)
             message = f"{what} while brokers {old} are of a release that does not know it: upgrade them first"
             raise TidelogError(message, ErrorCode.UNSUPPORTED_VERSION)
+
+    def check_sizes(self, configs: Mapping[str, str], config: TopicConfig) -> None:
+        """INVALID_CONFIG when `configs`, which `config` is made of, allow a batch that some live broker cannot carry."""
+        if MAX_MESSAGE_BYTES in configs:
+            check_topic(config.max_message_bytes, {each: broker.carried for each, broker in self.brokers.items()})
 
     def live_brokers(self) -> tuple[m.LiveBroker, ...]:
         """As brokers are told."""

@@ -1,6 +1,7 @@
 """A control request that is too large for one message, in parts.
 
-A broker with 40,000 partitions and long names is told 10 MB at once, and no broker receives more than `request_max_bytes`.
+A broker with 40,000 partitions and long names is told 10 MB at once, and no broker receives more than `request_max_bytes`. One
+item that is larger than a part goes alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,8 +9,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tidelog.controller.merge import Request
+from tidelog.sizes import PART_BYTES
 from tidelog.wire import messages as m
-from tidelog.wire.limits import PART_BYTES
 
 _INT: Final = 11
 """The longest varint, of a negative number, with its tag."""
@@ -111,4 +112,4 @@ def _stop_bytes(stop: m.StopReplicaPartition) -> int:
 def _live_bytes(live: Sequence[m.LiveBroker]) -> int:
     """And the request's own fields."""
     listeners = sum(len(x.name.encode()) + len(x.host.encode()) + 4 * _INT for each in live for x in each.listeners)
-    return 8 * _INT + listeners + sum(len(each.rack.encode()) + 4 * _INT for each in live)
+    return 8 * _INT + listeners + sum(len(each.rack.encode()) + 5 * _INT for each in live)

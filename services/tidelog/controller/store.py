@@ -248,6 +248,7 @@ def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
                 listeners=registration.listeners,
                 rack=registration.rack,
                 release=registration.release,
+                carried=registration.carried,
             )
         )
     return tuple(sorted(brokers, key=lambda broker: broker.broker_id))

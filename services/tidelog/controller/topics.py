@@ -100,6 +100,7 @@ class TopicDesk:
         if len(configs) != len(topic.configs):
             raise TidelogError("configs name a key more than once", ErrorCode.INVALID_CONFIG)
         config = self._parse_config(configs)
+        self._state.check_sizes(configs, config)
         replicas = placement.plan(
             topic,
             self._state.open_brokers(),

@@ -263,6 +263,11 @@ class ReplicationMetrics:
             "it was sent, is not known.",
             registry=registry,
         )
+        self._held_back = Gauge(
+            "tidelog_replica_held_back_partitions",
+            "Led partitions that a follower does not get, since their next batch is larger than it takes.",
+            registry=registry,
+        )
         self._alter_isr = Counter(
             "tidelog_alter_isr_requests_total",
             "AlterIsr requests by the error of the whole answer; NO_ANSWER: the call broke.",
@@ -292,6 +297,9 @@ class ReplicationMetrics:
             registry,
         )
         self._copied_in, self._copied_out = copied.labels("in"), copied.labels("out")
+
+    def watch_held_back(self, count: Callable[[], int]) -> None:
+        self._held_back.set_function(lambda: float(count()))
 
     def alter_isr_answered(self, error: str) -> None:
         self._alter_isr.labels(error).inc()

@@ -11,11 +11,9 @@ from typing import Final
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.runtime.tasks import HandlerBug
+from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, SLACK_BYTES
 
 ChannelOptions = list[tuple[str, int | str]]
-
-_SLACK_BYTES: Final = 64 << 10
-"""What a message may hold beside the records that a limit speaks of."""
 
 _KEEPALIVE: Final[ChannelOptions] = [
     # A half-open connection is found in 4 s: before a ZooKeeper session of 6 s has ended.
@@ -45,13 +43,18 @@ MISROUTED: Final = "MISROUTED"
 class Limits:
     """The largest message that is received; a larger one is RESOURCE_EXHAUSTED, and the connection lives on."""
 
-    request_bytes: int = 4 << 20
-    answer_bytes: int = 50 << 20
+    request_bytes: int = REQUEST_MAX_BYTES
+    answer_bytes: int = FETCH_MAX_BYTES
 
     @property
     def sent_bytes(self) -> int:
         """The largest message that a server sends."""
-        return self.answer_bytes + _SLACK_BYTES
+        return _whole(self.answer_bytes)
+
+
+def _whole(records_bytes: int) -> int:
+    """The size of a message with so many bytes of records; gRPC takes no larger number than an int32."""
+    return min(records_bytes + SLACK_BYTES, 2**31 - 1)
 
 
 def server_options(limits: Limits) -> ChannelOptions:
@@ -60,7 +63,7 @@ def server_options(limits: Limits) -> ChannelOptions:
         *_FRAMES,
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 0),
-        ("grpc.max_receive_message_length", limits.request_bytes + _SLACK_BYTES),
+        ("grpc.max_receive_message_length", _whole(limits.request_bytes)),
         ("grpc.max_send_message_length", limits.sent_bytes),
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),

@@ -33,7 +33,7 @@ class Call:
     """Without its service."""
     request: Any
     serve: Callable[[], Awaitable[Any]]
-    """Sends the request and returns the answer; each call of it sends the request once more."""
+    """Sends `request`, which a fault may have changed, and returns the answer; each call of it sends once more."""
 
 
 Fault = Callable[[Call], Awaitable[Any]]
@@ -116,7 +116,7 @@ class InterceptedChannel:
 
     async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
         async def serve() -> Res:
-            return await self._inner.call(method, request, timeout_s)
+            return await self._inner.call(method, call.request, timeout_s)
 
         call = Call(self._address, method.path.rpartition("/")[2], request, serve)
         try:

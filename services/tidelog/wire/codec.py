@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tidelog import values
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.sizes import PART_BYTES
 from tidelog.wire import limits, messages, pb
 
 M = TypeVar("M")
@@ -228,7 +229,7 @@ def _recognising(decode_all: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     """Decodes a PartitionState once, however many requests carry it: the later ones get the same object."""
 
     def run(data: bytes) -> Any:
-        if len(data) > limits.PART_BYTES:
+        if len(data) > PART_BYTES:
             return decode_all(data)
         states, rest = _split_states(data)
         message = decode_all(rest)

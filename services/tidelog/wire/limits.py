@@ -35,9 +35,6 @@ STATES: Final = 100
 """Names of group states; there are five."""
 SERVERS: Final = 1 << 17
 """Items in what brokers and controllers tell each other. They cut it by bytes, and their largest parts hold fewer."""
-PART_BYTES: Final = 1 << 20
-"""Largest part of what a controller tells a broker, encoded; one item that is larger goes alone. It is a quarter of what a broker
-receives by default."""
 
 _ELECTED: Final = {"topics": TOPICS, "topics.partitions": PARTITIONS}
 _TOLD: Final = dict.fromkeys(

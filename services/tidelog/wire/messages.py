@@ -49,19 +49,21 @@ class Listener(Message):
 
 
 class LiveBroker(Message):
-    __slots__ = ("broker_id", "broker_epoch", "rack", "listeners", "shutting_down")
+    __slots__ = ("broker_id", "broker_epoch", "rack", "listeners", "shutting_down", "fetch_max_bytes")
     broker_id: int
     broker_epoch: int
     rack: str
     listeners: tuple[Listener, ...]
     shutting_down: bool
+    fetch_max_bytes: int
 
-    def __init__(self, *, broker_id, broker_epoch, rack="", listeners=(), shutting_down=False):
+    def __init__(self, *, broker_id, broker_epoch, rack="", listeners=(), shutting_down=False, fetch_max_bytes):
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
         self.rack = rack
         self.listeners = listeners
         self.shutting_down = shutting_down
+        self.fetch_max_bytes = fetch_max_bytes
 
     def _values(self):
         return (
@@ -70,6 +72,7 @@ class LiveBroker(Message):
             self.rack,
             self.listeners,
             self.shutting_down,
+            self.fetch_max_bytes,
         )
 
 

@@ -32,6 +32,7 @@ class LiveBroker(Message):
     rack: str = ""
     listeners: tuple[Listener, ...] = ()
     shutting_down: bool = False
+    fetch_max_bytes: int
 
 @value(kw_only=True)
 class IsrMember(Message):

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.ids import NO_LEADER, Address, BrokerId
 from tidelog.release import RELEASE, UNLEVELLED, Release
+from tidelog.sizes import UNREGISTERED, Carried
 from tidelog.wire.messages import IsrMember, Listener
 from tidelog.wire.znode_fields import INT32_MAX as _INT32_MAX
 from tidelog.wire.znode_fields import INT64_MAX as _INT64_MAX
@@ -159,6 +160,8 @@ class BrokerRegistration:
     release: Release = RELEASE
     directory_id: str = ""
     """Of the broker's data directory; a copy of the directory has the same."""
+    carried: Carried = UNREGISTERED
+    """The sizes that it can carry."""
 
 
 class Move(NamedTuple):
@@ -320,6 +323,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "attempt": registration.attempt,
             **_release_fields(registration.release),
             "directory": registration.directory_id,
+            **registration.carried._asdict(),
         }
     )
 
@@ -338,6 +342,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
             attempt=_text(fields, "attempt"),
             release=_release(fields),
             directory_id=_text(fields, "directory", ""),
+            carried=Carried(*(_int({**UNREGISTERED._asdict(), **fields}, each, 1) for each in Carried._fields)),
         )
 
     return _decode(broker_path(broker_id), data, build)

@@ -101,7 +101,7 @@ def state(
     )
 
 
-LIVE = tuple(m.LiveBroker(broker_id=i, broker_epoch=member(i).broker_epoch) for i in (1, 2))
+LIVE = tuple(m.LiveBroker(broker_id=i, broker_epoch=member(i).broker_epoch, fetch_max_bytes=0) for i in (1, 2))
 
 
 def roles(
@@ -373,7 +373,7 @@ def test_leaders_hear_when_the_set_of_live_brokers_changes_and_only_then() -> No
     control.code(news())
     control.code(news(state()))
     assert control.live_told == [{1: 101, 2: 201}]
-    bounced = (LIVE[0], m.LiveBroker(broker_id=2, broker_epoch=299))
+    bounced = (LIVE[0], m.LiveBroker(broker_id=2, broker_epoch=299, fetch_max_bytes=0))
     control.code(news(live=bounced))
     control.code(news(live=LIVE[:1]))
     assert control.live_told[1:] == [{1: 101, 2: 299}, {1: 101}]
@@ -383,7 +383,7 @@ def test_leaders_hear_when_the_set_of_live_brokers_changes_and_only_then() -> No
 def test_a_follower_finds_its_leader_by_leader_and_isr_alone() -> None:
     control = ControlBench()
     doors = (m.Listener(name="INTERNAL", host="two", port=9092),)
-    live = (m.LiveBroker(broker_id=2, broker_epoch=201, listeners=doors),)
+    live = (m.LiveBroker(broker_id=2, broker_epoch=201, fetch_max_bytes=0, listeners=doors),)
     control.code(replace(roles(state(leader=2)), live_brokers=live))
     assert control.metadata.address_of(2) == ("two", 9092)
     assert control.bench.fetchers.following == {EVENTS: 2}

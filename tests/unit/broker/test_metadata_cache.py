@@ -14,7 +14,9 @@ def broker(broker_id: int, *doors: str, rack: str = "") -> m.LiveBroker:
     listeners = tuple(
         m.Listener(name=door, host=f"{door.lower()}-{broker_id}", port=9000 + broker_id) for door in doors
     )
-    return m.LiveBroker(broker_id=broker_id, broker_epoch=broker_id * 100 + 1, rack=rack, listeners=listeners)
+    return m.LiveBroker(
+        broker_id=broker_id, broker_epoch=broker_id * 100 + 1, fetch_max_bytes=0, rack=rack, listeners=listeners
+    )
 
 
 def partition(topic: str, number: int, leader: int = 1, leader_epoch: int = 3) -> m.PartitionState:
@@ -170,3 +172,13 @@ def test_the_level_in_use_is_what_the_controller_told_last() -> None:
     told(cache, feature_level=3)
     told(cache, feature_level=2)
     assert cache.feature_level == 2
+
+
+def test_a_broker_knows_how_large_a_batch_the_others_take() -> None:
+    cache = MetadataCache()
+    cache.carriage.own_bytes = 2_000_000
+    told(cache, live_brokers=(broker(1), replace(broker(2), fetch_max_bytes=1_500_000), broker(3)))
+    assert [cache.carriage.to(each) for each in (1, 2, 3)] == [2_000_000, 1_500_000, 2_000_000]
+    assert cache.carriage.smallest_bytes == 1_500_000
+    told(cache, live_brokers=(broker(1), broker(3)))
+    assert cache.carriage.smallest_bytes == 2_000_000

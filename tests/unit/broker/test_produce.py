@@ -18,6 +18,7 @@ from tidelog.client.records import decode_batch, split_batches
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
+from tidelog.sizes import Carriage
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
@@ -383,3 +384,39 @@ async def test_compressing_holds_up_no_other_topic_and_keeps_the_order_of_its_ow
         await asyncio.sleep(0)
     assert [send.result().base_offset for send in sends] == list(range(5))
     assert values(bench) == [b"%d" % i for i in range(5)]
+
+
+# --- what followers can carry ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "records"),
+    [
+        (TopicConfig(max_message_bytes=1 << 20), sized_batch(600_000)),
+        (
+            TopicConfig(max_message_bytes=1 << 20, compression_type="uncompressed"),
+            batch(bytes(600_000), codec=Codec.ZSTD),
+        ),
+    ],
+    ids=["as it is", "recoded"],
+)
+async def test_a_batch_that_a_replica_cannot_take_is_refused(config: TopicConfig, records: bytes) -> None:
+    bench = BrokerBench()
+    bench.told(replicas=(1, 2), config=replace(config, min_insync_replicas=1))
+    bench.manager.carriage.set_live({1: 0, 2: 400_000, 3: 300_000})
+    result = await bench.send(records)
+    assert result.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert result.error_message.endswith("max.message.bytes is 1048576 and fetch_max_bytes of broker 2 is 400000")
+    assert bench.host.log.log_end_offset == 0
+    assert (await bench.send(sized_batch(400_000))).base_offset == 0, "broker 3 has no replica"
+    bench.manager.carriage.set_live({1: 0})
+    assert (await bench.send(records)).base_offset == 1, "broker 2 is not alive"
+
+
+async def test_a_batch_that_its_leader_cannot_send_is_refused() -> None:
+    bench = BrokerBench()
+    bench.told(config=TopicConfig(min_insync_replicas=1))
+    bench.manager.carriage = Carriage(400_000)
+    result = await bench.send(sized_batch(600_000))
+    assert result.error_message.endswith("max.message.bytes is 1048588 and fetch_max_bytes of its leader is 400000")
+    assert bench.host.log.log_end_offset == 0

@@ -48,7 +48,7 @@ def tidelog(
 ) -> Tidelog:
     """Runs a command in an empty directory; `stdin` is what is piped into it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(connection, "ports", lambda: cluster.ports)
+    monkeypatch.setattr(connection, "ports", lambda _: cluster.ports)
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", cluster.bootstrap)
 
     def call(*args: str, stdin: bytes = b"") -> Result:

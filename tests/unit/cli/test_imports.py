@@ -25,6 +25,7 @@ OF_CLIENT = {
         "release",
         "runtime",
         "setting_types",
+        "sizes",
         "values",
         "wire",
     },

@@ -1,6 +1,7 @@
 """Offsets by time: the leader names the batch, the client finds the record in it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -76,34 +77,35 @@ CUT = ((1000, 1001, 1002, 9000, 1004, 1005, 1006, 1007, 1008, 1009), (2000, 2001
     ],
 )
 async def test_a_deleted_record_is_never_found(codec: Codec, wanted: int, offset: int, timestamp: int) -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, *CUT, codec=codec)
-    cluster.partition("t").log_start = 5
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, *CUT, codec=codec)
+    await cluster.admin.logs.delete_records({T0: 5})
     async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
         found = (await c.offsets_for_times({T0: wanted}))[T0]
         assert (found.offset, found.timestamp_ms) == (offset, timestamp)
 
 
 async def test_what_is_left_of_a_cut_batch_may_be_the_newest() -> None:
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, (9000, 100, 5000, 200), (300,), (4000,))
-    cluster.partition("t").log_start = 1
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, (9000, 100, 5000, 200), (300,), (4000,))
+    await cluster.admin.logs.delete_records({T0: 1})
     async with Consumer(cluster.bootstrap, ports=cluster.ports) as c:
         assert (await c.offsets_for_times({T0: MAX_TIMESTAMP}))[T0] == (2, 5000, 0)
 
 
 async def test_a_leader_that_cannot_go_on_names_what_is_kept() -> None:
     """Release 0.2.0 does not know where a search begins."""
-    cluster = FakeCluster()
-    cluster.create("t")
-    fill(cluster, *CUT)
-    cluster.partition("t").log_start = 5
+    cluster = await brokers()
+    await cluster.create("t")
+    await fill(cluster, *CUT)
+    await cluster.admin.logs.delete_records({T0: 5})
 
-    async def without(call: FakeCall) -> m.ListOffsetsResponse:
+    async def without(call: Call) -> Any:
         asks = tuple(replace(ask, search_start=None) for ask in call.request.partitions)
-        return await cluster._list_offsets(call.broker_id, m.ListOffsetsRequest(partitions=asks))
+        call.request = m.ListOffsetsRequest(partitions=asks)
+        return await call.serve()
 
     for _ in range(2):
         cluster.once("ListOffsets", without)

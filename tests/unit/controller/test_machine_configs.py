@@ -1,6 +1,7 @@
 """Changes of topics' settings: stored before anybody is told, all of a topic's or none, whatever becomes of a write."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tidelog.controller.effects import ConfigsWrite, Effect, Resign, Send, Topic
 from tidelog.controller.events import Elected, Snapshot, StoredTopic
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
+from tidelog.sizes import Carried
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from unit.controller.harness import Harness, broker, isr, metadata, state, stored_topic, writes
@@ -225,3 +227,39 @@ def test_an_unclean_election_that_is_allowed_now_takes_place(c: Harness) -> None
     c.alter(put("unclean.leader.election.enable", "true"))
     c.run()
     assert c.partition()[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("8388609", "max.message.bytes=8388609 is above request_max_bytes=8388608 of broker 1"),
+        ("4194305", "max.message.bytes=4194305 is above fetch_max_bytes=4194304 of broker 2"),
+    ],
+)
+def test_a_topic_takes_no_batch_that_a_broker_cannot_carry(value: str, named: str) -> None:
+    c = Harness()
+    live = (replace(B1, carried=Carried(8 << 20, 50 << 20)), replace(B2, carried=Carried(16 << 20, 4 << 20)))
+    c.elected(stored_topic("t", REPLICAS, STATES), brokers=live)
+    c.store.znodes[PATH] = znodes.encode_topic_config({}), 0
+    token, effects = c.alter(put("max.message.bytes", value))
+    assert writes(effects) == []
+    assert answer(c, token) == (ErrorCode.INVALID_CONFIG, named)
+    entry = m.ConfigEntry(key="max.message.bytes", value=value)
+    token, effects = c.create(m.NewTopic(name="new", num_partitions=1, replication_factor=1, configs=(entry,)))
+    assert writes(effects) == []
+    assert answer(c, token) == (ErrorCode.INVALID_CONFIG, named)
+    _, effects = c.alter(put("max.message.bytes", "4194304"))
+    assert writes(effects) == [ConfigsWrite("t", ID, {"max.message.bytes": "4194304"}, 1)]
+
+
+def test_an_old_broker_carries_what_its_defaults_allow(c: Harness) -> None:
+    token, _ = c.alter(put("max.message.bytes", "4194305"))
+    assert answer(c, token)[1] == "max.message.bytes=4194305 is above request_max_bytes=4194304 of broker 1"
+
+
+def test_a_large_topic_of_before_takes_other_changes(c: Harness) -> None:
+    large = {"max.message.bytes": "60000000"}
+    c.machine.state.topics["t"].configs = large
+    c.store.znodes[PATH] = znodes.encode_topic_config(large), 0
+    _, effects = c.alter(put("retention.ms", "1000"))
+    assert writes(effects) == [ConfigsWrite("t", ID, {**large, "retention.ms": "1000"}, 1)]

@@ -6,8 +6,8 @@ from helpers.requirements import requirement
 from tidelog.controller.merge import Request, merge
 from tidelog.wire import messages as m
 
-LIVE_1 = (m.LiveBroker(broker_id=1, broker_epoch=11),)
-LIVE_2 = (*LIVE_1, m.LiveBroker(broker_id=2, broker_epoch=12))
+LIVE_1 = (m.LiveBroker(broker_id=1, broker_epoch=11, fetch_max_bytes=0),)
+LIVE_2 = (*LIVE_1, m.LiveBroker(broker_id=2, broker_epoch=12, fetch_max_bytes=0))
 
 
 def partition(

@@ -7,7 +7,8 @@ import pytest
 
 from helpers.requirements import requirement
 from tidelog.controller.merge import Request
-from tidelog.controller.parts import PART_BYTES, parts
+from tidelog.controller.parts import parts
+from tidelog.sizes import PART_BYTES
 from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
 from unit.controller.test_merge import metadata, partition, roles, stop

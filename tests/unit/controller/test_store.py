@@ -12,6 +12,7 @@ from tidelog.controller.store import FencedStore, brokers_of, read_snapshot
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.meta import Check, Create, SetData, Stat
 from tidelog.runtime.tasks import Supervisor
+from tidelog.sizes import Carried
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.rand import seeded
@@ -182,7 +183,8 @@ async def test_a_snapshot_reads_everything_back() -> None:
     await bench.start()
     await bench.meta.multi([Create(f"{znodes.DELETE_TOPICS}/old")])
     await bench.write([PartitionRemoval(TopicPartition("t", 1))])
-    registration = znodes.BrokerRegistration(BrokerId(7), (), "r", znodes.INTACT_SINCE_NOW, "x")
+    carried = Carried(5_000_000, 60_000_000)
+    registration = znodes.BrokerRegistration(BrokerId(7), (), "r", znodes.INTACT_SINCE_NOW, "x", carried=carried)
     await bench.meta.multi([Create(znodes.broker_path(7), znodes.encode_broker(registration), ephemeral=True)])
     await bench.meta.multi([Create(f"{znodes.BROKER_IDS}/8", b"junk"), Create(f"{znodes.BROKER_IDS}/x", b"{}")])
     snapshot = await read_snapshot(bench.meta)
@@ -191,7 +193,8 @@ async def test_a_snapshot_reads_everything_back() -> None:
     assert topic.states == (state(1, 0, isr(b1=11), 0), None, state(1, 0, isr(b1=11), 0))
     assert snapshot.deletions == ("old",)
     (broker,) = snapshot.brokers
-    assert (broker.broker_id, broker.intact_since) == (7, broker.epoch)
+    assert (broker.broker_id, broker.intact_since, broker.carried) == (7, broker.epoch, carried)
+    assert broker.live().fetch_max_bytes == 60_000_000, "as brokers are told"
 
 
 def test_intact_since_is_resolved_and_kept() -> None:

@@ -16,7 +16,9 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from helpers.aio import eventually
 from helpers.requirements import requirement
-from tidelog.errors import ErrorCode, TransportError, is_transient
+from tidelog.client.errors import refused_for_sure
+from tidelog.client.produce_link import ProduceLink
+from tidelog.errors import ErrorCode, TidelogError, TransportError, UnreadError, is_transient
 from tidelog.ids import Address
 from tidelog.ports.net import CallContext, Probe, Route
 from tidelog.runtime.rpc_channel import GrpcChannel
@@ -24,7 +26,7 @@ from tidelog.runtime.rpc_net import GrpcNet
 from tidelog.runtime.rpc_options import Limits, as_transport_error, status_of
 from tidelog.wire import messages as m
 from tidelog.wire.codec import encode
-from tidelog.wire.services import REPLICA_SERVICE_PRODUCE, REPLICA_SERVICE_PRODUCE_STREAM
+from tidelog.wire.services import REPLICA_SERVICE_FETCH, REPLICA_SERVICE_PRODUCE, REPLICA_SERVICE_PRODUCE_STREAM
 from unit.net.worlds import ECHO, STREAM, answer, ask, ping, pong
 
 pytestmark = pytest.mark.real_loop
@@ -481,3 +483,70 @@ async def test_a_good_status_without_a_message_is_no_answer() -> None:
     channel._channel = Lost()  # type: ignore[assignment]
     with pytest.raises(TransportError, match="UNAVAILABLE: the call ended without an answer"):
         await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1), 1.0)
+
+
+async def answer_each(stream: Any, _context: CallContext) -> None:
+    number = 0
+    while await stream.read() is not None:
+        number += 1
+        found = m.ProduceAnswer(number=number, response=m.ProduceResponse(results=()))
+        await stream.write(m.ProduceAnswers(answers=(found,)))
+
+
+async def test_a_producer_learns_which_request_was_not_received() -> None:
+    net = GrpcNet(Limits(request_bytes=1 << 20))
+    server = await net.serve(LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE_STREAM, answer_each)])
+    channel = net.channel(server.address, purpose="test")
+    link = ProduceLink(channel)
+    assert await link.call(produce_of(10), 5.0) == m.ProduceResponse()
+    large, behind = [asyncio.create_task(link.call(produce_of(size), 5.0)) for size in (2 << 20, 10)]
+    with pytest.raises(TidelogError, match="the broker takes 1114112") as refused:
+        await large
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE and refused_for_sure(refused.value)
+    with pytest.raises(UnreadError) as unread:
+        await behind
+    assert is_transient(unread.value) and refused_for_sure(unread.value)
+    assert await link.call(produce_of(1 << 20), 5.0) == m.ProduceResponse(), "on a new stream"
+    await link.close()
+    await channel.close()
+    await server.stop(0)
+
+
+async def fetch(request: m.FetchRequest, _context: CallContext) -> m.FetchResponse:
+    result = m.FetchResult(
+        topic="t",
+        partition=0,
+        high_watermark=0,
+        log_start_offset=0,
+        diverging_epoch=-1,
+        diverging_end_offset=-1,
+        leader_id=1,
+        leader_epoch=0,
+        records=bytes(request.max_bytes),
+    )
+    return m.FetchResponse(results=(result,))
+
+
+@pytest.mark.parametrize("answer_bytes", [1 << 20, 4 << 20], ids=["sent", "received"])
+async def test_an_answer_that_is_too_large_is_known_by_its_error(answer_bytes: int) -> None:
+    server = await GrpcNet(Limits(answer_bytes=answer_bytes)).serve(LOOPBACK, [Route(REPLICA_SERVICE_FETCH, fetch)])
+    channel = GrpcNet(Limits(answer_bytes=1 << 20)).channel(server.address, purpose="test")
+    for size, fits in ((1 << 20, True), (2 << 20, False)):
+        request = m.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size)
+        if fits:
+            await channel.call(REPLICA_SERVICE_FETCH, request, 5.0)
+            continue
+        with pytest.raises(TransportError) as caught:
+            await channel.call(REPLICA_SERVICE_FETCH, request, 5.0)
+        assert caught.value.by_size
+    await channel.close()
+    await server.stop(0)
+
+
+async def test_the_largest_limits_are_numbers_that_grpc_takes() -> None:
+    net = GrpcNet(Limits(2**31 - 1, 2**31 - 1))
+    server = await net.serve(LOOPBACK, [Route(ECHO, echo)])
+    channel = net.channel(server.address, purpose="test")
+    assert await channel.call(ECHO, ask("x"), 5.0) == answer("x")
+    await channel.close()
+    await server.stop(0)

@@ -32,6 +32,7 @@ DOCUMENTED = {
         tidelog_broker_partitions tidelog_broker_leaders tidelog_broker_under_replicated_partitions
         tidelog_broker_under_min_isr_partitions tidelog_broker_at_min_isr_partitions tidelog_broker_offline_replicas
         tidelog_isr_shrinks tidelog_isr_expands tidelog_isr_update_failures tidelog_isr_change_pending_seconds
+        tidelog_replica_held_back_partitions
         tidelog_alter_isr_requests tidelog_requests_denied tidelog_unverified_repetitions
         tidelog_partition_log_start_offset tidelog_partition_high_watermark
         tidelog_partition_high_watermark_stall_seconds tidelog_partition_log_end_offset

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from helpers.requirements import requirement
 from tidelog.ids import BrokerId
 from tidelog.release import Release
+from tidelog.sizes import UNREGISTERED, Carried
 from tidelog.wire import znodes
 from tidelog.wire.messages import IsrMember, Listener
 
@@ -46,6 +47,7 @@ def test_leader_isr_and_epoch_live_in_one_znode(state: znodes.StoredState) -> No
 @requirement("ZooKeeper lists brokers, topics and their partitions")
 def test_a_registration_comes_back() -> None:
     registration = znodes.BrokerRegistration(
+        carried=Carried(5_000_000, 60_000_000),
         broker_id=BrokerId(3),
         listeners=(Listener(name="INTERNAL", host="b3", port=9092), Listener(name="EXTERNAL", host="::1", port=1)),
         rack="r1",
@@ -53,7 +55,10 @@ def test_a_registration_comes_back() -> None:
         attempt="abc",
         release=Release("0.3.0", 3, 2),
     )
-    assert znodes.decode_broker(3, znodes.encode_broker(registration)) == registration
+    data = znodes.encode_broker(registration)
+    assert znodes.decode_broker(3, data) == registration
+    old = {key: value for key, value in json.loads(data).items() if key not in Carried._fields}
+    assert znodes.decode_broker(3, json.dumps(old).encode()).carried == UNREGISTERED, "of release 0.2.0"
 
 
 @requirement("The controller znode is ephemeral and names the controller")
