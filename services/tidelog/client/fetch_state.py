@@ -1,7 +1,7 @@
 """What a consumer has fetched and still has to fetch, for each assigned partition. Pure; the consumer is its shell."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -323,7 +323,7 @@ class FetchState:
         if p is not None and not p.stalled:
             p.buffer.append(error)
 
-    def too_large(self, asks: list[Ask], error: TransportError) -> None:
+    def too_large(self, asks: Sequence[Ask], error: TransportError) -> None:
         """The answer was larger than the client or the leader allows: the partitions are asked for one batch each, so that one
         with a batch that is too large holds up no other."""
         for ask in asks:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
@@ -538,7 +538,7 @@ class Producer:
             self._parts.setdefault(batch.waiters[0], _Parts()).open += 1
         return True
 
-    def _request_refused(self, batches: list[Batch[Ack]], error: TidelogError) -> None:
+    def _request_refused(self, batches: Sequence[Batch[Ack]], error: TidelogError) -> None:
         """The leader's broker reads no request of this size; nothing was appended."""
         if len(batches) > 1:
             self._accumulator.limit_requests(sum(batch.size_bytes for batch in batches) // 2)

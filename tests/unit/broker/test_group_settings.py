@@ -11,6 +11,7 @@ from helpers.requirements import requirement
 from tidelog.broker.groups import coordinators, limits
 from tidelog.config import BrokerSettings
 from tidelog.ids import Address
+from tidelog.testing.clock import ManualClock
 
 
 def settings(**changes: Any) -> BrokerSettings:
@@ -58,5 +59,7 @@ def test_each_setting_is_a_limit_of_the_coordinator(key: str, value: Any, limit:
 @pytest.mark.parametrize(("mode", "shards"), [("single", 1), ("sharded", 5)])
 def test_conflict_01_open_08_one_coordinator_is_elected_or_several_share_the_groups(mode: str, shards: int) -> None:
     chosen = settings(coordinator_mode=mode, coordinator_shards=5)
-    unused: Any = SimpleNamespace(clock=None, net=None, rand=None, leader_of=None, address_of=None)
+    unused: Any = SimpleNamespace(
+        clock=ManualClock(), net=None, rand=None, leader_of=None, address_of=None, unreadable=None
+    )
     assert coordinators(chosen, unused, unused, unused, unused)._settings.shards == shards

@@ -14,6 +14,7 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, BrokerId, TopicPartition
 from tidelog.ports.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.ports.bundle import Ports
+from tidelog.ports.meta import Stat
 from tidelog.ports.net import CallContext, Channel, Route, Stream
 from tidelog.release import RELEASE
 from tidelog.runtime.metrics import ControllerMetrics
@@ -179,8 +180,11 @@ class World:
             attempt=str(self._lives),
             release=RELEASE,
         )
-        previous = [] if old is None else [old.meta.session_id]
-        stat = await register(meta, znodes.broker_path(number), znodes.encode_broker(registration), previous)
+
+        async def is_dead(_data: bytes, stat: Stat) -> bool:
+            return old is not None and stat.ephemeral_owner == old.meta.session_id
+
+        stat = await register(meta, znodes.broker_path(number), znodes.encode_broker(registration), is_dead)
         broker.epoch = stat.czxid
         return broker
 

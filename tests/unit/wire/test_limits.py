@@ -11,6 +11,7 @@ from tidelog import values
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
 from tidelog.runtime.rpc_options import Limits, status_of
+from tidelog.sizes import PART_BYTES
 from tidelog.wire import codec, limits, services
 from tidelog.wire import messages as m
 from tidelog.wire.codec import decode, encode
@@ -151,7 +152,7 @@ def test_members_of_known_states_are_counted_too() -> None:
         partition_states=states,
     )
     data = encode(request)
-    assert len(data) < limits.PART_BYTES
+    assert len(data) < PART_BYTES
     with pytest.raises(TidelogError, match=r"partition_states.isr holds 131200 entries, at most 131072"):
         decode(m.UpdateMetadataRequest, data)
 
