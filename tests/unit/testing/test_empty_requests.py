@@ -43,20 +43,24 @@ def bounded(request: Message) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def hollow(kind: type[Any], number: int) -> Any:
-    """A message without an item in any list; each number in it is `number`, and each text is empty."""
-    scalars = {int: number, bool: bool(number), str: "", bytes: b""}
+def hollow(kind: type[Any], number: int) -> Iterator[Any]:
+    """Messages without an item in any list; each number is `number`. Of what may be absent, each has one, and the first none."""
     fields: dict[str, Any] = {}
+    absent: dict[str, type[Any]] = {}
+    scalars = {int: number, bool: bool(number), str: "g" if number else "", bytes: b""}
     for name, hint in get_type_hints(kind).items():
         if get_origin(hint) is tuple:
             fields[name] = ()
         elif hint in scalars:
             fields[name] = scalars[hint]
         elif isinstance(hint, type) and issubclass(hint, Message):
-            fields[name] = hollow(hint, number)
+            fields[name] = next(hollow(hint, number))
         elif type(None) in get_args(hint):
             fields[name] = None
-    return kind(**fields)
+            (absent[name],) = set(get_args(hint)) - {type(None)}
+    yield kind(**fields)
+    for name, inner in absent.items():
+        yield kind(**{**fields, name: next(hollow(inner, number))})
 
 
 async def test_a_request_for_nothing_keeps_no_loop() -> None:
@@ -71,7 +75,8 @@ async def test_a_request_for_nothing_keeps_no_loop() -> None:
                 continue
             served.add(method.path)
             for number in NUMBERS:
-                await asked(cluster, address, method, hollow(method.request, number))
+                for request in hollow(method.request, number):
+                    await asked(cluster, address, method, request)
     assert served == {method.path for method in METHODS}
     # Settings that were made by hand come from no source that could be told.
     assert {each.rpartition("/")[2] for each in cluster.world.bugs} <= {"DescribeBrokerConfigs"}

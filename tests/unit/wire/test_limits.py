@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog import values
+from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
 from tidelog.runtime.rpc_options import Limits, status_of
@@ -153,7 +154,7 @@ def test_members_of_known_states_are_counted_too() -> None:
     )
     data = encode(request)
     assert len(data) < PART_BYTES
-    with pytest.raises(TidelogError, match=r"partition_states.isr holds 131200 entries, at most 131072"):
+    with pytest.raises(TidelogError, match=r"partition_states.isr holds 150400 entries, at most 150000"):
         decode(m.UpdateMetadataRequest, data)
 
 
@@ -171,3 +172,63 @@ def test_parts_of_a_request_and_of_its_receivers() -> None:
     assert [(receiver, len(part)) for receiver, part in found] == [(0, most), (0, 1), (1, most), (1, 1)]
     assert sorted(item for _, part in found for item in part) == list(range(2 * most + 2))
     assert list(limits.parts(m.FetchRequest, [])) == []
+    assert list(limits.parts_or_all(m.FetchOffsetsRequest, [])) == [()], "which stands for everything"
+
+
+LONGEST: dict[type[Any], Any] = {
+    m.ListOffsetsRequest: m.ListOffsetsPartition,
+    m.FetchRequest: m.FetchPartition,
+    m.OffsetForLeaderEpochRequest: m.EpochPartition,
+    m.DeleteRecordsRequest: m.DeleteRecordsPartition,
+    m.CommitOffsetsRequest: m.OffsetInfo,
+    m.FetchOffsetsRequest: m.PartitionName,
+    m.ClusterMetadataRequest: None,
+    m.DescribeTopicsRequest: None,
+    m.DescribeLogDirsRequest: None,
+}
+
+
+@pytest.mark.parametrize("kind", LONGEST, ids=lambda kind: kind.__name__)
+def test_the_largest_part_fits_in_a_request(kind: type[Any]) -> None:
+    """Names of topics have 249 characters, and ids 16 bytes; an offset has no metadata."""
+    item = LONGEST[kind]
+    values_of = {int: 2**31 - 1, bool: True, str: "n" * 249, bytes: bytes(16)}
+    size = 252
+    if item is not None:
+        filled = {name: values_of[hint] for name, hint in typing.get_type_hints(item).items() if name != "metadata"}
+        size = len(encode(item(**filled))) + 4
+    part = next(limits.parts(kind, range(limits.OFFSETS)))
+    assert len(part) * size < Limits().request_bytes
+
+
+def test_what_servers_tell_each_other_is_taken_whole() -> None:
+    shortest = m.ReplicaPosition(
+        topic="t", topic_id=bytes(16), partition=2**14, leader_epoch=0, offset=1, last_fetched_epoch=0, log_start_offset=0,
+    )  # fmt: skip
+    assert (Limits().request_bytes + (64 << 10)) // (len(encode(shortest)) + 2) < limits.SERVERS
+    told: dict[str, Any] = {
+        "controller_id": 1,
+        "controller_epoch": 1,
+        "broker_epoch": 1,
+        "sequence": 1,
+    }
+    throttles = {"leader_throttle": 0, "follower_throttle": 0}
+    member = m.IsrMember(broker_id=1, broker_epoch=1)
+    states = tuple(
+        m.PartitionState(
+            topic="t", topic_id=bytes(16), partition=n, controller_epoch=0, leader=0, leader_epoch=0, partition_epoch=0,
+            isr=(member,), replicas=(1,),
+        )
+        for n in range(10_000)
+    )  # fmt: skip
+    stops = tuple(
+        m.StopReplicaPartition(topic="t", topic_id=bytes(16), partition=n, leader_epoch=0) for n in range(20_000)
+    )
+    names = tuple(f"{n:04x}" for n in range(1 << 16)) * 4
+    for request in (
+        m.LeaderAndIsrRequest(**told, **throttles, full=True, partition_states=states),
+        m.UpdateMetadataRequest(**told, **throttles, feature_level=0, partition_states=states, deleted_topics=names),
+        m.StopReplicaRequest(**told, partitions=stops),
+    ):
+        cut = parts.parts(request)
+        assert len(cut) > 1 and [decode(type(part), encode(part)) for part in cut] == cut
