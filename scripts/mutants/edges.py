@@ -8,7 +8,7 @@ from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
 from tidelog import config
 from tidelog.agent.worker import Worker
-from tidelog.broker import leader_fetcher, pending, registration, service
+from tidelog.broker import leader_fetcher, partition_host, pending, registration, retention, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.replica_manager import ReplicaManager
@@ -16,7 +16,7 @@ from tidelog.client import membership, offsets
 from tidelog.client.fetch_state import FetchState
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.controller import election
+from tidelog.controller import configs, election
 from tidelog.controller.model import ClusterState
 from tidelog.coordinator import machine
 from tidelog.coordinator.group import Member
@@ -31,6 +31,7 @@ from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerTable
 from tidelog.wire import limits
+from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
 
 MUTANTS: Final = Table(__name__)
@@ -441,3 +442,35 @@ def answer_of_any_size(original: Any, self: Any, *asked: Any, **named: Any) -> A
     """A leader answers a reader with a first batch of any size."""
     with altered(self, _max_bytes=1 << 31):
         return original(self, *asked, **named)
+
+
+_TIMES: Final = "tests/unit/broker/test_timestamps.py::"
+
+
+@MUTANTS.mutant("FAR-AHEAD", ByTest(f"{_TIMES}test_a_batch_too_far_from_the_clock_is_refused"))
+@around(partition_host, "check_times")
+def any_time_is_taken(*_: Any) -> None:
+    """A leader takes any timestamp."""
+
+
+@MUTANTS.mutant("AHEAD-FOR-EVER", ByTest(f"{_TIMES}test_a_time_ahead_of_the_clock_keeps_no_segment"))
+@around(retention, "age_timestamp")
+def time_ahead_keeps_a_segment(_: Any, max_timestamp: int, *__: float) -> int:
+    """A timestamp ahead of the clock keeps its segment until then."""
+    return max_timestamp
+
+
+@MUTANTS.mutant("APPEND-TIME", ByTest(f"{_TIMES}test_compaction_keeps_the_time_of_the_append"))
+@around(BatchHeader, "is_append_time")
+def append_time_is_not_seen(*_: Any) -> bool:
+    """Compaction goes by the timestamps in the records also where the leader has given them another one."""
+    return False
+
+
+@MUTANTS.mutant(
+    "EARLY-SETTING",
+    ByTest("tests/unit/controller/test_machine_configs.py::test_a_setting_of_this_release_waits_for_the_last_broker"),
+)
+@around(configs, "check_features")
+def setting_waits_for_no_broker(*_: Any) -> None:
+    """A topic gets a setting that some broker does not know."""

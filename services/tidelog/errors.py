@@ -38,6 +38,7 @@ class ErrorCode(IntEnum):
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -261,6 +262,10 @@ class TopicAuthorizationFailedError(TidelogError, code=ErrorCode.TOPIC_AUTHORIZA
 
 class ClusterAuthorizationFailedError(TidelogError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
     """The caller is not allowed to perform this operation on the cluster."""
+
+
+class InvalidTimestampError(TidelogError, code=ErrorCode.INVALID_TIMESTAMP):
+    """A record's timestamp is too far from the clock of the partition's leader."""
 
 
 class UnsupportedVersionError(TidelogError, code=ErrorCode.UNSUPPORTED_VERSION):

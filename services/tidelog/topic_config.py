@@ -17,6 +17,8 @@ _INT64_MAX: Final = 2**63 - 1
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
 PRODUCER: Final = "producer"
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
 _CLEANERS: Final = (COMPACT, DELETE)
 """What cleanup.policy may name."""
 
@@ -61,6 +63,14 @@ class TopicConfig:
     """Compaction does not remove a record before it reaches this age."""
     max_compaction_lag_ms: int = _INT64_MAX
     """A record is compacted at this age at the latest, regardless of min.cleanable.dirty.ratio."""
+    message_timestamp_type: str = CREATE_TIME
+    """CreateTime: records have the timestamps that producers give them. LogAppendTime: the leader gives all records of a
+    batch the time at which it appends them. Needs brokers of release 0.3.0 or later only."""
+    message_timestamp_before_max_ms: int = _INT64_MAX
+    """With CreateTime, a batch whose newest record is older than this is refused with INVALID_TIMESTAMP."""
+    message_timestamp_after_max_ms: int = 3_600_000
+    """With CreateTime, a batch whose newest record is further ahead of the leader's clock than this is refused with
+    INVALID_TIMESTAMP."""
 
     def __post_init__(self) -> None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
@@ -215,4 +225,7 @@ _PARSERS: Final[Mapping[str, Callable[[str, str], Value]]] = {
     "min.cleanable.dirty.ratio": _ratio,
     "min.compaction.lag.ms": _number(0, _INT64_MAX),
     "max.compaction.lag.ms": _number(1, _INT64_MAX),
+    "message.timestamp.type": _choice(CREATE_TIME, LOG_APPEND_TIME),
+    "message.timestamp.before.max.ms": _number(0, _INT64_MAX),
+    "message.timestamp.after.max.ms": _number(0, _INT64_MAX),
 }

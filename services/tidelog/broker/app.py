@@ -157,7 +157,9 @@ class Broker:
         self._spawn("lag", manager.run_ticks())
         self._spawn("checkpoints", manager.run_checkpoints())
         retention_s = settings.log_retention_check_interval_ms / 1000
-        self._spawn("retention", Retention(ports.clock, ports.disk, manager, retention_s).run())
+        self._spawn(
+            "retention", Retention(ports.clock, ports.disk, manager, retention_s, self._metrics.log.ahead).run()
+        )
         self._maintain(manager, logs)
         self._spawn("revivals", manager.run_revivals(settings.replica_fetch_chunk_bytes * 2))
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from tidelog.broker.partition_host import PartitionHost
-from tidelog.broker.retention import read_index
+from tidelog.broker.retention import read_index, segment_dated
 from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
@@ -104,15 +104,15 @@ class LogCleaner:
         sources = closed_below(log, host.replica.high_watermark)
         first_dirty = self._offsets.get(log.key)
         segments = [segment for segment in log.segments[: len(sources)] if log.end_of(segment) > first_dirty]
-        timestamps = []
+        timestamps, now_ms = [], self._now_ms()
         for segment in segments:
             if not segment.knows_index:
                 await read_index(self._disk, log, segment)
                 if closed_below(log, host.replica.high_watermark)[: len(sources)] != sources or not _works(host):
                     return None  # the next look finds what it is now
-            timestamps.append(segment.index.max_timestamp)
+            timestamps.append(segment_dated(self._disk, log, segment, now_ms))
         horizon = self._horizons.get(log) if self._all_in_sync(host.tp) else None
-        return cleanable(sources, timestamps, first_dirty, config, self._now_ms(), horizon)
+        return cleanable(sources, timestamps, first_dirty, config, now_ms, horizon)
 
     def _now_ms(self) -> float:
         return self._time.read(self._clock.wall_ms(), self._clock.now())

@@ -19,8 +19,9 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import AS_SENT, SentCrcs
 from tidelog.storage.recovery import Damage, RottenError
 from tidelog.storage.time_lookup import TimestampOffset
-from tidelog.topic_config import TopicConfig
+from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
 from tidelog.wire.batch import NO_CRC, NO_PRODUCER_ID, Batches
+from tidelog.wire.records import check_times
 
 _log = logging.getLogger(__name__)
 
@@ -180,6 +181,7 @@ class PartitionHost:
         """Appends what a producer sent. Raises before anything is written if it may not be.
 
         What an idempotent producer repeats is where it was: 0 bytes, appended before, by this leader or another (HOLE-28).
+        INVALID_TIMESTAMP when a batch is too far from this leader's clock.
         """
         self._check_online()
         self.replica.check_produce(leader_epoch, acks)
@@ -190,7 +192,12 @@ class PartitionHost:
                 if stored.crc == NO_CRC:
                     self._context.metrics.unverified_repetitions.inc()
                 return Appended(stored.base_offset, stored.last_offset, 0)
-        appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch)
+        now_ms = self._context.clock.wall_ms()
+        if self.config.message_timestamp_type == LOG_APPEND_TIME:
+            appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch, now_ms)
+        else:
+            check_times(batches, now_ms, self.config)
+            appended = self._on_disk(self.log.append_as_leader, batches, self.replica.leader_epoch)
         syncs = self.config.flush == SYNC
         self.step(ev.Appended(self.log.log_end_offset, self._context.clock.now(), counts=not syncs))
         if syncs:

@@ -5,7 +5,8 @@ records. Every replica rolls its own segments. The files go with the next checkp
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.errors import TidelogError
@@ -13,14 +14,32 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
 from tidelog.runtime.clock import RetentionClock
 from tidelog.storage.partition_log import PartitionLog
-from tidelog.storage.retention import FOREVER, SegmentFacts, is_expired, size_start, time_start
+from tidelog.storage.retention import (
+    FOREVER,
+    SegmentFacts,
+    age_timestamp,
+    is_expired,
+    size_start,
+    time_start,
+)
 from tidelog.storage.segment import Segment
 
 _log = logging.getLogger(__name__)
 
+AHEAD_MS: Final = 3_600_000
+"""Limit beyond which a timestamp ahead of the clock is warned of: clocks differ by less."""
+
 
 class Retention:
-    def __init__(self, clock: Clock, disk: Disk, hosts: Iterable[PartitionHost], interval_s: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        disk: Disk,
+        hosts: Iterable[PartitionHost],
+        interval_s: float,
+        on_ahead: Callable[[int], None] = lambda segments: None,
+    ) -> None:
+        """`on_ahead` is told how many segments have a timestamp that is far ahead of the clock."""
         self._clock = clock
         self._disk = disk
         self._hosts = hosts
@@ -28,6 +47,9 @@ class Retention:
         self._time = RetentionClock(clock.wall_ms(), clock.now())
         self._begun: dict[PartitionLog, tuple[int, float]] = {}
         """Base offset of each log's active segment, and since when it is in use (ms)."""
+        self._on_ahead = on_ahead
+        self._ahead: dict[PartitionLog, set[int]] = {}
+        """Base offsets of the segments that `on_ahead` counts."""
 
     async def run(self) -> None:
         while True:
@@ -39,20 +61,38 @@ class Retention:
         hosts = [host for host in self._hosts if host.offline is None and host.log.failure is None]
         known = {host.log for host in hosts}
         self._begun = {log: begun for log, begun in self._begun.items() if log in known}
+        self._ahead = {log: ahead for log, ahead in self._ahead.items() if log in known}
         for host in hosts:
             try:
                 await self.check(host)
             except TidelogError as error:
                 host.take_offline(error)
             await self._clock.sleep(0)
+        self._on_ahead(sum(map(len, self._ahead.values())))
 
     async def check(self, host: PartitionHost) -> None:
         """KAFKA_STORAGE_ERROR when the log's files fail."""
         now_ms = self._now_ms()
         if host.offline is None and host.log.failure is None:
             self._roll_old(host, now_ms)
+            self._look_ahead(host, now_ms)
         if host.is_leader and host.config.deletes:
             await self._expire(host, now_ms)
+
+    def _look_ahead(self, host: PartitionHost, now_ms: float) -> None:
+        """Warns of segments that a producer's clock has put far ahead, once each."""
+        found = {
+            segment.base_offset: segment.index.max_timestamp
+            for segment in host.log.segments
+            if segment.knows_index and segment.index.max_timestamp > now_ms + AHEAD_MS
+        }
+        for base in found.keys() - self._ahead.get(host.log, set()):
+            _log.warning(
+                "%s: a record of the segment at %d has timestamp %d, which is ahead of the clock: retention and compaction go by "
+                "the time of the last write to the segment",
+                *(host.tp, base, found[base]),
+            )
+        self._ahead[host.log] = set(found)
 
     def _now_ms(self) -> float:
         return self._time.read(self._clock.wall_ms(), self._clock.now())
@@ -107,11 +147,19 @@ class Retention:
                 await read_index(self._disk, log, segment)
                 if not segment.knows_index:
                     break  # the log was cut meanwhile
-            latest = segment.index.max_timestamp
+            latest = segment_dated(self._disk, log, segment, now_ms)
             dated.append(SegmentFacts(end, segment.size_bytes, latest))
             if latest >= 0 and not is_expired(latest, now_ms, keep_ms):
                 break
         return dated
+
+
+def segment_dated(disk: Disk, log: PartitionLog, segment: Segment, now_ms: float) -> int:
+    """The timestamp (ms) that the age of a segment goes by; its index is known. KAFKA_STORAGE_ERROR when its file fails."""
+    latest = segment.index.max_timestamp
+    if latest <= now_ms:
+        return latest
+    return age_timestamp(latest, log.guarded("read", lambda: disk.modified_ms(segment.path)), now_ms)
 
 
 async def read_index(disk: Disk, log: PartitionLog, segment: Segment) -> None:

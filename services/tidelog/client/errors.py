@@ -23,6 +23,7 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_RECORD,
         ErrorCode.UNKNOWN_LEADER_EPOCH,

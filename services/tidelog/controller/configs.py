@@ -14,7 +14,7 @@ from tidelog.controller.events import ConfigsAlterRequested, Token
 from tidelog.controller.gather import Gather
 from tidelog.controller.model import ClusterState, Partition, Topic
 from tidelog.controller.outbox import Outbox
-from tidelog.controller.topics import ParseConfig, TopicDesk
+from tidelog.controller.topics import ParseConfig, TopicDesk, check_features
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.names import validate_topic_name
 from tidelog.topic_config import MAX_MESSAGE_BYTES
@@ -94,6 +94,7 @@ class ConfigDesk:
         config = self._parse_config(topic_config.known(configs))
         if configs.get(MAX_MESSAGE_BYTES) != topic.configs.get(MAX_MESSAGE_BYTES):
             self._state.check_sizes(configs, config)
+        check_features(self._state, {change.key: change.value for change in wanted.changes if not change.remove})
         version = topic.config_version + 1 if topic.has_config_node else 0
         write = ConfigsWrite(topic.name, topic.topic_id, configs, version)
         return _Change(token, slot, write, config.min_insync_replicas)

@@ -18,7 +18,7 @@ from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.names import refuse_internal, validate_topic_name
-from tidelog.topic_config import TopicConfig
+from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
 from tidelog.wire import messages as m
 
 ParseConfig = Callable[[Mapping[str, str]], TopicConfig]
@@ -101,6 +101,7 @@ class TopicDesk:
             raise TidelogError("configs name a key more than once", ErrorCode.INVALID_CONFIG)
         config = self._parse_config(configs)
         self._state.check_sizes(configs, config)
+        check_features(self._state, configs)
         replicas = placement.plan(
             topic,
             self._state.open_brokers(),
@@ -266,3 +267,9 @@ def _accepted(write: TopicWrite) -> m.CreatedTopic:
         num_partitions=len(write.replicas),
         replication_factor=len(write.replicas[0]),
     )
+
+
+def check_features(state: ClusterState, configs: Mapping[str, str]) -> None:
+    """UNSUPPORTED_VERSION when a topic is to get a setting that some live broker does not know."""
+    if configs.get("message.timestamp.type") == LOG_APPEND_TIME:
+        state.check_level(3, "message.timestamp.type cannot be LogAppendTime")

@@ -90,6 +90,10 @@ class Disk(Protocol):
         """None when there is no such name."""
         ...
 
+    def modified_ms(self, path: str) -> float:
+        """Unix time of the last write to a file."""
+        ...
+
     def sync_dir(self, path: str) -> None:
         """Returns when the directory's names would survive a loss of power."""
         ...

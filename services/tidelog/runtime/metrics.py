@@ -344,6 +344,15 @@ class LogMetrics:
             "tidelog_data_dir_size_bytes", "Of the file system of the data directory.", registry=registry
         )
 
+        self._ahead = Gauge(
+            "tidelog_log_segments_ahead_of_clock",
+            "Segments with a timestamp more than an hour ahead of the clock, at the last check of retention.",
+            registry=registry,
+        )
+
+    def ahead(self, segments: int) -> None:
+        self._ahead.set(segments)
+
     def flushed(self, seconds: float) -> None:
         self._flush.observe(seconds)
 

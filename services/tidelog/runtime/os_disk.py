@@ -132,6 +132,9 @@ class OsDisk:
             return EntryKind.FILE
         return EntryKind.DIRECTORY if stat.S_ISDIR(mode) else EntryKind.OTHER
 
+    def modified_ms(self, path: str) -> float:
+        return os.stat(path, follow_symlinks=False).st_mtime_ns / 1e6
+
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

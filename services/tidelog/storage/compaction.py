@@ -308,6 +308,8 @@ class _Pass:
         if not kept:
             return emptied(header) if header.base_offset in self._kept_batches else None
         latest = max(header.base_timestamp + place.timestamp_delta for place in kept)
+        if header.is_append_time:
+            latest = header.max_timestamp
         tombstones = any(place.tombstone for place in kept)
         # What has become readable since it was cleaned was in no map: what its tombstones delete is still there.
         judged = header.base_offset >= self._job.first_dirty

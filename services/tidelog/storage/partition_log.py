@@ -266,8 +266,8 @@ class PartitionLog:
 
     # --- appending ----------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, batches: Batches, leader_epoch: int) -> Appended:
-        """Gives the batches their offsets and this epoch. They must have passed `validate_produce`.
+    def append_as_leader(self, batches: Batches, leader_epoch: int, append_time_ms: int | None = None) -> Appended:
+        """Gives the batches their offsets, this epoch and perhaps a time. They must have passed `validate_produce`.
 
         FENCED_LEADER_EPOCH when the log has seen a newer epoch.
         """
@@ -280,8 +280,9 @@ class PartitionLog:
                 )
             self.assign_epoch(leader_epoch, self.log_end_offset)
         sent = AS_SENT
-        if batches.sent_crc != NO_CRC:
-            batches, sent = rewritten(batches), {self.log_end_offset: batches.sent_crc}
+        if batches.sent_crc != NO_CRC or append_time_ms is not None:
+            crc = batches.headers[0].crc if batches.sent_crc == NO_CRC else batches.sent_crc
+            batches, sent = rewritten(batches, append_time_ms), {self.log_end_offset: crc}
         buffers, end = stamp(batches, self.log_end_offset, leader_epoch), self.log_end_offset + batches.record_count
         return self._append(buffers, batches.headers, end, len(batches.records), sent)
 

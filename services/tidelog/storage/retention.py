@@ -50,3 +50,9 @@ def time_start(segments: Sequence[SegmentFacts], start: int, high_watermark: int
             break
         start = max(start, segment.end_offset)
     return start
+
+
+def age_timestamp(max_timestamp: int, modified_ms: float, now_ms: float) -> int:
+    """The timestamp (ms) that the age of a segment goes by. One that is ahead of the clock says nothing of it, and would keep the
+    segment until then: the time of the last write to its file stands for it."""
+    return max_timestamp if max_timestamp <= now_ms else int(min(modified_ms, now_ms))

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tidelog.ports.disk import Buffer, DiskFile, DiskLock, Entry, EntryKind
 from tidelog.ports.rand import Rand
+from tidelog.testing.clock import SimClock
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class _File:
     data: bytearray = field(default_factory=bytearray)
     synced: bytearray = field(default_factory=bytearray)
     unsynced: list[_Write | _Truncate] = field(default_factory=list)
+    modified_ms: int = 0
 
     def survivor(self, kept: int, torn: int, hole: int = -1) -> bytes:
         image = bytearray(self.synced)
@@ -175,6 +177,7 @@ class _SimFile:
         if data:
             self._node.unsynced.append(_Write(len(self._node.data), data))
             self._node.data += data
+            self._node.modified_ms = _wall_ms()
 
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check()
@@ -498,6 +501,9 @@ class SimDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def modified_ms(self, path: str) -> float:
+        return self._file(path).modified_ms
+
     def sync_dir(self, path: str) -> None:
         directory = self._directory(path)
         self.step("sync_dir", path)
@@ -606,3 +612,10 @@ def _bytes_below(node: _Node) -> int:
     if isinstance(node, _File):
         return len(node.data)
     return sum(_bytes_below(child) for child in node.names.values())
+
+
+def _wall_ms() -> int:
+    try:
+        return SimClock().wall_ms()
+    except RuntimeError:
+        return 0  # a test without a loop has no time

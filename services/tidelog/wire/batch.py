@@ -100,6 +100,11 @@ class BatchHeader(NamedTuple):
         return NO_CRC if changed else self.crc
 
     @property
+    def is_append_time(self) -> bool:
+        """The leader's clock has given all records `max_timestamp`, whatever is written in them."""
+        return self.attributes & _LOG_APPEND_TIME != 0
+
+    @property
     def delete_horizon_ms(self) -> int | None:
         """From when on its tombstones may be dropped: the log cleaner keeps that in the base timestamp (KIP-534)."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
@@ -244,11 +249,18 @@ def _check_producer(header: BatchHeader, where: str) -> None:
             raise invalid(f"base_sequence: {header.base_sequence} {where}, must not be negative with a producer id")
 
 
-def rewritten(batches: Batches) -> Batches:
-    """The same batches, which say from now on that they are not what their producer sent."""
+def rewritten(batches: Batches, append_time_ms: int | None = None) -> Batches:
+    """The same batches, which say from now on that they are not what their producer sent; the records have the
+    `append_time_ms`, if there is one."""
     out, headers, at = bytearray(batches.records), [], 0
     for header in batches.headers:
-        headers.append(_restamp(out, at, header._replace(attributes=header.attributes | _REWRITTEN)))
+        if append_time_ms is None:
+            changed = header._replace(attributes=header.attributes | _REWRITTEN)
+        else:
+            changed = header._replace(
+                attributes=header.attributes | _REWRITTEN | _LOG_APPEND_TIME, max_timestamp=append_time_ms
+            )
+        headers.append(_restamp(out, at, changed))
         at += header.size_bytes
     return batches._replace(records=bytes(out), headers=headers)
 

@@ -12,6 +12,7 @@ from tidelog.topic_config import TopicConfig
 from tidelog.wire.batch import (
     HEADER_BYTES,
     NO_TIMESTAMP,
+    Batches,
     BatchHeader,
     Buffer,
     Codec,
@@ -88,6 +89,21 @@ def _stored(
             ErrorCode.MESSAGE_TOO_LARGE,
         )
     return sealed(header.with_codec(codec), section)
+
+
+def check_times(batches: Batches, now_ms: float, config: TopicConfig) -> None:
+    """INVALID_TIMESTAMP when the newest record of a batch, as its header says, is too far from the leader's clock."""
+    latest, earliest = now_ms + config.message_timestamp_after_max_ms, now_ms - config.message_timestamp_before_max_ms
+    for header in batches.headers:
+        found = header.max_timestamp
+        if found > latest or (found < earliest and found != NO_TIMESTAMP):
+            which = "after" if found > latest else "before"
+            limit = abs((latest if found > latest else earliest) - now_ms)
+            raise TidelogError(
+                f"max_timestamp: {found} is more than message.timestamp.{which}.max.ms={limit} {which} the leader's clock "
+                f"{now_ms}",
+                ErrorCode.INVALID_TIMESTAMP,
+            )
 
 
 def check_keys(body: bytes, header: BatchHeader, position: int) -> None:

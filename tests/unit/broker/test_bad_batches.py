@@ -45,7 +45,8 @@ async def test_a_bad_batch_is_refused_or_reported_and_an_odd_one_comes_back(
     refusal = case.header if validate == "header" else case.full
 
     bench = BrokerBench()
-    bench.told(config=TopicConfig(min_insync_replicas=1, validate=validate), leader_epoch=EPOCH)
+    config = TopicConfig(min_insync_replicas=1, validate=validate, message_timestamp_after_max_ms=2**63 - 1)
+    bench.told(config=config, leader_epoch=EPOCH)
     await bench.send(BEFORE)
     held = contents(bench.host.log)
     if refusal is not None:

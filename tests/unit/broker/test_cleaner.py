@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from helpers.batches import batch
 from helpers.broker import BrokerBench, member
-from helpers.compacted import keyed, read_all
+from helpers.compacted import NOW_MS, keyed, read_all
 from helpers.logs import follow
 from helpers.requirements import requirement
 from tidelog.broker.cleaner import CleanerSettings, LogCleaner
@@ -36,7 +36,8 @@ class Bed:
     """A broker that leads events-0, with what `Broker._maintain` spawns."""
 
     def __init__(self) -> None:
-        self.bench = bench = BrokerBench(clock=SimClock(), config=LogConfig(index_interval_bytes=100))
+        self.clock = SimClock(wall_offset_ms=NOW_MS - 1_600_000_000_000)
+        self.bench = bench = BrokerBench(clock=self.clock, config=LogConfig(index_interval_bytes=100))
         self.registry = CollectorRegistry()
         self.all_in_sync = True
         metrics = CleanerMetrics(self.registry)
@@ -275,6 +276,18 @@ async def test_a_plan_for_a_log_that_has_begun_anew_since_finds_no_damage_in_it(
     await bed.cleaner.clean(host, plan)
     assert bed.value("tidelog_log_corrupt_batches_found_total") == 0
     assert (log.failure, host.offline, bed.bench.logs.notes) == (None, None, [])
+
+
+async def test_a_time_ahead_of_the_clock_keeps_nothing_from_compaction() -> None:
+    bed = Bed()
+    bed.clock.wall_offset_ms = 0
+    config = replace(COMPACTED, min_compaction_lag_ms=60_000, message_timestamp_after_max_ms=2**63 - 1)
+    bed.bench.told(config=config)
+    await bed.fill(6)
+    assert bed.bench.host.log.segments[0].index.max_timestamp > bed.bench.clock.wall_ms()
+    assert await bed.cleaner.plan(bed.bench.host) is None, "it was written less than a minute ago"
+    await asyncio.sleep(61)
+    assert await bed.cleaner.plan(bed.bench.host) is not None
 
 
 SOURCES = (Source(0, 10, 100), Source(10, 20, 100), Source(20, 30, 100))

@@ -12,6 +12,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.replica import events as ev
 from tidelog.storage.log_context import LogConfig
+from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
 ONE = batch(b"a", b"b")
@@ -208,7 +209,7 @@ async def test_a_look_up_by_time_goes_on_behind_a_batch() -> None:
 
 async def test_a_poisoned_timestamp_is_one_more_answer_and_breaks_nothing() -> None:
     bench = BrokerBench()
-    bench.told()
+    bench.told(config=TopicConfig(message_timestamp_after_max_ms=2**63 - 1))
     await bench.send(batch(b"a", timestamp=500))
     await bench.send(patched(batch(b"b", timestamp=600), 35, ">q", 2**63 - 1))
     await bench.send(batch(b"c", timestamp=700))

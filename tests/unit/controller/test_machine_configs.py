@@ -10,6 +10,7 @@ from tidelog.controller.effects import ConfigsWrite, Effect, Resign, Send, Topic
 from tidelog.controller.events import Elected, Snapshot, StoredTopic
 from tidelog.errors import ErrorCode
 from tidelog.ids import BrokerId
+from tidelog.release import Release
 from tidelog.sizes import Carried
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -78,6 +79,36 @@ def test_a_removed_setting_is_the_brokers_again(c: Harness) -> None:
     assert writes(effects) == [ConfigsWrite("t", ID, {"retention.bytes": "5"}, 2)]
     assert told(c.write()) == {1: {"retention.bytes": "5"}, 2: {"retention.bytes": "5"}}
     assert answer(c, token) == (ErrorCode.NONE, "")
+
+
+def test_a_setting_of_this_release_waits_for_the_last_broker() -> None:
+    c = Harness()
+    old = replace(B3, release=Release("0.2.0", level=2, oldest=2))
+    c.elected(stored_topic("t", REPLICAS, STATES), brokers=(B1, B2, old))
+    c.store.znodes[PATH] = znodes.encode_topic_config({}), 0
+    append_time = ("message.timestamp.type", "LogAppendTime")
+    new = m.NewTopic(
+        name="new",
+        num_partitions=1,
+        replication_factor=1,
+        configs=(m.ConfigEntry(key=append_time[0], value=append_time[1]),),
+    )
+    words = "message.timestamp.type cannot be LogAppendTime while brokers [3] are of a release that does not know it"
+    token, effects = c.alter(put(*append_time))
+    assert (
+        writes(effects) == [] and answer(c, token)[0] is ErrorCode.UNSUPPORTED_VERSION and words in answer(c, token)[1]
+    )
+    token, effects = c.create(new)
+    (created,) = c.replies[token].topics
+    assert (
+        writes(effects) == [] and created.error_code is ErrorCode.UNSUPPORTED_VERSION and words in created.error_message
+    )
+    token, effects = c.alter(put("message.timestamp.type", "CreateTime"), put("message.timestamp.after.max.ms", "1"))
+    assert len(writes(effects)) == 1
+    c.run()
+    c.brokers_are(B1, B2, replace(B3, epoch=14))
+    token, effects = c.alter(put(*append_time))
+    assert len(writes(effects)) == 1
 
 
 @pytest.mark.parametrize(

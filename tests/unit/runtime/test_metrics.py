@@ -34,6 +34,7 @@ DOCUMENTED = {
         tidelog_isr_shrinks tidelog_isr_expands tidelog_isr_update_failures tidelog_isr_change_pending_seconds
         tidelog_replica_held_back_partitions
         tidelog_alter_isr_requests tidelog_requests_denied tidelog_unverified_repetitions
+        tidelog_log_segments_ahead_of_clock
         tidelog_partition_log_start_offset tidelog_partition_high_watermark
         tidelog_partition_high_watermark_stall_seconds tidelog_partition_log_end_offset
         tidelog_partition_leader tidelog_partition_leader_epoch tidelog_partition_isr_size tidelog_partition_replicas
