@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mutants.altering import altered
-from mutants.patching import ByTest, Code, Table, around
+from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog import config
 from tidelog.agent.worker import Worker
 from tidelog.broker import leader_fetcher, partition_host, pending, registration, retention, service
@@ -14,12 +14,15 @@ from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.client import membership, offsets
 from tidelog.client.fetch_state import FetchState
+from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
 from tidelog.controller import configs, election
 from tidelog.controller.model import ClusterState
 from tidelog.coordinator import machine
+from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
+from tidelog.coordinator.machine import CoordinatorMachine
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -474,3 +477,51 @@ def append_time_is_not_seen(*_: Any) -> bool:
 @around(configs, "check_features")
 def setting_waits_for_no_broker(*_: Any) -> None:
     """A topic gets a setting that some broker does not know."""
+
+
+_LIVES: Final = "tests/unit/coordinator/test_topic_lives.py::"
+
+
+@MUTANTS.mutant("FOREIGN-OFFSET", BySimulator())
+@around(Desk, "is_foreign")
+def foreign_offset_counts(*_: Any) -> bool:
+    """An offset counts in whichever topic has the name of the one that it was committed in."""
+    return False
+
+
+@MUTANTS.mutant("LEFT-OFFSETS", ByTest(f"{_LIVES}test_the_next_coordinator_deletes_offsets_of_gone_topics"))
+@around(CoordinatorMachine, "_load")
+def offsets_of_gone_topics_stay(original: Any, self: Any, stored: Any) -> Any:
+    """A new coordinator leaves what is stored of topics that are gone in the store."""
+    with altered(self._desk, out=[]):
+        return original(self, stored)
+
+
+@MUTANTS.mutant("OLD-POSITION", ByTest(f"{_LIVES}test_a_position_in_an_earlier_topic_is_not_stored"))
+@around(CoordinatorMachine, "_forget_stale")
+def position_in_a_gone_topic_counts(original: Any, self: Any, group: Any, *what: Any) -> None:
+    """A member goes on where it was in a topic that has been made anew."""
+    before = {member.consumer_id: (set(member.void), member.assigned) for member in group.members.values()}
+    original(self, group, *what)
+    for member in group.members.values():
+        member.void, member.assigned = before[member.consumer_id]
+
+
+@MUTANTS.mutant(
+    "SAME-NAME",
+    ByTest("tests/unit/client/test_membership.py::test_a_start_of_another_topic_of_the_name_begins_anew"),
+)
+@around(Membership, "_is_another_topic")
+def name_is_the_topic(*_: Any) -> bool:
+    """A member goes on with a partition of another topic of the name."""
+    return False
+
+
+@MUTANTS.mutant(
+    "UNGIVEN-TOPIC",
+    ByTest("tests/unit/client/test_group_rules.py::test_a_paused_position_in_an_earlier_topic_is_not_stored"),
+)
+@around(FetchState, "add")
+def topic_is_whichever_has_the_name(original: Any, self: Any, tp: Any, *_: Any) -> None:
+    """A member reads a new topic of the name before its coordinator has given that to it."""
+    original(self, tp)

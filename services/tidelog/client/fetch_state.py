@@ -64,16 +64,19 @@ class _Partition:
         "seeks",
         "tenure",
         "topic_id",
+        "topic_is_given",
     )
 
-    def __init__(self, tenure: int) -> None:
+    def __init__(self, tenure: int, topic_id: bytes = b"") -> None:
         self.tenure = tenure
         self.paused = False
         self.seeks = 0
         self.high_watermark = NO_OFFSET
         self.log_start = NO_OFFSET
-        self.topic_id = b""
+        self.topic_id = topic_id
         """Of the topic that the position is one of; empty until a leader has answered for it. Metadata alone may be old."""
+        self.topic_is_given = bool(topic_id)
+        """The topic came with the assignment: the partition is never read of another one of its name."""
         self.place(NO_OFFSET)
 
     def place(self, offset: int, epochs: Iterable[_EpochStart] = ()) -> None:
@@ -129,9 +132,14 @@ class FetchState:
         """Replaces the assignment; partitions that stay keep their position."""
         self._partitions = {tp: self._partitions.get(tp) or _Partition(next(self._tenures)) for tp in tps}
 
-    def add(self, tp: TopicPartition) -> None:
-        """Without a position, whatever it had."""
-        self._partitions[tp] = _Partition(next(self._tenures))
+    def add(self, tp: TopicPartition, topic_id: bytes = b"") -> None:
+        """Without a position, whatever it had. `topic_id`: read nothing but this topic; empty: whichever has the name."""
+        self._partitions[tp] = _Partition(next(self._tenures), topic_id)
+
+    def given_topic_id(self, tp: TopicPartition) -> bytes:
+        """The topic that the partition was added with; empty: whichever has the name."""
+        p = self._partitions.get(tp)
+        return p.topic_id if p is not None and p.topic_is_given else b""
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """With what was fetched of them."""
@@ -213,7 +221,8 @@ class FetchState:
                 p.in_flight = True
                 if p.alone:
                     closed.add(leader)
-                topic_id, size = topic_id_of(tp.topic), 1 if p.alone else share
+                topic_id = p.topic_id if p.topic_is_given else topic_id_of(tp.topic)
+                size = 1 if p.alone else share
                 ask = Ask(tp, p.fetch_offset, p.last_epoch_in(topic_id), p.seeks, p.tenure, topic_id, size)
                 asks.setdefault(leader, []).append(ask)
         return Wanted(asks, leaderless)

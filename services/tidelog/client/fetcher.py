@@ -165,7 +165,8 @@ class Fetcher:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
             )
         at = EARLIEST if self._options.reset == "earliest" else LATEST
-        await self._offsets.find(dict.fromkeys(tps, at), self._options.limit_s, self._found)
+        topic_ids = {tp: self._state.given_topic_id(tp) for tp in tps}
+        await self._offsets.find(dict.fromkeys(tps, at), self._options.limit_s, self._found, topic_ids)
 
     def _found(self, offsets: Mapping[TopicPartition, FoundOffset]) -> None:
         for tp in self._without_position(offsets):

@@ -124,10 +124,19 @@ class GroupAdmin:
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> list[m.CommittedResult]:
         """Commits these for a group without members; one result a partition, each with its own error code.
 
-        Raises NonEmptyGroupError when it has members: they own their offsets. A group that does not exist is created.
+        They count in the topics that this client knows, from `list_offsets` for instance: where another one has the name by now,
+        the result has the code of InconsistentTopicIdError. Raises NonEmptyGroupError when the group has members: they own their
+        offsets. A group that does not exist is created.
         """
+        known = self._metadata.snapshot.topics
         wanted = [
-            m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=NOBODY)
+            m.OffsetInfo(
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=offset,
+                leader_epoch=NOBODY,
+                topic_id=known[tp.topic].topic_id if tp.topic in known else b"",
+            )
             for tp, offset in offsets.items()
         ]
         results: list[m.CommittedResult] = []

@@ -300,8 +300,15 @@ class GroupMember:
 
     def _explicit(self, tp: TopicPartition, given: int | tuple[int, str]) -> m.OffsetInfo:
         offset, text = given if isinstance(given, tuple) else (given, "")
-        epoch = self.membership.progress.epoch_before(tp, offset)
-        return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=epoch, metadata=text)
+        progress = self.membership.progress
+        return m.OffsetInfo(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            leader_epoch=progress.epoch_before(tp, offset),
+            metadata=text,
+            topic_id=progress.topic_id(tp),
+        )
 
     async def _commit(self, offsets: tuple[m.OffsetInfo, ...], limit_s: float) -> None:
         clock, rand = self._ports.clock, self._ports.rand
@@ -406,7 +413,7 @@ class GroupMember:
         for part in assign.anew:
             tp = TopicPartition(part.topic, part.partition)
             anew.append(tp)
-            self._state.add(tp)
+            self._state.add(tp, part.topic_id)
             if part.offset >= 0:
                 self._state.seek(tp, part.offset, part.leader_epoch)
         self._metadata.learn(assign.brokers)

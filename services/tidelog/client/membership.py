@@ -466,12 +466,19 @@ class Membership:
 
     def _take(self, request: m.StartFetcherRequest, key: Key) -> None:
         given = {TopicPartition(p.topic, p.partition): p for o in request.ownership_info for p in o.assigned_parts}
-        anew = [tp for tp in given if tp not in self.held]
-        dropped = [tp for tp in self.held if tp not in given]
+        dropped = [tp for tp in self.held if tp not in given or self._is_another_topic(given[tp])]
+        kept = {tp: since for tp, since in self.held.items() if tp not in dropped}
+        anew = [tp for tp in given if tp not in kept]
         self.progress.drop((*anew, *dropped, *(self._release.partitions if self._release else ())))
-        self.held = {tp: self.held.get(tp, key) for tp in given}
+        self.progress.given({tp: given[tp].topic_id for tp in anew})
+        self.held = {tp: kept.get(tp, key) for tp in given}
         self._release = None
         self._out.append(Assign(tuple(given[tp] for tp in anew), tuple(dropped), request.brokers_info))
+
+    def _is_another_topic(self, part: m.AssignedPartition) -> bool:
+        """True if `part` is not of the topic of the name that is held: the position in that one means nothing in this one."""
+        known = self.progress.topic_id(TopicPartition(part.topic, part.partition))
+        return bool(known and part.topic_id) and known != part.topic_id
 
     # -- what the application does -----------------------------------------------------------------------------------------------
 

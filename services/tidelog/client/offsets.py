@@ -1,6 +1,7 @@
 """ListOffsets over many partitions: asked of each leader, again after a change of leaders."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidelog.client.connections import ClientPorts, Connections
@@ -72,11 +73,13 @@ class OffsetFinder:
         wanted: Mapping[TopicPartition, int],
         limit_s: float,
         on_found: Callable[[dict[TopicPartition, FoundOffset]], None] = lambda found: None,
+        topic_ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> dict[TopicPartition, FoundOffset]:
         """`wanted` maps to EARLIEST, LATEST, MAX_TIMESTAMP or Unix milliseconds (the first record at or after it).
 
         Raises the last error when some partition has no answer within `limit_s`. `on_found` gets what is known before the
-        rest is: a partition without a leader holds up no other.
+        rest is: a partition without a leader holds up no other. `topic_ids`: which topics are meant, where that is known; of
+        others, those that have the names now.
         """
         found: dict[TopicPartition, FoundOffset] = {}
         for topic in {tp.topic for tp in wanted}:
@@ -86,13 +89,16 @@ class OffsetFinder:
                 if attempt.number > 1:
                     await self._metadata.refresh(self._metadata.version, limit_s)
                 try:
-                    await self._find_missing(wanted, found)
+                    await self._find_missing(wanted, found, topic_ids)
                 finally:
                     on_found(found)
         return found
 
     async def _find_missing(
-        self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, FoundOffset]
+        self,
+        wanted: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, FoundOffset],
+        topic_ids: Mapping[TopicPartition, bytes],
     ) -> None:
         wanted_of: list[tuple[BrokerId, m.ListOffsetsPartition]] = []
         problem: TidelogError | TransportError | None = None
@@ -105,7 +111,7 @@ class OffsetFinder:
                 continue
             ask = m.ListOffsetsPartition(
                 topic=tp.topic,
-                topic_id=self._metadata.snapshot.topics[tp.topic].topic_id,
+                topic_id=topic_ids.get(tp) or self._metadata.snapshot.topics[tp.topic].topic_id,
                 partition=tp.partition,
                 leader_epoch=led.leader_epoch,
                 timestamp=timestamp,

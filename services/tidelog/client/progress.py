@@ -5,7 +5,7 @@ what it still has in its hands (COORD-3).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.client.records import ConsumerRecord
@@ -32,6 +32,8 @@ class Progress:
         self._processed: Positions = {}
         self._told: Positions = {}
         """What has certainly arrived at the coordinator of this term. It stores that in its own time."""
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        """Ids of the topics that were assigned. A coordinator of 0.2.0 names none."""
         self._reports: deque[tuple[int, Positions]] = deque()
         """Sent on the stream as it is now, by message number; what arrives does so in order."""
 
@@ -50,19 +52,27 @@ class Progress:
         self._processed.update(self.in_hand)
         self.in_hand.clear()
 
+    def given(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
+        """Sets the topics that newly assigned partitions are of: offsets that are told of them count there."""
+        self._topic_ids.update(topic_ids)
+
+    def topic_id(self, tp: TopicPartition) -> bytes:
+        return self._topic_ids.get(tp, b"")
+
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """They are no longer this member's, or begin anew: nothing that was before counts."""
         for tp in tps:
             self.placed.pop(tp, None)
+            self._topic_ids.pop(tp, None)
             for positions in (self.in_hand, self._processed, self._told, *(sent for _, sent in self._reports)):
                 positions.pop(tp, None)
 
     def processed(self, tps: Iterable[TopicPartition]) -> tuple[m.OffsetInfo, ...]:
-        return tuple(_info(tp, self._processed[tp]) for tp in tps if tp in self._processed)
+        return tuple(self._info(tp, self._processed[tp]) for tp in tps if tp in self._processed)
 
     def untold(self) -> tuple[m.OffsetInfo, ...]:
         """What the coordinator may not know yet."""
-        return tuple(_info(tp, at) for tp, at in self._processed.items() if self._told.get(tp) != at)
+        return tuple(self._info(tp, at) for tp, at in self._processed.items() if self._told.get(tp) != at)
 
     def reported(self, number: int, offsets: Iterable[m.OffsetInfo]) -> None:
         """They were sent with the stream's message `number`."""
@@ -95,13 +105,18 @@ class Progress:
         """Another coordinator: what the one before had heard and not stored yet is gone with it."""
         self._told.clear()
 
+    def _info(self, tp: TopicPartition, at: Position) -> m.OffsetInfo:
+        return m.OffsetInfo(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=at.offset,
+            leader_epoch=at.leader_epoch,
+            topic_id=self.topic_id(tp),
+        )
+
     def stream_ended(self) -> None:
         """Nobody knows what of the reports has arrived: they are made again."""
         self._reports.clear()
-
-
-def _info(tp: TopicPartition, at: Position) -> m.OffsetInfo:
-    return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=at.offset, leader_epoch=at.leader_epoch)
 
 
 def _positions(offsets: Iterable[m.OffsetInfo]) -> Positions:

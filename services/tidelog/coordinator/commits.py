@@ -22,6 +22,9 @@ from tidelog.wire import messages as m
 METADATA_MAX: Final = 4096
 """Bytes beside a committed offset (Kafka's offset.metadata.max.bytes)."""
 
+TOPIC_ID_MAX: Final = 16
+"""Bytes."""
+
 COMMIT: Final = ("commit",)
 """The committer's deadline."""
 
@@ -92,7 +95,7 @@ class Commits:
                 self._desk.refused(what, code)
 
     def _fence(self, group: Group, member: Member, tp: TopicPartition, each: m.OffsetInfo) -> tuple[ErrorCode, str]:
-        if not self._desk.exists(tp):
+        if not self._desk.exists(tp) or self._desk.is_foreign(tp.topic, each.topic_id):
             return self._fault_of_offset(tp, each)
         owner = group.owners.get(tp)
         if owner is None or owner.consumer_id != member.consumer_id or tp not in member.assigned:
@@ -108,6 +111,11 @@ class Commits:
             except TidelogError as error:
                 return error.code, error.message
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}"
+        if len(each.topic_id) > TOPIC_ID_MAX:
+            return ErrorCode.INVALID_REQUEST, f"topic_id of {tp} has {len(each.topic_id)} bytes; at most {TOPIC_ID_MAX}"
+        if self._desk.is_foreign(tp.topic, each.topic_id):
+            text = f"topic_id {each.topic_id.hex()} of {tp.topic} is not {self._desk.topic_id(tp.topic).hex()}"
+            return ErrorCode.INCONSISTENT_TOPIC_ID, f"{text}: the topic was deleted and created again"
         if each.offset < 0:
             return ErrorCode.INVALID_REQUEST, f"offset {each.offset} of {tp} is negative"
         if each.leader_epoch < NO_EPOCH:
@@ -116,13 +124,18 @@ class Commits:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE, f"metadata of {tp} has {size} bytes; at most {METADATA_MAX}"
         return _NONE, ""
 
+    def _committed(self, each: m.OffsetInfo) -> Committed:
+        """An offset without a topic id counts in the topic that its member was given last (`Member.void`)."""
+        topic_id = self._desk.topic_id(each.topic) or each.topic_id
+        return Committed(each.offset, each.leader_epoch, each.metadata, topic_id)
+
     def _count(self, group: Group, member: Member, tp: TopicPartition, each: m.OffsetInfo, number: int) -> None:
         if number <= member.numbers.get(tp, 0):
             return  # overtaken by what the same consumer has said later
         member.numbers[tp] = number
         for commit in self._book(group).next:
             commit.offsets.pop(tp, None)
-        committed = Committed(each.offset, each.leader_epoch, each.metadata)
+        committed = self._committed(each)
         if group.offsets.get(tp) == committed and not self._book(group).writing and group.attempt is None:
             group.reported.pop(tp, None)
             return  # and no other one is on its way to the store
@@ -336,7 +349,7 @@ class Commits:
                 code = ErrorCode.OFFSET_OUT_OF_RANGE
                 text = f"offset {each.offset} of {tp} is beyond the log's end {self._desk.ends[tp]}"
             if code is _NONE:
-                accepted[tp] = Committed(each.offset, each.leader_epoch, each.metadata)
+                accepted[tp] = self._committed(each)
             results.append(
                 m.CommittedResult(topic=tp.topic, partition=tp.partition, error_code=code, error_message=text)
             )

@@ -67,6 +67,16 @@ class Desk:
         """Its retention counts from now."""
         group.empty_since_ms, group.empty_at = self.wall_ms, self.now
 
+    def topic_id(self, topic: str) -> bytes:
+        """The id of the topic that has the name; empty if there is none, or it cannot be read."""
+        info = self.topics.get(topic)
+        return b"" if info is None else info.topic_id
+
+    def is_foreign(self, topic: str, topic_id: bytes) -> bool:
+        """True if the id is that of another topic of the name. An unknown one, which is empty, fits any."""
+        known = self.topic_id(topic)
+        return bool(known and topic_id) and topic_id != known
+
     def refused(self, what: str, code: ErrorCode) -> None:
         self.out.append(Refused(what, code))
 
@@ -102,10 +112,11 @@ class Desk:
         """Gives it what is stored as its own, from `offsets` on."""
         assert member.connection is not None
         member.told = member.generation = generation
-        member.assigned = group.owned_by(member.consumer_id)
+        owned = group.owned_by(member.consumer_id)
+        member.assigned = owned - member.void
         member.stopped.clear()
         threads: dict[str, list[m.AssignedPartition]] = {}
-        for tp in sorted(member.assigned):
+        for tp in sorted(owned):
             committed = offsets.get(tp)
             threads.setdefault(group.owners[tp].thread_id, []).append(
                 m.AssignedPartition(
@@ -113,6 +124,7 @@ class Desk:
                     partition=tp.partition,
                     offset=-1 if committed is None else committed.offset,
                     leader_epoch=-1 if committed is None else committed.leader_epoch,
+                    topic_id=self.topic_id(tp.topic),
                 )
             )
         request = m.StartFetcherRequest(

@@ -59,6 +59,9 @@ class Member:
     """What its last Start gave it."""
     stopped: set[TopicPartition] = field(default_factory=set)
     """What it has stopped since."""
+    void: set[TopicPartition] = field(default_factory=set)
+    """Partitions of deleted topics that it was given and has not stopped since. Its reports of them do not count, also when
+    another topic has the name."""
     numbers: dict[TopicPartition, int] = field(default_factory=dict)
     """The message whose offset was counted last, for each partition."""
 

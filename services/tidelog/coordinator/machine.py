@@ -4,7 +4,7 @@ It knows no clock and no randomness but what it is given, and touches nothing: t
 the simulator runs the same code. What belongs together is in a part of its own: members, rebalances, offsets.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from tidelog.coordinator.commits import COMMIT, Commits
@@ -30,7 +30,7 @@ from tidelog.coordinator.events import (
 from tidelog.coordinator.group import Group, Member
 from tidelog.coordinator.interests import Interests
 from tidelog.coordinator.members import LEASE, UNBLOCK, Members
-from tidelog.coordinator.model import GroupLimits, Phase, StoredGroup, TopicInfo
+from tidelog.coordinator.model import Committed, GroupLimits, Phase, StoredGroup, TopicInfo
 from tidelog.coordinator.rebalance import REBALANCE, Handler, Rebalancer
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
@@ -150,7 +150,7 @@ class CoordinatorMachine:
         for tp, owner in stored.owners.items():
             if desk.exists(tp):
                 group.set_owner(tp, owner)
-        group.offsets.update((tp, each) for tp, each in stored.offsets.items() if desk.exists(tp))
+        group.offsets.update(stored.offsets)
         for name, each in head.members.items():
             session_s = each.session_timeout_ms / 1000
             member = Member(
@@ -158,6 +158,7 @@ class CoordinatorMachine:
             )
             group.members[name] = member
             desk.deadlines.set((LEASE, group.group_id, name), member.dead_at)
+        self._forget_stale(group, {tp.topic for tp in (*group.offsets, *group.owners)})
         return group
 
     # -- topics ---------------------------------------------------------------------------------------------------------------
@@ -168,32 +169,60 @@ class CoordinatorMachine:
         topics = desk.topics = _believed(event.topics, before)
         changed = {name for name, info in topics.items() if before.get(name) != info}
         gone = before.keys() - topics.keys()
-        anew = {n for n in changed & before.keys() if before[n].topic_id not in (b"", topics[n].topic_id)}
-        if gone or anew:
-            self._forget_topics(gone | anew)
+        other = {name for name in changed & before.keys() if before[name].topic_id != topics[name].topic_id}
+        if gone or other:
+            self._forget_topics(gone | other, anew={name for name in other if before[name].topic_id})
         for group_id in sorted(self._interests.concerned(changed | gone)):
             group = desk.groups.get(group_id)
-            if group is not None and group.members and (anew or self._rebalancer.interest(group) != group.seen):
+            if group is not None and group.members and (other or self._rebalancer.interest(group) != group.seen):
                 self._rebalancer.request(group, "topics")
 
-    def _forget_topics(self, topics: Iterable[str]) -> None:
-        """Offsets count within one life of a topic (HOLE-10)."""
-        names = frozenset(topics)
+    def _forget_topics(self, names: Collection[str], anew: Collection[str]) -> None:
         desk = self._desk
         for tp in [tp for tp in desk.ends if tp.topic in names]:
             del desk.ends[tp]
         for group in desk.groups.values():
-            known = [group.offsets, group.reported, *self._commits.pending(group), *self._members.leaving(group)]
-            if group.attempt is not None:
-                known.append(group.attempt.offsets)
-            lost = {tp for offsets in known for tp in offsets if tp.topic in names}
-            for offsets in known:
-                for tp in lost:
-                    offsets.pop(tp, None)
-            if lost:  # behind what is on its way to the store
-                write_id = desk.next_write()
-                self._deleting[write_id] = None
-                desk.out.append(Write(write_id, group.group_id, dict.fromkeys(sorted(lost)), {}, None))
+            self._forget_stale(group, names, anew)
+
+    def _forget_stale(self, group: Group, names: Collection[str], anew: Collection[str] = ()) -> None:
+        """Offsets count within one life of a topic (HOLE-10): of `names`, those of another life go, and all of those `anew`. A
+        group that was in a topic that has been made anew begins at its start, and no member goes on where it was."""
+        desk = self._desk
+        known = [group.offsets, group.reported, *self._commits.pending(group), *self._members.leaving(group)]
+        if group.attempt is not None:
+            known.append(group.attempt.offsets)
+        stale, remade = set[TopicPartition](), set(anew)
+        for offsets in known:
+            for tp, each in offsets.items():
+                if tp.topic not in names:
+                    continue
+                if desk.is_foreign(tp.topic, each.topic_id):
+                    remade.add(tp.topic)
+                elif tp.topic not in remade and desk.exists(tp):
+                    continue
+                stale.add(tp)
+        stale.update(tp for tp in group.owners if tp.topic in names and not self._may_go_on(group, tp, remade))
+        if not stale:
+            return
+        for offsets in known:
+            for tp in stale:
+                offsets.pop(tp, None)
+        starts = {
+            tp: Committed(0, topic_id=desk.topic_id(tp.topic)) if desk.exists(tp) else None for tp in sorted(stale)
+        }
+        group.offsets.update((tp, start) for tp, start in starts.items() if start is not None)
+        for member in group.members.values():
+            held = member.assigned | group.owned_by(member.consumer_id)
+            member.void |= stale & held - member.stopped
+            member.assigned -= member.void
+        write_id = desk.next_write()  # behind what is on its way to the store
+        self._deleting[write_id] = None
+        desk.out.append(Write(write_id, group.group_id, starts, {}, None))
+
+    def _may_go_on(self, group: Group, tp: TopicPartition, remade: Collection[str]) -> bool:
+        found = group.offsets.get(tp)
+        current = found is not None and found.topic_id == self._desk.topic_id(tp.topic)
+        return self._desk.exists(tp) and (tp.topic not in remade or current)
 
     # -- writes ---------------------------------------------------------------------------------------------------------------
 
@@ -331,12 +360,16 @@ def _believed(topics: Mapping[str, TopicInfo], before: Mapping[str, TopicInfo]) 
 
 
 def _named_by(groups: Iterable[StoredGroup]) -> dict[str, TopicInfo]:
-    """Topics with as many partitions as something is stored of."""
+    """Topics with as many partitions as something is stored of, and the id that all stored offsets name."""
     counts: dict[str, int] = {}
+    ids: dict[str, set[bytes]] = {}
     for group in groups:
         for topic, partition in (*group.owners, *group.offsets):
             counts[topic] = max(counts.get(topic, 0), partition + 1)
-    return {topic: TopicInfo(b"", count) for topic, count in counts.items()}
+        for tp, each in group.offsets.items():
+            ids.setdefault(tp.topic, set()).add(each.topic_id)
+    only = {topic: found.pop() for topic, found in ids.items() if len(found) == 1}
+    return {topic: TopicInfo(only.get(topic, b""), count) for topic, count in counts.items()}
 
 
 def _offset(group: Group, tp: TopicPartition) -> m.OffsetInfo:
@@ -349,6 +382,7 @@ def _offset(group: Group, tp: TopicPartition) -> m.OffsetInfo:
         offset=found.offset,
         leader_epoch=found.leader_epoch,
         metadata=found.metadata,
+        topic_id=found.topic_id,
     )
 
 

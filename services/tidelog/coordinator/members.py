@@ -226,11 +226,14 @@ class Members:
         self._connect(event, group, member, request, subscription)
         if request.rejoin:
             member.generation, member.assigned = NEVER_STARTED, frozenset()
+            member.void.clear()
             self._rebalancer.request(group, "rejoin")
             return
         self._resume(group, member)
         if other_topics:
             self._rebalancer.request(group, "subscription")
+        elif member.void:
+            self._rebalancer.request(group, "topics")
         self._rebalancer.returned(group)
         self.settle(group)
 

@@ -19,6 +19,8 @@ class Committed:
     leader_epoch: int = NO_EPOCH
     """Of the record before it (COORD-18); -1 unknown."""
     metadata: str = ""
+    topic_id: bytes = b""
+    """The topic that it counts in; empty: unknown."""
 
 
 NOTHING_COMMITTED: Final = Committed(NO_OFFSET)

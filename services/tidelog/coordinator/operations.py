@@ -59,7 +59,7 @@ def _above(path: str) -> list[str]:
 
 
 def _stored_offset(committed: Committed) -> znodes.StoredOffset:
-    return znodes.StoredOffset(committed.offset, committed.leader_epoch, committed.metadata)
+    return znodes.StoredOffset(committed.offset, committed.leader_epoch, committed.metadata, committed.topic_id)
 
 
 def _stored_owner(owner: Owner) -> znodes.StoredOwner:

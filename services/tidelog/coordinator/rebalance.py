@@ -187,9 +187,9 @@ class Rebalancer:
             return None
         revoked = {}
         for name, each in present.items():
-            lost = group.owned_by(name) & each.assigned - frozen[name]
+            lost = group.owned_by(name) & each.assigned - frozen[name] | each.void
             if lost or (not desk.limits.incremental and each.generation != NEVER_STARTED):
-                revoked[name] = lost if desk.limits.incremental else each.assigned
+                revoked[name] = lost if desk.limits.incremental else each.assigned | each.void
         return Attempt(group.next_generation(), reason, desk.now, tuple(present), target, frozen, revoked)
 
     def _is_held(self, group: Group, owner: Owner, present: dict[str, Member]) -> bool:
@@ -213,6 +213,7 @@ class Rebalancer:
         if response.started_generation == member.generation:
             self._commits.report(group, member, "stop", number, response.offset_info)
         member.stopped |= attempt.revoked[member.consumer_id]
+        member.void -= attempt.revoked[member.consumer_id]
         attempt.waiting.discard(member.consumer_id)
         self._go_on(group)
 

@@ -17,6 +17,7 @@ ZOMBIE_COMMIT: Final = "a zombie consumer's commit was fenced"
 LEASE_OUT: Final = "a consumer's lease ran out before its eviction"
 RETRIED: Final = "a rebalance attempt failed and was retried"
 RETURNED: Final = "a member returned over a new stream"
+RENEWED: Final = "a topic that groups read was made anew"
 MOVED: Final = "a partition moved to other brokers"
 MOVE_OUTLIVED: Final = "a move outlived its controller"
 COMPACTED: Final = "half of a topic was compacted away"
@@ -36,6 +37,7 @@ GOALS: Final = (
     LEASE_OUT,
     RETRIED,
     RETURNED,
+    RENEWED,
     MOVED,
     MOVE_OUTLIVED,
     COMPACTED,

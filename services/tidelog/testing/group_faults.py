@@ -43,7 +43,7 @@ class GroupFaults(Faults):
             "agent cut": self._cut_agent,
             "agent resets": self._reset_agent,
             "agent slow": self._slow_agent,
-            "coordinator kill": self._kill_coordinator,
+            "coordinator kill": self.kill_coordinator,
             "coordinator pause": self._pause_coordinator,
             "coordinator expires": self._expire_coordinator,
             "coordinator unknown outcome": self._unknown_of_coordinator,
@@ -140,7 +140,7 @@ class GroupFaults(Faults):
 
         return self._pick([node for node in self._awake(brokers_only=True) if coordinates(node)])
 
-    def _kill_coordinator(self) -> bool:
+    def kill_coordinator(self) -> bool:
         node = self._coordinator()
         if node is None:
             return False

@@ -106,7 +106,9 @@ class Agent:
                 self._void.add(tp)
                 continue
             for record in run:
-                self._watch.processed(self._habits.group, consumer_id, tp, record.offset, asked=self._habits.commits)
+                self._watch.processed(
+                    self._habits.group, consumer_id, tp, record.offset, record.value or b"", asked=self._habits.commits
+                )
                 self._done[tp] = record.offset + 1
         if self._habits.commits and (not records or self._rand.random() < 0.3):
             await self._commit(list(self._done))

@@ -1,6 +1,7 @@
 """A seeded run of consumer groups: agents that read what a producer writes, while they, their coordinators and the network break.
 
-When everything is healed each group must become stable and process every record (LIVE-5).
+When everything is healed each group must become stable and process every record (LIVE-5). In half of the runs the groups also
+read a topic that is deleted and made anew again and again: of the last one of its name, too, they must process every record.
 """
 
 import asyncio
@@ -10,11 +11,13 @@ from typing import Final
 
 from tidelog.client.admin import Admin
 from tidelog.client.errors import ClusterUnreachable
-from tidelog.errors import TidelogError, TransportError
+from tidelog.client.producer import Producer
+from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.ports.rand import Rand
+from tidelog.testing import goals
 from tidelog.testing.group_faults import GroupFaults
-from tidelog.testing.group_watch import GroupWatch
+from tidelog.testing.group_watch import RENEWED, GroupWatch
 from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_agent import AgentNode, Habits
@@ -35,11 +38,17 @@ class GroupRun(Run):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         cluster, rand = self.cluster, seeded(seed, "groups")
+        self._lives = seeded(seed, "lives")
+        self.renews = self._lives.random() < 0.5
+        self._life: tuple[bytes, frozenset[bytes]] = (b"", frozenset())
+        """Id of the last topic that was made anew, and what was acknowledged of it."""
         self.watch = GroupWatch(cluster.world, tuple(GROUPS), cluster.observer.reached)
         self.agents: dict[str, list[AgentNode]] = {}
         number = 0
         for group, count in GROUPS.items():
             usual = _drawn(rand, group)
+            if self.renews:
+                usual = replace(usual, topics=(*usual.topics, RENEWED))
             for _ in range(count):
                 number += 1
                 habits = replace(usual, static=rand.random() < 0.3, commits=rand.random() < 0.5)
@@ -65,7 +74,8 @@ class GroupRun(Run):
             await self._until_created()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
-                loads = [tasks.create_task(load) for load in (self._produce("producer", "all"), self._grow())]
+                load = [self._produce("producer", "all"), self._grow(), *([self._renew()] if self.renews else ())]
+                loads = [tasks.create_task(each) for each in load]
                 await self._break_and_heal(loads)
                 await self._until_converged()
                 await self._until_processed()
@@ -92,6 +102,46 @@ class GroupRun(Run):
                 except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
                     await asyncio.sleep(0.5)
 
+    async def _renew(self) -> None:
+        """A topic that the groups read is deleted and made anew, with more records or fewer, now and then without coordinator."""
+        ports, request_ms = self.cluster.client_ports("lives"), self.cluster.timing.request_ms
+        admin = Admin(self.cluster.bootstrap, ports=ports)
+        producer = Producer(
+            self.cluster.bootstrap, ports=ports, request_timeout_ms=request_ms, delivery_timeout_ms=4 * request_ms
+        )
+        async with admin, producer:
+            while not self._idle.is_set():
+                try:
+                    await self._live_once(admin, producer)
+                    await asyncio.sleep(0.5 + 3 * self._lives.random())
+                except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
+                    await asyncio.sleep(0.3)
+
+    async def _live_once(self, admin: Admin, producer: Producer) -> None:
+        self._life = (b"", frozenset())
+        if self._lives.random() < 0.4 and isinstance(self.faults, GroupFaults):
+            self.faults.kill_coordinator()
+        try:
+            await admin.delete_topic(RENEWED)
+        except TidelogError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        await admin.create_topic(RENEWED, 2, 3, configs={"min.insync.replicas": "2"})
+        await admin.wait_until_led(RENEWED, in_sync=True)
+        topic_id, count = self._topic_id(), 10 + self._lives.randrange(80)
+        values = [b"%b-%d" % (topic_id.hex().encode(), number) for number in range(count)]
+        offsets = await asyncio.gather(
+            *(self._send_to(producer, RENEWED, number % 2, value) for number, value in enumerate(values))
+        )
+        acked = frozenset(value for value, offset in zip(values, offsets, strict=True) if offset >= 0)
+        if topic_id == self._topic_id():
+            self._life = (topic_id, acked)
+            self.cluster.observer.reached[goals.RENEWED] += 1
+
+    def _topic_id(self) -> bytes:
+        node = self.cluster.zookeeper.find(znodes.topic_path(RENEWED))
+        return b"" if node is None else znodes.decode_topic(RENEWED, node.data).topic_id
+
     async def _until_processed(self) -> None:
         """LIVE-5."""
         now = asyncio.get_running_loop().time
@@ -105,7 +155,7 @@ class GroupRun(Run):
 
     def _missing(self) -> str:
         """What keeps a group from being done."""
-        tps = sorted(stored_states(self.cluster.zookeeper.dump()))
+        tps = sorted(tp for tp in stored_states(self.cluster.zookeeper.dump()) if tp.topic != RENEWED)
         for group, nodes in self.agents.items():
             node = self.cluster.zookeeper.find(znodes.group_path(group))
             if node is None:
@@ -118,6 +168,9 @@ class GroupRun(Run):
                 end = self.cluster.end(tp)
                 if owner not in members or not committed == done == end:
                     return f"{group} {tp} of {owner or 'nobody'} is committed to {committed}, done to {done} of {end}"
+            topic_id, acked = self._life
+            if topic_id == self._topic_id() and (left := acked - self.watch.read[group]):
+                return f"{group} has not processed {len(left)} of {len(acked)} records of {RENEWED}, like {min(left)!r}"
         return ""
 
     def _members(self, group_id: str) -> list[str]:

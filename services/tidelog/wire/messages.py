@@ -2235,19 +2235,21 @@ class RegisterConsumerRequest(Message):
 
 
 class OffsetInfo(Message):
-    __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata")
+    __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata", "topic_id")
     topic: str
     partition: int
     offset: int
     leader_epoch: int
     metadata: str
+    topic_id: bytes
 
-    def __init__(self, *, topic="", partition, offset, leader_epoch, metadata=""):
+    def __init__(self, *, topic="", partition, offset, leader_epoch, metadata="", topic_id=b""):
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.leader_epoch = leader_epoch
         self.metadata = metadata
+        self.topic_id = topic_id
 
     def _values(self):
         return (
@@ -2256,6 +2258,7 @@ class OffsetInfo(Message):
             self.offset,
             self.leader_epoch,
             self.metadata,
+            self.topic_id,
         )
 
 
@@ -2491,17 +2494,19 @@ class StopFetcherRequest(Message):
 
 
 class AssignedPartition(Message):
-    __slots__ = ("topic", "partition", "offset", "leader_epoch")
+    __slots__ = ("topic", "partition", "offset", "leader_epoch", "topic_id")
     topic: str
     partition: int
     offset: int
     leader_epoch: int
+    topic_id: bytes
 
-    def __init__(self, *, topic="", partition, offset, leader_epoch):
+    def __init__(self, *, topic="", partition, offset, leader_epoch, topic_id=b""):
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.leader_epoch = leader_epoch
+        self.topic_id = topic_id
 
     def _values(self):
         return (
@@ -2509,6 +2514,7 @@ class AssignedPartition(Message):
             self.partition,
             self.offset,
             self.leader_epoch,
+            self.topic_id,
         )
 
 

@@ -672,6 +672,7 @@ class OffsetInfo(Message):
     offset: int
     leader_epoch: int
     metadata: str = ""
+    topic_id: bytes = b""
 
 @value(kw_only=True)
 class PingResponse(Message):
@@ -759,6 +760,7 @@ class AssignedPartition(Message):
     partition: int
     offset: int
     leader_epoch: int
+    topic_id: bytes = b""
 
 @value(kw_only=True)
 class OwnershipInfo(Message):

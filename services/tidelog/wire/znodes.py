@@ -265,6 +265,8 @@ class StoredOffset(NamedTuple):
     leader_epoch: int
     """-1: unknown."""
     metadata: str
+    topic_id: bytes = b""
+    """The topic that it counts in; empty: unknown, as 0.2.0 stores it."""
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -557,7 +559,10 @@ def decode_owner(path: str, data: bytes) -> StoredOwner:
 
 
 def encode_offset(offset: StoredOffset) -> bytes:
-    return _dump({"version": _LAYOUT, **offset._asdict()})
+    fields = {"version": _LAYOUT, **offset._asdict(), "topic_id": offset.topic_id.hex()}
+    if not offset.topic_id:
+        del fields["topic_id"]
+    return _dump(fields)
 
 
 def decode_offset(path: str, data: bytes) -> StoredOffset:
@@ -565,6 +570,9 @@ def decode_offset(path: str, data: bytes) -> StoredOffset:
         path,
         data,
         lambda fields: StoredOffset(
-            _int(fields, "offset", 0, _INT64_MAX), _int(fields, "leader_epoch", -1), _text(fields, "metadata")
+            _int(fields, "offset", 0, _INT64_MAX),
+            _int(fields, "leader_epoch", -1),
+            _text(fields, "metadata"),
+            bytes.fromhex(_text(fields, "topic_id", "")),
         ),
     )

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,12 @@ def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: FakeCluster) -> 
     ]
     every = table(tidelog("groups", "describe", "--all-groups", "--offsets"))
     assert [row[0] for row in every] == ["GROUP", "busy", "busy", "busy", "idle", "idle"]
+    offsets = busy.groups.groups["busy"].offsets
+    offsets.update({tp: replace(each, topic_id=b"\x0b\xad") for tp, each in offsets.items()})
     (described,) = json.loads(tidelog("groups", "describe", "busy", "--format", "json").text)
     assert (described["group"], described["state"], described["generation"]) == ("busy", "Stable", 1)
     first, second, _ = described["partitions"]
+    assert (first["topicId"], second["topicId"]) == ("0bad", None)
     assert (first["currentOffset"], first["logEndOffset"], first["lag"], first["consumerId"]) == (3, 10, 7, "a")
     assert (second["currentOffset"], second["lag"], second["host"]) == (None, None, "/10.0.0.7")
 

@@ -76,6 +76,15 @@ def test_a_position_has_left_the_log_only_if_it_was_in_it() -> None:
     assert not state.left_log(ask), "it is of an earlier position"
 
 
+def test_a_partition_is_read_of_the_topic_that_it_was_added_with() -> None:
+    state = placed(T1)
+    state.add(T0, b"one")
+    state.seek(T0, 0)
+    wanted = state.wanted(0.0, lambda _: BrokerId(1), lambda _: True, lambda _: b"two")
+    assert {ask.tp: ask.topic_id for each in wanted.asks.values() for ask in each} == {T0: b"one", T1: b"two"}
+    assert (state.given_topic_id(T0), state.given_topic_id(T1)) == (b"one", b"")
+
+
 def test_a_position_follows_what_compaction_has_removed() -> None:
     """Or whoever reads up to an end offset would wait for records that are not there."""
     state = placed(T0)

@@ -157,13 +157,30 @@ async def test_a_topic_that_is_made_anew_while_it_is_read_is_read_from_its_start
         await a.commit()
         await bed.cluster.delete("t")
         await bed.create()
-        await bed.cluster.until(lambda: bed.cluster.offsets() == {}, "no offset is stored")
+        await bed.cluster.until(lambda: bed.cluster.offsets() == dict.fromkeys(T, 0), "offsets begin anew")
         await bed.fill(count=5)
         records = await bed.until(lambda: a.stats.handed_out >= 100, a)
         assert offsets_of(records) == every(5)
         await a.commit()
         assert bed.cluster.offsets() == dict.fromkeys(T, 5)
         assert a.stats.membership.losses == 0, "no position of a topic that is gone has left the log of the next one"
+
+
+@requirement("A topic id separates topics that share a name")
+async def test_a_paused_position_in_an_earlier_topic_is_not_stored() -> None:
+    bed = await new_bed()
+    await bed.fill(count=20)
+    async with bed.consumer("a", auto_commit=False) as a:
+        await bed.until(lambda: a.stats.handed_out == 80, a)
+        a.pause(T[3])
+        await bed.cluster.delete("t")
+        await bed.create()
+        await bed.fill(count=30)
+        with pytest.raises(TidelogError):
+            await a.commit({T[3]: 20})
+        records = await bed.until(lambda: a.stats.handed_out >= 80 + 120, a)
+        assert offsets_of(records) == every(30)
+        assert bed.cluster.offsets() == {}
 
 
 @requirement("Committed offsets never move back and leave no gap")

@@ -72,9 +72,13 @@ class Scene:
         answer = m.RegisterConsumerResponse(**{"error_code": code, "coordinator_epoch": epoch, "admission": 0} | f)
         return self.say(after_s, registered=answer)
 
-    def start(self, generation: int, *offsets: tuple[int, int], epoch: int = 1, **options: Any) -> list[Effect]:
+    def start(
+        self, generation: int, *offsets: tuple[int, int], epoch: int = 1, topic_id: bytes = b"", **options: Any
+    ) -> list[Effect]:
         """Partition and offset of each that it is to own."""
-        parts = tuple(m.AssignedPartition(topic="t", partition=p, offset=o, leader_epoch=0) for p, o in offsets)
+        parts = tuple(
+            m.AssignedPartition(topic="t", partition=p, offset=o, leader_epoch=0, topic_id=topic_id) for p, o in offsets
+        )
         request = m.StartFetcherRequest(
             num_threads=1,
             ownership_info=(m.OwnershipInfo(consumer_thread_id="c-0", assigned_parts=parts),),
@@ -587,3 +591,24 @@ def test_coord_04_05_whatever_comes_in_whatever_order_two_generations_are_never_
                 assert each.offset // 100 == given_by[0][1] and each.partition in given_by[1]
             if isinstance(answer, m.StopFetcherResponse):
                 assert answer.started_generation == given_by[0][1]
+
+
+@requirement("A topic id separates topics that share a name")
+def test_a_start_of_another_topic_of_the_name_begins_anew() -> None:
+    scene = Scene()
+    scene.register()
+    scene.start(1, (0, 10), topic_id=b"one")
+    scene.process(0, 10, 11)
+    (ping,) = answers(scene.ping(1))
+    assert [(o.offset, o.topic_id) for o in ping.offset_info] == [(12, b"one")]
+    scene.start(2, (0, 10), topic_id=b"")  # by a coordinator of 0.2.0
+    scene.process(0, 12)
+    assert [o.topic_id for o in answers(scene.ping(2))[0].offset_info] == [b"one"]
+    assign, _ = scene.start(3, (0, 0), topic_id=b"two")
+    assert isinstance(assign, Assign) and assign.dropped == (P[0],)
+    assert [(p.offset, p.topic_id) for p in assign.anew] == [(0, b"two")] and scene.held == [0]
+    assert answers(scene.ping(3))[0].offset_info == ()
+    scene.process(0, 0)
+    assert [(o.offset, o.topic_id) for o in answers(scene.ping(3))[0].offset_info] == [(1, b"two")]
+    assign, _ = scene.start(4, (0, 1), topic_id=b"two")
+    assert isinstance(assign, Assign) and (assign.dropped, assign.anew) == ((), ())

@@ -66,6 +66,10 @@ class Consumer:
     closed: bool = False
     owned: set[TopicPartition] = field(default_factory=set)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    ids: dict[TopicPartition, bytes] = field(default_factory=dict)
+    """Topic ids of the positions, as it was told them."""
+    knows_ids: bool = True
+    """False: it is a client of 0.2.0."""
     generation: int = 0
     epoch: int = EPOCH
     error: m.RegisterConsumerResponse | None = None
@@ -121,10 +125,12 @@ class Consumer:
         self.send(stopped=replace(response, **changes))
 
     def answer_start(self, start: m.StartFetcherRequest) -> None:
-        given = {TopicPartition(p.topic, p.partition): p.offset for o in start.ownership_info for p in o.assigned_parts}
-        for tp, offset in given.items():
-            if tp not in self.owned:
-                self.positions[tp] = max(offset, 0)
+        given = {TopicPartition(p.topic, p.partition): p for o in start.ownership_info for p in o.assigned_parts}
+        for tp, part in given.items():
+            known = self.ids.get(tp, b"")
+            if tp not in self.owned or (known and part.topic_id not in (b"", known)):
+                self.positions[tp] = max(part.offset, 0)
+                self.ids[tp] = part.topic_id if self.knows_ids else b""
         self.owned = set(given)
         self.epoch, self.generation = start.coordinator_epoch, start.generation
         self.send(
@@ -134,11 +140,11 @@ class Consumer:
         )
 
     def offset_info(self) -> tuple[m.OffsetInfo, ...]:
-        return tuple(
-            m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=self.positions[tp], leader_epoch=-1)
-            for tp in sorted(self.owned)
-            if self.positions[tp]
-        )
+        return tuple(self.info(tp, self.positions[tp]) for tp in sorted(self.owned) if self.positions[tp])
+
+    def info(self, tp: TopicPartition, offset: int) -> m.OffsetInfo:
+        topic_id = self.ids.get(tp, b"")
+        return m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=-1, topic_id=topic_id)
 
     def leave(self) -> None:
         self.send(
@@ -169,10 +175,7 @@ class Consumer:
             "coordinator_epoch": self.epoch,
             "generation": self.generation,
             "number": self.number,
-            "offsets": tuple(
-                m.OffsetInfo(topic=tp.topic, partition=tp.partition, offset=offset, leader_epoch=-1)
-                for tp in partitions or sorted(self.owned)
-            ),
+            "offsets": tuple(self.info(tp, offset) for tp in partitions or sorted(self.owned)),
         }
         return self.scene.commit(m.CommitOffsetsRequest(**(values | changes)))
 
@@ -184,6 +187,8 @@ class Consumer:
 class Scene:
     limits: GroupLimits = LIMITS
     topics: dict[str, int] = field(default_factory=lambda: {"t": 4})
+    ids: dict[str, bytes] = field(default_factory=dict)
+    """Ids of topics; those of others are unknown."""
     stored: tuple[StoredGroup, ...] = ()
     epoch: int = EPOCH
     log_end: int | None = 1_000_000
@@ -210,8 +215,8 @@ class Scene:
             self.offsets[each.group_id] = dict(each.offsets)
         self.step(ev.Loaded(1, self.epoch, self.stored, self.infos()))
 
-    def infos(self, ids: Mapping[str, bytes] | None = None) -> dict[str, TopicInfo]:
-        return {name: TopicInfo((ids or {}).get(name, name.encode()), count) for name, count in self.topics.items()}
+    def infos(self) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(self.ids.get(name, b""), count) for name, count in self.topics.items()}
 
     # -- time and events
 
@@ -328,7 +333,8 @@ class Scene:
     def change_topics(self, ids: Mapping[str, bytes] | None = None, **topics: int) -> None:
         self.topics |= topics
         self.topics = {name: count for name, count in self.topics.items() if count}
-        self.step(ev.TopicsChanged(self.infos(ids)))
+        self.ids |= ids or {}
+        self.step(ev.TopicsChanged(self.infos()))
 
     # -- what came of it
 
@@ -348,6 +354,7 @@ class Scene:
         values: dict[str, Any] = {
             "limits": self.limits,
             "topics": dict(self.topics),
+            "ids": dict(self.ids),
             "stored": self.stored_groups(),
             "epoch": self.epoch + 1,
             "now": self.now,

@@ -174,6 +174,7 @@ class _OffsetsView:
                     "currentOffset": at.current,
                     "logEndOffset": at.end,
                     "lag": at.lag,
+                    "topicId": at.topic_id or None,
                     "consumerId": at.owner and at.owner.consumer_id,
                     "host": at.owner and (at.owner.host or None),
                     "clientId": at.owner and at.owner.client_id,
@@ -287,6 +288,8 @@ class _Place(NamedTuple):
     current: int | None
     end: int | None
     owner: "DescribedMember | None"
+    topic_id: str
+    """Hexadecimal, of the topic in which `current` counts; empty: not known."""
 
     @property
     def lag(self) -> int | None:
@@ -295,8 +298,13 @@ class _Place(NamedTuple):
 
 def _places(seen: _Seen) -> dict[TopicPartition, _Place]:
     owners = {TopicPartition(p.topic, p.partition): each for each in seen.group.members for p in each.partitions}
-    current = {TopicPartition(o.topic, o.partition): o.offset for o in seen.group.offsets if o.offset >= 0}
-    return {tp: _Place(current.get(tp), seen.ends.get(tp), owners.get(tp)) for tp in _partitions_of(seen.group)}
+    found = {TopicPartition(o.topic, o.partition): o for o in seen.group.offsets if o.offset >= 0}
+    current = {tp: o.offset for tp, o in found.items()}
+    topic_ids = {tp: o.topic_id.hex() for tp, o in found.items()}
+    return {
+        tp: _Place(current.get(tp), seen.ends.get(tp), owners.get(tp), topic_ids.get(tp, ""))
+        for tp in _partitions_of(seen.group)
+    }
 
 
 def _or_dash(number: int | None) -> str:
