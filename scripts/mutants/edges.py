@@ -8,10 +8,11 @@ from mutants.altering import altered
 from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog import config
 from tidelog.agent.worker import Worker
-from tidelog.broker import leader_fetcher, partition_host, pending, registration, retention, service
+from tidelog.broker import leader_fetcher, partition_host, pending, registration, replica_manager, retention, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.stray_keeper import StrayKeeper
 from tidelog.client import membership, offsets
 from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
@@ -41,6 +42,7 @@ MUTANTS: Final = Table(__name__)
 
 _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
 _REGISTRATION: Final = "tests/unit/broker/test_registration.py::"
+_MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
 
 
 @MUTANTS.mutant("LATE-ANSWER", ByTest(f"{_PRODUCE}test_a_cancelled_request_takes_no_effect_with_it"))
@@ -525,3 +527,32 @@ def name_is_the_topic(*_: Any) -> bool:
 def topic_is_whichever_has_the_name(original: Any, self: Any, tp: Any, *_: Any) -> None:
     """A member reads a new topic of the name before its coordinator has given that to it."""
     original(self, tp)
+
+
+@MUTANTS.mutant("STRAYS-GO", ByTest(f"{_MANAGER}test_a_log_that_a_list_leaves_out_comes_back"))
+@around(LogStore, "set_aside")
+def unlisted_log_is_deleted(_: Any, self: Any, tp: Any, high_watermark: int) -> None:
+    """A log that the controller does not list is deleted at once."""
+    self.delete(tp)
+
+
+@MUTANTS.mutant("FORGETS-LEADING", ByTest(f"{_MANAGER}test_a_leader_set_aside_leads_only_in_a_new_epoch"))
+@around(ReplicaManager, "_check_led_before")
+def leads_again_in_its_epoch(*_: Any) -> None:
+    """A leader that was set aside goes on in the epoch that it led."""
+
+
+@MUTANTS.mutant(
+    "UNCONFIRMED", ByTest("tests/unit/broker/test_stray_keeper.py::test_zookeeper_confirms_what_is_deleted")
+)
+@around(StrayKeeper, "_judge")
+async def stray_goes_unconfirmed(_: Any, self: Any, stray: Any) -> None:
+    """A stray is deleted when its time is over, whatever ZooKeeper says."""
+    self._manager.delete_stray(stray)
+
+
+@MUTANTS.mutant("WHOLE-ORDER", ByTest(f"{_MANAGER}test_a_bug_in_an_order_costs_its_partition"))
+@around(replica_manager, "contained_step")
+def bug_costs_the_whole_order(_: Any, name: str, step: Any) -> Any:
+    """A bug in one partition's order ends the order of all."""
+    return step()

@@ -103,8 +103,14 @@ class BrokerBench:
             coro.close()  # a test without a loop waits for nothing
             return None
 
-    def told(
-        self,
+    def told(self, *asked: Any, **named: Any) -> ErrorCode:
+        """The answer to an order for one partition, as `decision` names it."""
+        live = {i: member(i).broker_epoch for i in (1, 2, 3)}
+        (result,) = self.manager.become([self.decision(*asked, **named)], live)
+        return result.error_code
+
+    @staticmethod
+    def decision(
         leader: int = 1,
         leader_epoch: int = 3,
         partition_epoch: int = 7,
@@ -114,7 +120,7 @@ class BrokerBench:
         topic_id: bytes = TOPIC_ID,
         topic: str = "events",
         adding: tuple[int, ...] = (),
-    ) -> ErrorCode:
+    ) -> Decision:
         state = m.PartitionState(
             topic=topic,
             topic_id=topic_id,
@@ -127,9 +133,7 @@ class BrokerBench:
             replicas=replicas,
             adding_replicas=adding,
         )
-        live = {i: member(i).broker_epoch for i in (1, 2, 3)}
-        (result,) = self.manager.become([Decision(state, config or TopicConfig())], live)
-        return result.error_code
+        return Decision(state, config or TopicConfig())
 
     @property
     def host(self) -> PartitionHost:

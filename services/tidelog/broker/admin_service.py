@@ -11,6 +11,7 @@ from tidelog.config import BrokerSettings
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.names import code_of_unknown
 from tidelog.ports.disk import Disk
+from tidelog.storage.strays import Stray
 from tidelog.wire import messages as m
 
 DescribeTopics = Callable[[m.DescribeTopicsRequest], Awaitable[m.DescribeTopicsResponse]]
@@ -73,8 +74,9 @@ class BrokerAdmin:
         except OSError as error:
             return m.DescribeLogDirsResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=f"{path}: {error}")
         partitions = tuple(sorted(here + unopened, key=lambda each: (each.topic, each.partition)))
+        strays = tuple(_stray(each) for each in self._manager.strays if not wanted or each.key.topic in wanted)
         return m.DescribeLogDirsResponse(
-            log_dirs=(m.LogDir(path=path, usable_bytes=usable_bytes, partitions=partitions),)
+            log_dirs=(m.LogDir(path=path, usable_bytes=usable_bytes, partitions=partitions, strays=strays),)
         )
 
     async def discard_damage(self, request: m.DiscardDamageRequest) -> m.DiscardDamageResponse:
@@ -97,6 +99,12 @@ def _log_dir_partition(host: PartitionHost) -> m.LogDirPartition:
         partition=host.tp.partition,
         size_bytes=host.log.size_bytes,
         offset_lag=0 if host.is_leader else max(0, host.leader_high_watermark - host.log.log_end_offset),
+    )
+
+
+def _stray(stray: Stray) -> m.LogDirPartition:
+    return m.LogDirPartition(
+        topic=stray.key.topic, partition=stray.key.partition, size_bytes=stray.size_bytes, offset_lag=-1
     )
 
 

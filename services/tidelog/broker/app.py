@@ -32,6 +32,7 @@ from tidelog.broker.rot import RottenLogs
 from tidelog.broker.scrubber import Scrubber, ScrubSettings
 from tidelog.broker.service import BrokerService
 from tidelog.broker.snapshots import longest_stalls, partition_snapshots
+from tidelog.broker.stray_keeper import StrayKeeper
 from tidelog.broker.throttle import Quota
 from tidelog.config import BrokerSettings
 from tidelog.coordinator.service import CoordinatorService
@@ -160,6 +161,7 @@ class Broker:
         self._spawn(
             "retention", Retention(ports.clock, ports.disk, manager, retention_s, self._metrics.log.ahead).run()
         )
+        self._spawn("strays", StrayKeeper(settings.broker_id, manager, ports.meta, ports.clock).run())
         self._maintain(manager, logs)
         self._spawn("revivals", manager.run_revivals(settings.replica_fetch_chunk_bytes * 2))
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
@@ -248,7 +250,7 @@ class Broker:
             manager,
             self.metadata,
             lambda entries: parse_known(entries, defaults),
-            manager.remove_strays,
+            manager.set_strays_aside,
             manager.live_changed,
             self._set_serving,
         )
@@ -412,6 +414,7 @@ class Broker:
         logs.load()
         for note in logs.notes:
             _log.warning("%s", note)
+        self._metrics.log.watch_strays(lambda: len(logs.strays))
         self._metrics.log.recovered(self._ports.clock.now() - started)
         disk, data_dir = self._ports.disk, str(self._settings.data_dir)
         self._metrics.log.watch_space(partial(disk.free_bytes, data_dir), partial(disk.total_bytes, data_dir))

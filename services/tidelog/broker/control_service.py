@@ -61,7 +61,7 @@ class ControlService:
         replicas: Replicas,
         metadata: MetadataCache,
         parse_config: ParseConfig,
-        remove_strays: Strays,
+        set_strays_aside: Strays,
         live_changed: Callable[[dict[int, int]], None],
         on_ready: Callable[[bool], None],
     ) -> None:
@@ -70,7 +70,7 @@ class ControlService:
         self._replicas = replicas
         self._metadata = metadata
         self._parse_config = parse_config
-        self._remove_strays = remove_strays
+        self._set_strays_aside = set_strays_aside
         self._live_changed = live_changed
         self._on_ready = on_ready
         self._configs: dict[str, TopicConfig] = {}
@@ -133,7 +133,7 @@ class ControlService:
             here = tuple((TopicPartition(s.topic, s.partition), s.topic_id) for s in request.partition_states)
             listed = self._roles.add(request, here)
             if listed is not None:
-                self._remove_strays(frozenset(listed))
+                self._set_strays_aside(frozenset(listed))
                 self.ready = True
                 self._on_ready(self._has_metadata)
         return m.LeaderAndIsrResponse(partitions=tuple(results))

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
@@ -18,10 +19,13 @@ from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
+from tidelog.runtime.tasks import HandlerBug, contained_step
 from tidelog.sizes import Carriage
+from tidelog.storage.checkpoint import LogKey
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import Damage
+from tidelog.storage.strays import Stray, Strays
 from tidelog.storage.trouble import Trouble
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
@@ -64,6 +68,8 @@ class ReplicaManager:
         self.live: dict[int, int] = {}
         self.carriage = Carriage()
         """Limits of what is appended here and sent from here."""
+        self.bugs = 0
+        """Orders whose application raised what is no part of the protocol."""
         self._hands_over = False
         self._rebuilding: dict[TopicPartition, Decision] = {}
         """Copies of which something was thrown away and not all fetched again, with what was last said of them."""
@@ -77,6 +83,10 @@ class ReplicaManager:
 
     def __iter__(self) -> Iterator[PartitionHost]:
         return iter(self._hosts.values())
+
+    @property
+    def strays(self) -> Strays:
+        return self._logs.strays
 
     def __len__(self) -> int:
         return len(self._hosts)
@@ -114,10 +124,14 @@ class ReplicaManager:
         for decision in decisions:
             state = decision.state
             try:
-                host = self._become(decision, live, now)
+                host = contained_step(
+                    f"an order for {state.topic}-{state.partition}", partial(self._become, decision, live, now)
+                )
                 code = ErrorCode.NONE
                 if host is not None:
                     begun[len(results)] = host
+            except HandlerBug as bug:
+                code = self._give_up(TopicPartition(state.topic, state.partition), bug)
             except TidelogError as error:
                 _log.warning("%s-%s: %s", state.topic, state.partition, error)
                 code = error.code
@@ -137,6 +151,18 @@ class ReplicaManager:
                 self._context.flushes.request_epochs()
         return results
 
+    def _give_up(self, tp: TopicPartition, bug: HandlerBug) -> ErrorCode:
+        """An order that met a bug costs its own partition, and not those beside it."""
+        self.bugs += 1
+        host = self._hosts.get(tp)
+        if host is not None:
+            error = TidelogError(f"an order could not be applied: {bug}", ErrorCode.KAFKA_STORAGE_ERROR)
+            try:
+                contained_step(f"the end of {tp}", partial(host.take_offline, error))
+            except HandlerBug:
+                pass  # logged, and offline all the same
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
     def _become(self, decision: Decision, live: dict[int, int], now: float) -> PartitionHost | None:
         """The partition, if it leads in an epoch that begins now."""
         state = decision.state
@@ -144,7 +170,7 @@ class ReplicaManager:
         host = self._hosts.get(tp)
         if host is not None and host.topic_id != state.topic_id:
             # The name was deleted and created again while we did not look: the old data are another topic's (HOLE-10).
-            self._remove(host)
+            self._remove(host, keep=True)
             host = None
         if host is None:
             host = self._open(tp, state.topic_id, decision.config)
@@ -158,6 +184,9 @@ class ReplicaManager:
             )
         if state.leader == self._settings.broker_id:
             self._check_led_before(host.replica, state.leader_epoch)
+            if state.leader_epoch < host.log.epochs.latest_epoch:
+                host.take_offline(_older_epoch(host, state.leader_epoch))
+                raise _older_epoch(host, state.leader_epoch)
             if host.log.dropped_to > host.log.log_end_offset:
                 host.log.record_dropped_to(host.log.log_end_offset)  # what it has not copied by now is nobody's
             self._rebuilding.pop(tp, None)  # elected uncleanly: what it holds is what there is
@@ -196,14 +225,14 @@ class ReplicaManager:
         one, or still will, so a high watermark counted by the ISR of an order could leave a member out."""
         if replica.role is Role.NONE and leader_epoch <= replica.led_epoch:
             raise TidelogError(
-                f"leader_epoch {leader_epoch}: the disk failed in this epoch, and this broker leads again only in a newer one",
+                f"leader_epoch {leader_epoch}: this copy was closed in this epoch, and leads again only in a newer one",
                 ErrorCode.KAFKA_STORAGE_ERROR,
             )
 
     def _open(self, tp: TopicPartition, topic_id: bytes, config: TopicConfig) -> PartitionHost:
         assert self._context is not None
         if self._logs.stored_topic_id(tp) not in (None, topic_id):
-            self._logs.delete(tp)
+            self._set_aside(tp)
         log = self._logs.create(tp, topic_id)
         replica = PartitionReplica(
             self._settings.broker_id, log.log_end_offset, log.recorded_high_watermark, self._settings.lag_max_s
@@ -219,6 +248,9 @@ class ReplicaManager:
 
     def stop(self, tp: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
         """StopReplica; a smaller or equal epoch is a late or repeated command (HOLE-09)."""
+        stray = self.strays.find(LogKey(tp.topic, tp.partition, topic_id))
+        if delete and stray is not None and leader_epoch == DELETED_TOPIC_EPOCH:
+            return self.delete_stray(stray)
         host = self._hosts.get(tp)
         if host is None:
             if topic_id and self._logs.stored_topic_id(tp) not in (None, topic_id):
@@ -229,17 +261,21 @@ class ReplicaManager:
         if leader_epoch not in (DELETED_TOPIC_EPOCH, NO_EPOCH) and leader_epoch <= host.replica.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if delete:
-            return self._remove(host)
+            return self._remove(host, keep=False)
         host.step(ev.Stopped())
         return ErrorCode.NONE
 
-    def _remove(self, host: PartitionHost) -> ErrorCode:
+    def _remove(self, host: PartitionHost, *, keep: bool) -> ErrorCode:
         host.step(ev.Stopped())
         host.offline = TidelogError(f"{host.tp} is no longer on this broker", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         del self._hosts[host.tp]
         self._rebuilding.pop(host.tp, None)
         self.examined.discard(host.tp)
-        return self._delete_log(host.tp)
+        if not keep:
+            return self._delete_log(host.tp)
+        code = self._set_aside(host.tp, host.replica.high_watermark)
+        self._former[host.tp] = host.topic_id, host.replica
+        return code
 
     def _delete_log(self, tp: TopicPartition) -> ErrorCode:
         """A bad folder must not keep the partitions beside it from their orders."""
@@ -251,14 +287,34 @@ class ReplicaManager:
             return error.code
         return ErrorCode.NONE
 
-    def remove_strays(self, listed: frozenset[tuple[TopicPartition, bytes]]) -> None:
-        """After a full LeaderAndIsr: what it does not list was deleted while this broker was away (HOLE-10)."""
+    def delete_stray(self, stray: Stray) -> ErrorCode:
+        """Its topic is deleted, or this broker has no replica of it any more."""
+        try:
+            self._logs.delete_stray(stray)
+        except OSError as error:
+            _log.error("%s cannot be deleted: %s", stray.folder, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        _log.info("%s is deleted", stray.folder)
+        return ErrorCode.NONE
+
+    def _set_aside(self, tp: TopicPartition, high_watermark: int = 0) -> ErrorCode:
+        """Closes a log whose topic may not be deleted; the records stay."""
+        try:
+            stray = self._logs.set_aside(tp, high_watermark)
+        except TidelogError as error:
+            _log.error("%s", error)
+            return error.code
+        if stray is not None:
+            _log.warning("%s is not listed by the controller: its log is set aside as %s", tp, stray.folder)
+        return ErrorCode.NONE
+
+    def set_strays_aside(self, listed: frozenset[tuple[TopicPartition, bytes]]) -> None:
+        """Follows a full LeaderAndIsr. What it leaves out was deleted while this broker was away, or the list is wrong."""
         for host in [h for h in self._hosts.values() if (h.tp, h.topic_id) not in listed]:
-            _log.warning("removing a partition that the controller no longer lists: %s", host.tp)
-            self._remove(host)
+            self._remove(host, keep=True)
         for tp in [*self._logs.logs, *self._logs.failed]:
             if (tp, self._logs.stored_topic_id(tp)) not in listed:
-                self._delete_log(tp)
+                self._set_aside(tp)
 
     def failed(self) -> tuple[m.PartitionResult, ...]:
         """Those that are rebuilt among them: a controller that hears of them admits them to no in-sync set."""
@@ -488,6 +544,14 @@ class ReplicaManager:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {h.tp: h.replica.high_watermark for h in self._hosts.values()}
+
+
+def _older_epoch(host: PartitionHost, leader_epoch: int) -> TidelogError:
+    return TidelogError(
+        f"leader_epoch {leader_epoch} is older than {host.log.epochs.latest_epoch}, in which records of {host.tp} were written: "
+        "the controller's state may come from an older copy of ZooKeeper",
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
 
 
 def _result(state: m.PartitionState, code: ErrorCode) -> m.PartitionResult:

@@ -343,6 +343,9 @@ class LogMetrics:
         self._size = Gauge(
             "tidelog_data_dir_size_bytes", "Of the file system of the data directory.", registry=registry
         )
+        self._strays = Gauge(
+            "tidelog_log_stray_partitions", "Set aside: the controller does not list them.", registry=registry
+        )
 
         self._ahead = Gauge(
             "tidelog_log_segments_ahead_of_clock",
@@ -358,6 +361,10 @@ class LogMetrics:
 
     def recovered(self, seconds: float) -> None:
         self._recovery.set(seconds)
+
+    def watch_strays(self, strays: Callable[[], int]) -> None:
+        """Called at each scrape, on another thread."""
+        self._strays.set_function(strays)
 
     def watch_space(self, free_bytes: Callable[[], int], total_bytes: Callable[[], int]) -> None:
         """Called at each scrape, on another thread."""

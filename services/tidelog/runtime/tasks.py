@@ -107,6 +107,17 @@ class Supervisor:
             self._idle.set()
 
 
+def contained_step(name: str, step: Callable[[], T]) -> T:
+    """Returns what `step` returns, and raises its TidelogError; any other exception is logged and becomes HandlerBug."""
+    try:
+        return step()
+    except TidelogError:
+        raise
+    except Exception as error:
+        log.error("bug in a step", exc_info=error, extra={"step": name})
+        raise HandlerBug(f"{type(error).__name__} in {name}: {error}") from error
+
+
 async def contained(name: str, handler: Awaitable[T], on_bug: Callable[[str], None]) -> T:
     """What `handler` returns or raises of its protocol (TidelogError, TransportError); HandlerBug for anything else.
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Final, NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -21,6 +20,7 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
+from tidelog.storage.strays import STRAY_SUFFIX, Stray, Strays, folder_name, free_name
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
 
@@ -30,7 +30,6 @@ LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
 DROPPED_FILE: Final = "dropped-tombstone-checkpoint"
 DELETE_SUFFIX: Final = "-delete"
-_DELETED_NAME_CHARS_MAX: Final = 200
 _TURN: Final = re.compile(rf"-\d+(?={DELETE_SUFFIX}$)")
 _KNOWN_FILES: Final = OWN_FILES | {
     HIGH_WATERMARKS_FILE,
@@ -86,6 +85,7 @@ class LogStore:
         self._set_aside: list[str] = []
         """Files of segments that are below the starts of their logs."""
         self._known: set[LogKey] = set()
+        self.strays = Strays(disk, root)
         self._lowerings = 0
         self._lost = False
         self.failed: dict[TopicPartition, FailedLog] = {}
@@ -142,13 +142,25 @@ class LogStore:
         if name.endswith(DELETE_SUFFIX):
             self._deleted.append(folder)
             return
+        if name.endswith(STRAY_SUFFIX):
+            self._load_stray(name)
+            return
         tp, topic_id = parse_folder_name(name), topic_marker.topic_id_in(self._disk, folder)
         if tp is not None and topic_id is None:
             topic_id = self._restore_marker(tp, folder)
         if tp is None or topic_id is None:
             self.notes.append(f"{folder} is not a partition of this broker; left alone")
             return
-        self._open_log(LogKey(tp.topic, tp.partition, topic_id))
+        key = LogKey(tp.topic, tp.partition, topic_id)
+        clean = self._data_dir.was_clean and self._journal.problem is None
+        self._open_log(key, clean=clean, power_lost=self._data_dir.power_lost)
+
+    def _load_stray(self, name: str) -> None:
+        marked = [key for marks in self._marks for key in marks.logs()]
+        stray = self.strays.load(name, marked, power_lost=self._data_dir.power_lost)
+        if stray is not None:
+            self._known.add(stray.key)
+        self.notes.append(f"{self._root}/{name} holds a log that the controller had not listed; it is kept for now")
 
     def _restore_marker(self, tp: TopicPartition, folder: str) -> bytes | None:
         """The id of the topic whose marker is gone from `folder`, if the recovery points name synced records of it.
@@ -171,15 +183,15 @@ class LogStore:
             self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} was gone; made again")
         return topic_id
 
-    def _open_log(self, key: LogKey) -> PartitionLog | None:
+    def _open_log(self, key: LogKey, *, clean: bool, power_lost: bool) -> PartitionLog | None:
         tp = TopicPartition(key.topic, key.partition)
         self._known.add(key)
         if self._dropped_is_lost:
             # 0 would let a follower keep what a dropped tombstone has deleted. A leader's mark ends where its log does.
             self._dropped.update({key: OFFSET_MAX})
         opening = Opening(
-            clean=self._data_dir.was_clean and self._journal.problem is None,
-            power_lost=self._data_dir.power_lost,
+            clean=clean,
+            power_lost=power_lost,
             recovery_point=self._recovery_points.get(key),
             high_watermark=self._high_watermarks.get(key),
             log_start=self._log_starts.get(key),
@@ -253,9 +265,10 @@ class LogStore:
         """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
         deleted, or its names went with the power (then the directory is not intact anyway)."""
         gone = {key for known in (*self._marks, self._journal) for key in known.logs()} - self._known
-        deleted = {_TURN.sub("", path) for path in self._deleted}
+        deleted = {_TURN.sub("", path.rpartition("/")[2]) for path in self._deleted}
         for key in sorted(gone):
-            if self._high_watermarks.get(key) and not self._data_dir.power_lost and self._trash(key) not in deleted:
+            was_deleted = folder_name(key, DELETE_SUFFIX) in deleted
+            if self._high_watermarks.get(key) and not self._data_dir.power_lost and not was_deleted:
                 self._lost = True
                 self.notes.append(
                     f"{self._root}/{key}: the folder of topic {key.topic_id.hex()} is gone, and with it records"
@@ -323,6 +336,8 @@ class LogStore:
             return existing
         folder = self._folder(tp)
         key = LogKey(tp.topic, tp.partition, topic_id)
+        if (stray := self.strays.find(key)) is not None and self._disk.kind(folder) is None:
+            return self._bring_back(key, stray)
         try:
             if self._disk.kind(folder) is None:
                 self._disk.make_dir(folder)
@@ -335,6 +350,20 @@ class LogStore:
             raise TidelogError(reason, ErrorCode.KAFKA_STORAGE_ERROR) from error
         log = PartitionLog.open(self._context, key, folder, Opening(clean=True, power_lost=False))
         self._logs[tp] = log
+        return log
+
+    def _bring_back(self, key: LogKey, stray: Stray) -> PartitionLog:
+        """The log of a stray that is listed again, with the records and marks that it had."""
+        tp = TopicPartition(key.topic, key.partition)
+        try:
+            self.strays.move(stray, self._folder(tp))
+        except OSError as error:
+            raise TidelogError(f"{stray.folder}: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+        log = self._open_log(key, clean=False, power_lost=stray.power_lost)
+        if log is None:
+            raise TidelogError(self.failed[tp].reason, ErrorCode.KAFKA_STORAGE_ERROR)
+        if log.damage is not None:
+            self.data_lost(key, str(log.damage))
         return log
 
     def reopen(self, tp: TopicPartition, *, high_watermark: int = 0, discard: bool = False) -> PartitionLog | None:
@@ -392,34 +421,64 @@ class LogStore:
 
         KAFKA_STORAGE_ERROR keeps the log, closed: until a repetition succeeds it was not flushed, so no stop is clean.
         """
+        if (key := self._close(tp)) is not None:
+            folder = self._folder(tp)
+            gone = free_name(self._disk, self._root, key, DELETE_SUFFIX)
+            try:
+                self._disk.rename(folder, gone)
+            except OSError as error:
+                raise TidelogError(f"{folder}: cannot be deleted: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+            self._gone(key, gone)
+        self._logs.pop(tp, None)
+
+    def set_aside(self, tp: TopicPartition, high_watermark: int) -> Stray | None:
+        """Renames the folder of a log that is not listed, and keeps its marks; None when there is no record in it.
+
+        `create` brings it back, `delete_stray` ends it. KAFKA_STORAGE_ERROR as of `delete`.
+        """
+        log = self._logs.get(tp)
+        if log is None and tp not in self.failed:
+            return None
+        if log is not None and log.failure is None:
+            if log.log_end_offset == 0:
+                self.delete(tp)
+                return None
+            self._high_watermarks.update({log.key: min(high_watermark, log.log_end_offset)})
+            self._mark(log)
+        stray = None
+        if (key := self._close(tp)) is not None:
+            folder = self._folder(tp)
+            try:
+                stray = self.strays.add(key, folder, None if log is None else log.size_bytes)
+            except OSError as error:
+                raise TidelogError(f"{folder}: cannot be set aside: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self._logs.pop(tp, None)
+        return stray
+
+    def delete_stray(self, stray: Stray) -> None:
+        """Deletes it as `delete` does a log. OSError keeps it."""
+        gone = free_name(self._disk, self._root, stray.key, DELETE_SUFFIX)
+        self.strays.move(stray, gone)
+        self._gone(stray.key, gone)
+
+    def _close(self, tp: TopicPartition) -> LogKey | None:
+        """Closes the log, if it is open; None when nothing is in its folder that could be named."""
         log = self._logs.get(tp)
         self.failed.pop(tp, None)
         folder = self._folder(tp)
         if self._disk.kind(folder) is None:
-            self._logs.pop(tp, None)
-            return
+            return None
         topic_id = log.key.topic_id if log else topic_marker.topic_id_in(self._disk, folder)
         if topic_id is None:
-            return
+            return None
         if log is not None:
             log.close()
-        key = LogKey(tp.topic, tp.partition, topic_id)
-        gone = next(name for turn in count() if self._disk.kind(name := self._trash(key, turn)) is None)
-        try:
-            self._disk.rename(folder, gone)
-        except OSError as error:
-            raise TidelogError(f"{folder}: cannot be deleted: {error}", ErrorCode.KAFKA_STORAGE_ERROR) from error
-        self._logs.pop(tp, None)
-        self._deleted.append(gone)
+        return LogKey(tp.topic, tp.partition, topic_id)
+
+    def _gone(self, key: LogKey, folder: str) -> None:
+        self._deleted.append(folder)
         self._known.discard(key)
         self._forget(key)
-
-    def _trash(self, key: LogKey, turn: int = 0) -> str:
-        # The limit of a name is 255 bytes; the topic id alone makes it unique, but for a log that comes back before the
-        # purge and is deleted once more.
-        again = f"-{turn}" if turn else ""
-        name = f"{key.topic[:_DELETED_NAME_CHARS_MAX]}-{key.partition}.{key.topic_id.hex()}{again}{DELETE_SUFFIX}"
-        return f"{self._root}/{name}"
 
     def purge(self) -> None:
         """Removes the files of deleted logs, those deleted before the last checkpoint, and of segments that are no longer
@@ -472,17 +531,20 @@ class LogStore:
                 log.recorded_high_watermark = min(high_watermark, log.log_end_offset)
                 self._high_watermarks.update({log.key: log.recorded_high_watermark})
         for log in self._logs.values():
-            if log.damage is None:
-                self._recovery_points.update({log.key: log.recovery_point})
-                # Not above what is synced: a loss of power must not leave a log that ends before it starts.
-                start = min(log.log_start_offset, log.recovery_point)
-                if start > self._log_starts.get(log.key):
-                    self._log_starts.update({log.key: start})
+            self._mark(log)
         self.write_epochs()
         log_starts = self._log_starts.stored()
         files = [(marks, data) for marks in self._marks if (data := marks.next_file()) is not None]
         deleted = tuple(self._deleted)
         return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
+
+    def _mark(self, log: PartitionLog) -> None:
+        if log.damage is None:
+            self._recovery_points.update({log.key: log.recovery_point})
+            # Not above what is synced: a loss of power must not leave a log that ends before it starts.
+            start = min(log.log_start_offset, log.recovery_point)
+            if start > self._log_starts.get(log.key):
+                self._log_starts.update({log.key: start})
 
     def end_checkpoint(self, checkpoint: Checkpoint, error: OSError | None = None) -> None:
         """Puts the new files in force, unless a log was cut below its marks meanwhile: the next checkpoint comes.

@@ -19,6 +19,7 @@ from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.storage.log_store import DELETE_SUFFIX
 from tidelog.storage.segment import LOG_SUFFIX
+from tidelog.storage.strays import STRAY_SUFFIX
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.loop import SimProcess
@@ -310,7 +311,8 @@ def lost_records(before: Image, after: Image, compacted: str = "") -> bool:
         folder = path.rpartition("/")[0]
         if folder.rpartition("/")[2].rpartition("-")[0] == compacted:
             return False
-        return path.endswith(LOG_SUFFIX) and not (folder.endswith(DELETE_SUFFIX) and folder in after)
+        out_of_use = folder.endswith((DELETE_SUFFIX, STRAY_SUFFIX)) and folder in after
+        return path.endswith(LOG_SUFFIX) and not out_of_use
 
     return any(
         not (after.get(path) or b"").startswith(data)

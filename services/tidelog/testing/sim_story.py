@@ -158,6 +158,9 @@ class Run:
             await asyncio.sleep(WATCH_S)
             if self.cluster.world.bugs:
                 raise Violation(f"a handler of {self.cluster.world.bugs[0]} failed")
+            for node in self.cluster.brokers:
+                if node.broker is not None and node.broker.manager is not None and node.broker.manager.bugs:
+                    raise Violation(f"an order of {node.name} failed")
             for node in self.cluster.nodes.values():
                 failed = node.process is not None and node.process.supervisor.failures
                 if node.running and failed and not node.terminating:

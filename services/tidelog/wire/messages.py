@@ -1172,21 +1172,24 @@ class LogDirPartition(Message):
 
 
 class LogDir(Message):
-    __slots__ = ("path", "usable_bytes", "partitions")
+    __slots__ = ("path", "usable_bytes", "partitions", "strays")
     path: str
     usable_bytes: int
     partitions: tuple[LogDirPartition, ...]
+    strays: tuple[LogDirPartition, ...]
 
-    def __init__(self, *, path="", usable_bytes, partitions=()):
+    def __init__(self, *, path="", usable_bytes, partitions=(), strays=()):
         self.path = path
         self.usable_bytes = usable_bytes
         self.partitions = partitions
+        self.strays = strays
 
     def _values(self):
         return (
             self.path,
             self.usable_bytes,
             self.partitions,
+            self.strays,
         )
 
 

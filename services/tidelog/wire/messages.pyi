@@ -375,6 +375,7 @@ class LogDir(Message):
     path: str = ""
     usable_bytes: int
     partitions: tuple[LogDirPartition, ...] = ()
+    strays: tuple[LogDirPartition, ...] = ()
 
 @value(kw_only=True)
 class DescribeLogDirsResponse(Message):

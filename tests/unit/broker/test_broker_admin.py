@@ -130,6 +130,10 @@ async def test_the_data_directory_partition_by_partition(settings: BrokerSetting
         other.read(0, 1, 1, True)
     (directory,) = about.describe_log_dirs(m.DescribeLogDirsRequest(broker_id=1, topics=("other",))).log_dirs
     assert [(p.size_bytes, p.error_code) for p in directory.partitions] == [(-1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    bench.manager.set_strays_aside(frozenset())
+    (directory,) = about.describe_log_dirs(m.DescribeLogDirsRequest(broker_id=1)).log_dirs
+    assert directory.partitions == () and [p.topic for p in directory.strays] == ["events", "other"]
+    assert directory.strays[0].size_bytes > 0
 
 
 def test_a_broker_does_not_answer_for_another(settings: BrokerSettings) -> None:

@@ -46,7 +46,7 @@ class ControlBench:
             self.bench.manager,
             self.metadata,
             lambda entries: parse_known(entries, TopicConfig()),
-            self.bench.manager.remove_strays,
+            self.bench.manager.set_strays_aside,
             self.live_told.append,
             self.ready.append,
         )

@@ -11,9 +11,10 @@ from helpers.broker import TOPIC_ID, BrokerBench, member
 from helpers.requirements import requirement
 from tidelog.broker.snapshots import longest_stalls
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import TopicPartition
+from tidelog.ids import DELETED_TOPIC_EPOCH, TopicPartition
 from tidelog.replica import events as ev
 from tidelog.replica.effects import ProposeIsr
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.loop import SimProcess
@@ -151,10 +152,12 @@ async def test_a_broker_that_was_down_during_delete_and_recreate(how: str) -> No
     got = await bench.get(0, topic_id=OTHER_ID)
     assert b"new" in got.records and b"record" not in got.records
     assert (await bench.get(0, topic_id=TOPIC_ID)).error_code is ErrorCode.UNKNOWN_TOPIC_ID
-    # Renamed first: what an operator may still want is there until the next checkpoint has forgotten it.
-    remains = f"/data/events-0.{TOPIC_ID.hex()}-delete"
+    # Renamed first: it stays until the deletion is confirmed, and until the next checkpoint has forgotten it.
+    aside, remains = (f"/data/events-0.{TOPIC_ID.hex()}{suffix}" for suffix in ("-stray", "-delete"))
     if how == "healthy":
-        assert bench.disk.read(f"{remains}/00000000000000000000.log") == old
+        assert bench.disk.read(f"{aside}/00000000000000000000.log") == old
+    assert bench.manager.stop(tp("events"), TOPIC_ID, DELETED_TOPIC_EPOCH, delete=True) is ErrorCode.NONE
+    assert bench.disk.kind(aside) is None and not bench.manager.strays
     bench.logs.purge()
     assert bench.disk.kind(remains) is not None
     bench.logs.checkpoint(bench.manager.high_watermarks())
@@ -177,12 +180,101 @@ def test_a_stray_that_could_not_be_opened_goes_too() -> None:
     bench = BrokerBench(bench.disk)
     assert set(bench.logs.failed) == {tp("gone"), tp("here")}
     assert bench.manager.stop(tp("here"), OTHER_ID, -2, delete=True) is ErrorCode.INCONSISTENT_TOPIC_ID
-    bench.manager.remove_strays(frozenset({(tp("here"), TOPIC_ID)}))
+    bench.manager.set_strays_aside(frozenset({(tp("here"), TOPIC_ID)}))
     assert set(bench.logs.failed) == {tp("here")}
     assert bench.disk.kind("/data/gone-0") is None and bench.disk.kind("/data/here-0") is not None
 
 
+@requirement("A topic id separates topics that share a name")
+@pytest.mark.parametrize("restarts", [False, True], ids=["same life", "next life"])
+async def test_a_log_that_a_list_leaves_out_comes_back(restarts: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A forged list, or one made from a store that has lost something, deletes nothing."""
+    bench = BrokerBench()
+    bench.told(leader_epoch=3)
+    append(bench, count=2)
+    bench.host.log.flush()
+    bench.host.move_log_start(1)
+    append(bench)
+    bench.manager.set_strays_aside(frozenset())
+    (stray,) = bench.manager.strays
+    assert stray.folder == f"/data/events-0.{TOPIC_ID.hex()}-stray" and stray.folder in caplog.text
+    assert bench.manager.find(tp("events")) is None and bench.logs.get(tp("events")) is None
+    for _ in range(2):
+        bench.logs.checkpoint(bench.manager.high_watermarks())
+        bench.logs.purge()
+    if restarts:
+        bench = killed(bench)
+        assert [each.key for each in bench.manager.strays] == [stray.key]
+        assert not any("and with it records" in note for note in bench.logs.notes), "it is not lost"
+    assert bench.told(leader_epoch=4, partition_epoch=9) is ErrorCode.NONE
+    log = bench.host.log
+    assert (log.log_start_offset, log.log_end_offset, log.damage) == (1, 3, None)
+    assert not bench.manager.strays and bench.disk.kind(stray.folder) is None
+
+
+def test_a_leader_set_aside_leads_only_in_a_new_epoch() -> None:
+    """It has forgotten what it asked of the controller in the epoch that it led."""
+    bench = BrokerBench()
+    bench.told(leader_epoch=3)
+    append(bench)
+    bench.manager.set_strays_aside(frozenset())
+    assert bench.told(leader_epoch=3, partition_epoch=9) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.told(leader_epoch=4, partition_epoch=10) is ErrorCode.NONE
+
+
+def test_a_log_without_records_is_no_stray() -> None:
+    bench = BrokerBench()
+    bench.told()
+    bench.manager.set_strays_aside(frozenset())
+    assert not bench.manager.strays and bench.disk.kind("/data/events-0") is None
+
+
+def test_a_long_name_of_a_stray_is_known_from_its_marks() -> None:
+    bench, name = BrokerBench(), "t" * 249
+    bench.told(topic=name)
+    append(bench, name)
+    bench.logs.checkpoint({})
+    bench.manager.set_strays_aside(frozenset())
+    bench = killed(bench)
+    assert [(each.key.topic, each.named) for each in bench.manager.strays] == [(name, True)]
+    bench.told(topic=name, leader_epoch=4)
+    assert bench.manager.host(name, 0).log.log_end_offset == 1
+
+
 # -- decisions -------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_of_an_older_epoch_costs_its_partition() -> None:
+    """The controller's state may come from an older copy of ZooKeeper: the log has newer epochs than it."""
+    bench = BrokerBench()
+    for topic in ("a", "b"):
+        bench.told(topic=topic, leader_epoch=5)
+        append(bench, topic)
+    bench = killed(bench)
+    decisions = [bench.decision(topic=topic, leader_epoch=epoch) for topic, epoch in (("a", 2), ("b", 6))]
+    results = bench.manager.become(decisions, {})
+    assert [each.error_code for each in results] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert [each.topic for each in bench.manager.failed()] == ["a"]
+    offline = bench.manager.host("a", 0).offline
+    assert offline is not None and "leader_epoch 2 is older than 5" in offline.message
+    append(bench, "b")
+
+
+def test_a_bug_in_an_order_costs_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = BrokerBench()
+    bench.told(topic="a", leader_epoch=5)
+    assign = PartitionLog.assign_epoch
+
+    def fails(log: PartitionLog, *asked: int) -> None:
+        if log.key.topic == "a":
+            raise LookupError("a bug")
+        assign(log, *asked)
+
+    monkeypatch.setattr(PartitionLog, "assign_epoch", fails)
+    results = bench.manager.become([bench.decision(topic=topic, leader_epoch=6) for topic in ("a", "b")], {})
+    assert [each.error_code for each in results] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert [each.topic for each in bench.manager.failed()] == ["a"] and bench.manager.bugs == 1
+    append(bench, "b")
 
 
 @requirement("A stalled log sync moves leadership to another replica")

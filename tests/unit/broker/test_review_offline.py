@@ -51,7 +51,7 @@ def built() -> tuple[BrokerBench, ControlService]:
         bench.manager,
         MetadataCache(),
         lambda _: TopicConfig(),
-        bench.manager.remove_strays,
+        bench.manager.set_strays_aside,
         lambda _: None,
         lambda _: None,
     )

@@ -263,7 +263,8 @@ def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: FakeCluster
     broken = m.LogDirPartition(
         topic="t", partition=1, size_bytes=-1, offset_lag=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR
     )
-    directory = m.LogDir(path="/data", usable_bytes=1, partitions=(partition, broken))
+    stray = m.LogDirPartition(topic="gone", partition=3, size_bytes=7, offset_lag=-1)
+    directory = m.LogDir(path="/data", usable_bytes=1, partitions=(partition, broken), strays=(stray,))
     answer(cluster, "DescribeLogDirs", m.DescribeLogDirsResponse(log_dirs=(directory,)))
     first, second, third = tidelog(
         "log-dirs", "describe", "--broker-list", "1,3", "--topic-list", "t"
@@ -280,6 +281,7 @@ def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: FakeCluster
         ],
         "error": None,
         "logDir": "/data",
+        "strays": [{"partition": "gone-3", "size": 7}],
     }
     assert cluster.of("DescribeLogDirs")[0].request.topics == ("t",)
     assert len(json.loads(tidelog("log-dirs", "describe", "--format", "json").text)["brokers"]) == 3

@@ -34,6 +34,8 @@ async def describe(
 ) -> None:
     """Show how large each partition is in each broker's data directory, and how far it is behind its leader, as JSON.
 
+    Under "strays" are logs that the controller does not list. A broker keeps them for a day.
+
     Example: tidelog log-dirs describe --broker-list 0,1 --topic-list events
     """
     brokers = None if broker_list is None else parse.ids("--broker-list", broker_list)
@@ -65,4 +67,10 @@ def _dir_json(broker_id: int, log_dir: "LogDir") -> dict[str, Any]:
         }
         for each in log_dir.partitions
     ]
-    return {"broker": broker_id, "logDirs": [{"partitions": partitions, "error": None, "logDir": log_dir.path}]}
+    found: dict[str, Any] = {"partitions": partitions, "error": None, "logDir": log_dir.path}
+    if log_dir.strays:
+        # Kafka's tool has no such field: a reader of its lines may not know it.
+        found["strays"] = [
+            {"partition": f"{each.topic}-{each.partition}", "size": each.size_bytes} for each in log_dir.strays
+        ]
+    return {"broker": broker_id, "logDirs": [found]}
