@@ -556,3 +556,13 @@ async def stray_goes_unconfirmed(_: Any, self: Any, stray: Any) -> None:
 def bug_costs_the_whole_order(_: Any, name: str, step: Any) -> Any:
     """A bug in one partition's order ends the order of all."""
     return step()
+
+
+@MUTANTS.mutant(
+    "EARLY-DELETION",
+    ByTest("tests/unit/broker/test_log_retention.py::test_an_answered_deletion_outlives_the_leader"),
+)
+@around(ReplicaManager, "wait_start_durable")
+def deletion_is_answered_early(_: Any, __: Any, ___: Any, ____: int, settle: Any) -> None:
+    """A deletion of records is answered before it is on disk."""
+    settle(ErrorCode.NONE)

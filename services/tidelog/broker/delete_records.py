@@ -1,4 +1,5 @@
-"""DeleteRecords: the leader moves the start of its log, and answers when every live replica has followed (KIP-107)."""
+"""DeleteRecords: the leader moves the start of its log, and answers when every live replica has followed (KIP-107) and
+its own start is durable."""
 
 import asyncio
 from collections import Counter
@@ -6,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
-from tidelog.broker.pending import resolve
+from tidelog.broker.pending import Settle, resolve
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_OFFSET
@@ -44,11 +45,18 @@ class DeleteRecordsHandler:
         for (host, offset), answer in zip(hosts, answers, strict=True):
             try:
                 host.move_log_start(offset)
-                host.wait_trimmed(offset, partial(resolve, answer))
+                host.wait_trimmed(offset, partial(self._trimmed, host, offset, partial(resolve, answer)))
             except TidelogError as error:
                 resolve(answer, error.code)
         await asyncio.wait(answers, timeout=timeout_ms / 1000) if answers else None
         return [answer.result() if answer.done() else ErrorCode.REQUEST_TIMED_OUT for answer in answers]
+
+    def _trimmed(self, host: PartitionHost, offset: int, settle: Settle, code: ErrorCode) -> None:
+        """Waits for the disk before the answer: a deletion that is answered outlives the end of every replica."""
+        if code is ErrorCode.NONE:
+            self._manager.wait_start_durable(host, offset, settle)
+        else:
+            settle(code)
 
 
 def _check_request(request: m.DeleteRecordsRequest, named: int) -> None:
@@ -79,6 +87,7 @@ def _result(part: m.DeleteRecordsPartition, host: PartitionHost, code: ErrorCode
     message = {
         ErrorCode.REQUEST_TIMED_OUT: "deleted here; not every live replica has followed yet, it goes on",
         ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads now; it may have been done",
+        ErrorCode.KAFKA_STORAGE_ERROR: "the new start of the log could not be made durable; the records may come back",
     }.get(code, code.name)
     return _answer(part, NO_OFFSET, code, message)
 

@@ -41,6 +41,10 @@ class Flusher:
             self._began_at[host] = self._clock.now()
             self._spawn(f"flush of {host.tp}", self._flush_until_countable(host))
 
+    def beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Runs `work` in a task of its own, which ends with the broker."""
+        self._spawn(name, work)
+
     def request_epochs(self) -> None:
         """New leader epochs are durable soon. Nothing waits for it: those with records are in the batches too."""
         self._spawn("sync of the epoch journal", self._run_sync_epochs())
@@ -66,7 +70,7 @@ class Flusher:
             while host.offline is None:
                 self._began_at[host] = self._clock.now()
                 await self._flush(host)
-                if host.countable:
+                if host.countable and not host.unsynced:
                     return
         finally:
             del self._began_at[host]

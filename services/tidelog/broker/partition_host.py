@@ -1,9 +1,9 @@
 """One partition on this broker: its log, its replica machine, and what waits on it. It runs effects and decides nothing."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.pending import PendingProduces, Settle, Wakeup
@@ -63,6 +63,8 @@ class Flushes(Protocol):
         ...
 
     def request_epochs(self) -> None: ...
+
+    def beside(self, name: str, work: Coroutine[Any, Any, None]) -> None: ...
 
     def busy(self, host: "PartitionHost") -> bool:
         """Whether a flush of its log is under way."""
@@ -142,7 +144,7 @@ class PartitionHost:
         """What the controller has said since this copy went offline."""
         self.pending = PendingProduces()
         self.unsynced = PendingProduces()
-        """Produces with acks=1 to a topic with flush=sync."""
+        """Produces with acks=1 to a topic with flush=sync, and deletions of records that are to be durable."""
         self.trimming = PendingProduces()
         """Deletions of records that wait for every live replica's log start."""
         self.follower_log_starts: dict[int, int] = {}
@@ -220,7 +222,7 @@ class PartitionHost:
         self.pending.complete_below(self.replica.high_watermark)
 
     def wait_synced(self, end: int, settle: Settle) -> None:
-        """For acks=1 with flush=sync; as `wait_committed`."""
+        """For acks=1 with flush=sync, and for a log start that is to be durable; as `wait_committed`."""
         self.unsynced.add(end, settle)
         self.unsynced.complete_below(self.log.recovery_point)
 

@@ -1,5 +1,7 @@
 """All partitions of this broker: opens and removes their logs, applies the controller's decisions, ticks, checkpoints."""
 
+import asyncio
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +10,7 @@ from typing import Final
 
 from tidelog.broker.control_plane.port import ControlPlane, Decision
 from tidelog.broker.partition_host import SYNC, Fetchers, Flushes, HostContext, PartitionHost
+from tidelog.broker.pending import Settle
 from tidelog.broker.revival import NO_PAUSE, Pause, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, NO_LEADER, TopicPartition
@@ -71,6 +74,9 @@ class ReplicaManager:
         self.bugs = 0
         """Orders whose application raised what is no part of the protocol."""
         self._hands_over = False
+        self._checkpointing = asyncio.Lock()
+        self._starts: list[tuple[PartitionHost, int, Settle]] = []
+        """Log starts that the next checkpoint makes durable."""
         self._rebuilding: dict[TopicPartition, Decision] = {}
         """Copies of which something was thrown away and not all fetched again, with what was last said of them."""
 
@@ -534,13 +540,56 @@ class ReplicaManager:
 
     async def _checkpoint(self) -> None:
         """All high watermarks in one file (HL6.07); entries of partitions not opened yet are carried over (HOLE-08)."""
-        checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
-        failed: OSError | None = None
-        try:
-            await self._disk.in_background(checkpoint.run)
-        except OSError as error:
-            failed = error
-        self._logs.end_checkpoint(checkpoint, failed)
+        async with self._checkpointing:
+            checkpoint = self._logs.begin_checkpoint(self.high_watermarks())
+            failed: OSError | None = None
+            try:
+                await self._disk.in_background(checkpoint.run)
+            except OSError as error:
+                failed = error
+            self._logs.end_checkpoint(checkpoint, failed)
+
+    def wait_start_durable(self, host: PartitionHost, offset: int, settle: Settle) -> None:
+        """Calls `settle` when neither the end of this process nor a loss of power can bring back what lies below `offset`, which
+        the log does not serve any more; or with the reason why that will not be. All that wait in one turn share a checkpoint."""
+        assert self._context is not None
+        if self._logs.durable_start(host.log) >= offset:
+            settle(ErrorCode.NONE)
+            return
+        # A checkpoint names no start above what is synced.
+        host.wait_synced(offset, functools.partial(self._start_synced, host, offset, settle))
+        if host.log.recovery_point < offset:
+            self._context.flushes.request(host)
+
+    def _start_synced(self, host: PartitionHost, offset: int, settle: Settle, code: ErrorCode) -> None:
+        if code is not ErrorCode.NONE:
+            settle(code)
+            return
+        assert self._context is not None
+        self._starts.append((host, offset, settle))
+        if len(self._starts) == 1:
+            self._context.flushes.beside("checkpoint of log starts", self._run_starts())
+
+    async def _run_starts(self) -> None:
+        while self._starts:
+            code, begun = ErrorCode.NONE, len(self._starts)
+            try:
+                await self._checkpoint()
+                await self._disk.in_background(self._logs.sync_names)
+            except (TidelogError, OSError) as error:
+                _log.error("checkpoint of log starts failed: %s", error)
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            again = []
+            for host, offset, settle in self._starts[:begun]:
+                if code is not ErrorCode.NONE or self._logs.durable_start(host.log) >= offset:
+                    settle(code)
+                elif not host.is_leader:
+                    settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                else:
+                    again.append((host, offset, settle))  # another log was cut meanwhile
+            self._starts[:begun] = again
+            if again:
+                await self._clock.sleep(_TAIL_POLL_S)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {h.tp: h.replica.high_watermark for h in self._hosts.values()}

@@ -112,6 +112,10 @@ class OffsetCheckpoint:
         """What the file in place says; nothing while that is not known."""
         return dict(self._written or {})
 
+    def durable(self, key: LogKey) -> int:
+        """The offset of a log in the file in place; 0 if the file names none, or its content is not known."""
+        return 0 if self._written is None else self._written.get(key, 0)
+
     def exceeds(self, key: LogKey, offset: int) -> bool:
         """Whether more is known of a log, or may be in the file."""
         return self._written is None or max(self._written.get(key, 0), self.get(key)) > offset

@@ -567,6 +567,14 @@ class LogStore:
                 self._reserve.release()  # for the next one
             raise self._broken("the checkpoint", error) from error
 
+    def durable_start(self, log: PartitionLog) -> int:
+        """The log begins there or later after the end of this process, and after a loss of power once `sync_names` has run."""
+        return self._log_starts.durable(log.key)
+
+    def sync_names(self) -> None:
+        """The last checkpoint survives a loss of power. Waits for the device (`in_background`)."""
+        self._disk.sync_dir(self._root)
+
     def _release(self, log_starts: Mapping[LogKey, int]) -> None:
         """Segments below starts that are durable are no longer needed; `purge` removes the files."""
         for key, start in log_starts.items():

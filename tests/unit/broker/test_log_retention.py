@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import random
 
 import pytest
 
 from helpers.batches import batch, placed
+from helpers.broker import BrokerBench
 from helpers.compacted import compact, keyed
 from helpers.replication import FakeLeader, Node, World, broker_world, until
 from helpers.requirements import requirement
@@ -13,6 +15,7 @@ from tidelog.broker.delete_records import DeleteRecordsHandler
 from tidelog.broker.retention import Retention
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
+from tidelog.testing.disk import Crash
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
@@ -291,6 +294,44 @@ async def test_deletion_answers_when_every_live_replica_has_followed() -> None:
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 5), "it was done before"
         (result,) = await delete(one, ("events", 0, -1))
         assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 8)
+
+
+@pytest.mark.parametrize("loss", [Crash.PROCESS, Crash.DROP_UNSYNCED])
+async def test_an_answered_deletion_outlives_the_leader(loss: Crash) -> None:
+    async with broker_world() as (world, one, _two):
+        await led(world, TopicConfig(), 8)
+        (result,) = await delete(one, ("events", 0, 5))
+        assert result.error_code is ErrorCode.NONE
+        one.disk.crash(loss, random.Random(1))
+        again = BrokerBench(one.disk)
+        again.told(leader_epoch=4, config=ALONE)
+        assert (again.host.log.log_start_offset, again.host.log.log_end_offset) == (5, 8)
+
+
+async def test_deletions_of_one_turn_share_a_checkpoint() -> None:
+    async with broker_world(1) as (world, one):
+        topics = [f"t{number}" for number in range(20)]
+        world.told(1, 3, topics=topics, config=ALONE)
+        for topic in topics:
+            one.append(topic=topic)
+        written: list[str] = []
+        begin = one.logs.begin_checkpoint
+        one.logs.begin_checkpoint = lambda marks: (written.append("checkpoint"), begin(marks))[1]  # type: ignore[method-assign]
+        await asyncio.gather(*(delete(one, (topic, 0, 1)) for topic in topics))
+        assert {one.logs.durable_start(one.part(topic).log) for topic in topics} == {1}
+        assert len(written) <= 3
+        await delete(one, *((topic, 0, 1) for topic in topics))
+        assert len(written) <= 3, "it was done before"
+
+
+async def test_a_deletion_whose_checkpoint_fails_says_so() -> None:
+    async with broker_world(1) as (world, one):
+        await led(world, ALONE, 8)
+        one.disk.fail("append", errno.EIO, path="checkpoint.next")
+        (result,) = await delete(one, ("events", 0, 5))
+        assert result.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        (result,) = await delete(one, ("events", 0, 5))
+        assert result.error_code is ErrorCode.NONE
 
 
 async def test_deletion_waits_for_who_lives_and_for_nobody_else() -> None:
