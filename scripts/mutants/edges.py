@@ -25,6 +25,7 @@ from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.machine import CoordinatorMachine
 from tidelog.coordinator.members import Members
+from tidelog.coordinator.rebalance import Rebalancer
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.runtime import rpc_server
@@ -566,3 +567,23 @@ def bug_costs_the_whole_order(_: Any, name: str, step: Any) -> Any:
 def deletion_is_answered_early(_: Any, __: Any, ___: Any, ____: int, settle: Any) -> None:
     """A deletion of records is answered before it is on disk."""
     settle(ErrorCode.NONE)
+
+
+@MUTANTS.mutant(
+    "LATE-PARTITION",
+    ByTest("tests/unit/coordinator/test_new_partitions.py::test_an_added_partition_is_read_from_its_start"),
+)
+@around(Rebalancer, "_first_records")
+def policy_decides_of_new_partitions(*_: Any) -> dict[Any, Any]:
+    """The reset policy decides where reading begins, also in a partition that is newer than the group."""
+    return {}
+
+
+@MUTANTS.mutant(
+    "UNDATED-TOPIC",
+    ByTest("tests/unit/coordinator/test_new_partitions.py::test_an_old_topic_that_is_subscribed_later"),
+)
+@around(Desk, "newest_topic")
+def topics_have_no_age(*_: Any) -> int:
+    """Every topic counts as newer than the group."""
+    return 0

@@ -172,7 +172,10 @@ class FakeCoordinator:
         return [] if group is None else sorted(group.members)
 
     def _topics(self) -> dict[str, TopicInfo]:
-        return {name: TopicInfo(t.topic_id, len(t.partitions)) for name, t in self.cluster.topics.items()}
+        return {
+            name: TopicInfo(each.topic_id, len(each.partitions), number)
+            for number, (name, each) in enumerate(self.cluster.topics.items(), 1)
+        }
 
     # -- streams and calls -----------------------------------------------------------------------------------------------------
 

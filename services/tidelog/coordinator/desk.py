@@ -60,6 +60,10 @@ class Desk:
             return [topic for topic in self.topics if subscription.matches(topic)]
         return [topic for topic in subscription.topics if topic in self.topics]
 
+    def newest_topic(self) -> int:
+        """Its `created`; 0 without topics."""
+        return max((info.created for info in self.topics.values()), default=0)
+
     def exists(self, tp: TopicPartition) -> bool:
         return 0 <= tp.partition < self.partitions(tp.topic)
 

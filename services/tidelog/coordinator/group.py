@@ -142,6 +142,8 @@ class Group:
     used: int = 0
     """The highest that was sent to anybody."""
     phase: Phase = Phase.STABLE
+    began: int | None = None
+    """See `GroupHead`; None before the first generation."""
     empty_since_ms: int = -1
     empty_at: float = NEVER
     """Since when this coordinator has seen no member, in monotonic seconds."""
@@ -192,7 +194,7 @@ class Group:
 
     def head(self, generation: int, phase: Phase) -> GroupHead:
         members = {each.consumer_id: each.stored() for each in self.members.values()}
-        return GroupHead(generation, phase, members, self.assignor, self.empty_since_ms)
+        return GroupHead(generation, phase, members, self.assignor, self.empty_since_ms, self.began)
 
     @property
     def last_head(self) -> GroupHead:

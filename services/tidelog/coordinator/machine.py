@@ -145,6 +145,7 @@ class CoordinatorMachine:
         group = Group(stored.group_id, assignor=head.assignor, phase=head.phase, empty_since_ms=head.empty_since_ms)
         group.empty_at = desk.now
         newest = max((owner.generation for owner in stored.owners.values()), default=0)
+        group.began = desk.newest_topic() if head.began is None and head.generation else head.began
         group.generation = group.used = max(head.generation, newest)
         group.incomplete = bool(head.members) and (head.phase is Phase.STARTING or newest > head.generation)
         for tp, owner in stored.owners.items():

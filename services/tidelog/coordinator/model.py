@@ -68,6 +68,8 @@ class GroupHead:
     assignor: str
     empty_since_ms: int
     """Unix time at which the last member went; -1 while there are members."""
+    began: int | None = None
+    """`TopicInfo.created` of the newest topic when the group began: later topics are newer than the group. None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class StoredGroup:
 class TopicInfo:
     topic_id: bytes
     partitions: int
+    created: int = field(default=0, compare=False)
+    """Number of the ZooKeeper transaction that created it; 0 unknown."""
 
 
 UNREADABLE: Final = TopicInfo(b"", 0)

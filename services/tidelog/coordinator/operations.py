@@ -78,6 +78,7 @@ def _stored_head(head: GroupHead) -> znodes.StoredHead:
         },
         assignor=head.assignor,
         empty_since_ms=head.empty_since_ms,
+        began=head.began,
     )
 
 
@@ -89,7 +90,7 @@ def head_of(group_id: str, data: bytes) -> GroupHead:
     except ValueError as error:
         raise znodes.BadZnode(znodes.group_path(group_id), f"'phase' is {stored.phase!r}") from error
     members = {consumer: StoredMember(*member) for consumer, member in stored.members.items()}
-    return GroupHead(stored.generation, phase, members, stored.assignor, stored.empty_since_ms)
+    return GroupHead(stored.generation, phase, members, stored.assignor, stored.empty_since_ms, stored.began)
 
 
 def owner_of(path: str, data: bytes) -> Owner:

@@ -17,7 +17,7 @@ from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.effects import Alarm, Rebalanced, Write
 from tidelog.coordinator.events import WriteId
 from tidelog.coordinator.group import NEVER_STARTED, Attempt, Group, Member, Step
-from tidelog.coordinator.model import Owner, Phase
+from tidelog.coordinator.model import Committed, Owner, Phase
 from tidelog.coordinator.schedule import Asked
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
@@ -26,6 +26,7 @@ REBALANCE: Final = "rebalance"
 """A group's deadline: its request has waited long enough for others, or its back-off is over."""
 
 JOIN: Final = "join"
+LARGEST: Final = "largest"
 
 
 @dataclass(slots=True)
@@ -245,9 +246,31 @@ class Rebalancer:
         gone = (tp for tp, owner in group.owners.items() if tp not in attempt.target and self._is_free(group, owner))
         attempt.owners.update(dict.fromkeys(gone))
         attempt.step = Step.STORING
-        offsets = self._commits.still_wanted(group, ok)
+        offsets = self._commits.still_wanted(group, ok) | self._first_records(group, attempt)
         attempt.write_id = self._write(group, offsets, attempt.owners, attempt.generation, Phase.STARTING)
         attempt.offsets = dict(offsets)
+
+    def _first_records(self, group: Group, attempt: Attempt) -> Offsets:
+        """The start of each partition that is newer than the group, for owners with the reset policy `largest`, which would
+        leave out what it has by now. It is stored, so that every later owner begins there."""
+        if group.began is None:
+            group.began = self._desk.newest_topic()
+            return {}
+        new = {tp for tp in attempt.target if self._is_newer(group, tp)}
+        known = self._commits.newest(group) if new else {}
+        owners = {tp: group.members[_consumer_of(attempt.target[tp])].request for tp in new - known.keys()}
+        return {
+            tp: Committed(0, topic_id=self._desk.topic_id(tp.topic))
+            for tp, each in owners.items()
+            if each and each.auto_offset_reset == LARGEST
+        }
+
+    def _is_newer(self, group: Group, tp: TopicPartition) -> bool:
+        """Its topic was created after the group began, or had fewer partitions in every generation before this one."""
+        if not self._desk.exists(tp):
+            return False
+        has_grown = tp not in group.owners and TopicPartition(tp.topic, 0) in group.owners
+        return has_grown or self._desk.topics[tp.topic].created > (group.began or 0)
 
     def _is_free(self, group: Group, owner: Owner) -> bool:
         attempt = group.attempt

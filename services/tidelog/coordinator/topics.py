@@ -7,7 +7,7 @@ from typing import Final
 
 from tidelog.coordinator.model import UNREADABLE, TopicInfo
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta, MetaError, SessionClosed
+from tidelog.ports.meta import Meta, MetaError, SessionClosed, Stat
 from tidelog.runtime import zk_patterns
 from tidelog.wire import znodes
 
@@ -112,7 +112,7 @@ class TopicWatcher:
                 self._watched.discard(name)
                 self._names_fired()
             else:
-                topics[name] = self._decoded(name, node[0]) or topics.get(name, UNREADABLE)
+                topics[name] = self._decoded(name, *node) or topics.get(name, UNREADABLE)
         self._on_damage(len(self._damaged))
         if topics != self._topics:
             self._topics = topics
@@ -134,7 +134,7 @@ class TopicWatcher:
         self._watched.discard(path.rpartition("/")[2])
         self._news.set()
 
-    def _decoded(self, name: str, data: bytes) -> TopicInfo | None:
+    def _decoded(self, name: str, data: bytes, stat: Stat) -> TopicInfo | None:
         try:
             assignment = znodes.decode_topic(name, data)
         except znodes.BadZnode as error:
@@ -142,4 +142,4 @@ class TopicWatcher:
             self._damaged.add(name)
             return None
         self._damaged.discard(name)
-        return TopicInfo(assignment.topic_id, len(assignment.partitions))
+        return TopicInfo(assignment.topic_id, len(assignment.partitions), stat.czxid)

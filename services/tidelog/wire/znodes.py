@@ -248,6 +248,8 @@ class StoredHead:
     assignor: str
     empty_since_ms: int
     """-1: there are members."""
+    began: int | None
+    """The newest transaction that had created a topic when the group began; None: unknown, as 0.2 stores it."""
 
 
 class StoredOwner(NamedTuple):
@@ -518,6 +520,7 @@ def encode_head(head: StoredHead) -> bytes:
             },
             "assignor": head.assignor,
             "empty_since_ms": head.empty_since_ms,
+            **({} if head.began is None else {"began": head.began}),
         }
     )
 
@@ -531,6 +534,7 @@ def decode_head(group_id: str, data: bytes) -> StoredHead:
             members={consumer: _stored_member(_of(members, consumer, list)) for consumer in members},
             assignor=_text(fields, "assignor"),
             empty_since_ms=_int(fields, "empty_since_ms", -1, _INT64_MAX),
+            began=_int(fields, "began", 0, _INT64_MAX) if "began" in fields else None,
         )
 
     return _decode(group_path(group_id), data, build)

@@ -9,6 +9,7 @@ import pytest
 from helpers.brokers import no_tasks_left
 from helpers.requirements import requirement
 from tidelog.client.consumer import Consumer
+from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.intercept import Call
@@ -518,6 +519,26 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
             assert fenced.value.code is ErrorCode.DUPLICATE_CONSUMER_ID
             await bed.until(lambda: len(new.assignment) == 2, new, b)
             assert sorted(new.assignment) == sorted(before)
+
+
+@pytest.mark.parametrize("grows", [True, False], ids=["partition", "topic"])
+async def test_latest_leaves_out_nothing_of_what_appears_later(grows: bool) -> None:
+    bed = Bed()
+    bed.fill()
+    async with bed.consumer("a", pattern="t.*", auto_offset_reset="latest") as a:
+        await bed.until(lambda: len(a.assignment) == 4, a)
+        await bed.clock.sleep(1.0)  # it has asked where to begin
+        if grows:
+            bed.cluster.grow("t", 5)
+        else:
+            bed.cluster.create("t2", partitions=1)
+        new = TopicPartition("t", 4) if grows else TopicPartition("t2", 0)
+        bed.cluster.partition(*new).append(encode_batch([Record(None, b"first", (), 1000)]), 10**6)
+        bed.coordinator.learn_topics()
+        records = await bed.until(lambda: new in a.assignment, a)
+        bed.fill(0, count=1)
+        records += await bed.until(lambda: a.stats.handed_out == 2, a)
+        assert {(r.topic, r.partition, r.offset) for r in records} == {("t", 0, 10), (*new, 0)}
 
 
 async def test_a_stalled_static_member_leaves_its_replacement_alone() -> None:

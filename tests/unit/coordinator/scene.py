@@ -195,6 +195,8 @@ class Scene:
     holds_writes: bool = False
     now: float = 100.0
     wall_ms: int = 1_000_000
+    made: dict[str, int] = field(default_factory=dict)
+    """In which order the topics were created."""
 
     def __post_init__(self) -> None:
         self.machine = CoordinatorMachine(self.limits, lambda: 0.5)
@@ -216,7 +218,8 @@ class Scene:
         self.step(ev.Loaded(1, self.epoch, self.stored, self.infos()))
 
     def infos(self) -> dict[str, TopicInfo]:
-        return {name: TopicInfo(self.ids.get(name, b""), count) for name, count in self.topics.items()}
+        made = {name: self.made.setdefault(name, len(self.made) + 1) for name in self.topics}
+        return {name: TopicInfo(self.ids.get(name, b""), n, made[name]) for name, n in self.topics.items()}
 
     # -- time and events
 
@@ -360,6 +363,7 @@ class Scene:
             "now": self.now,
             "wall_ms": self.wall_ms,
             "log_end": self.log_end,
+            "made": dict(self.made),
         }
         other = Scene(**(values | changes))
         other._incarnations = self._incarnations

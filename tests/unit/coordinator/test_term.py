@@ -362,3 +362,12 @@ async def test_a_clock_that_is_set_ahead_deletes_no_group(world: World, monkeypa
     assert await fetched(world, host) == {0: 7}
     await world.clock.sleep(200.0)
     assert await fetched(world, host) == {}, "the clock gains a second in a second"
+
+
+async def test_a_topic_that_is_newer_than_its_group(world: World) -> None:
+    await world.topic("other")
+    host = await world.serving()
+    consumer = await world.member(host, auto_offset_reset="largest")
+    await world.topic(partitions=2)
+    await world.until(lambda: consumer.partitions == {0: 0, 1: 0}, "it is assigned")
+    assert await fetched(world, host) == {0: 0, 1: 0}

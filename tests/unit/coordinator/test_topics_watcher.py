@@ -96,6 +96,15 @@ async def test_a_topic_that_is_deleted_and_made_anew_at_once_is_another_one(benc
     assert await bench.settled() == {"a": TopicInfo(b"2", 4)}, "it is watched as the old one was"
 
 
+async def test_topics_are_in_the_order_in_which_they_were_created(bench: Bench) -> None:
+    await bench.make(["b", "c", "a"])
+    await bench.operator.multi([Delete(znodes.topic_path("b"))])
+    await bench.make(["b"])
+    await bench.operator.multi([SetData(znodes.topic_path("c"), topic(2))])
+    topics = await bench.watcher.current()
+    assert topics["c"].created <= topics["a"].created < topics["b"].created
+
+
 @requirement("A new coordinator serves once its groups and topics are read")
 async def test_what_there_is_when_a_coordinator_asks_is_what_it_gets(bench: Bench) -> None:
     await bench.make(["a"])

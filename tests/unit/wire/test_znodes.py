@@ -197,14 +197,15 @@ stored_heads = st.builds(
     ),
     assignor=st.text(max_size=10),
     empty_since_ms=st.integers(-1, 2**63 - 1),
+    began=st.none() | st.integers(0, 2**63 - 1),
 )
 
 
-def test_a_member_that_0_2_stored_has_no_admission() -> None:
+def test_a_head_that_0_2_stored_is_read_and_kept() -> None:
     data = b'{"version":1,"generation":1,"phase":"stable","members":{"c":[6000,7,1]},"assignor":"","empty_since_ms":-1}'
     head = znodes.decode_head("g", data)
     assert head.members == {"c": znodes.StoredMember(6000, 7, static=True, admission=0)}
-    assert json.loads(znodes.encode_head(head))["members"] == {"c": [6000, 7, 1]}
+    assert json.loads(znodes.encode_head(head)) == json.loads(data) and head.began is None
 
 
 @requirement("Consumer ids are stored with their group and not as znodes")
