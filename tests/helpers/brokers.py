@@ -383,6 +383,11 @@ class Brokers(Interceptor):
             if down:
                 self.world.network.cut(f"broker-{broker}", client)
 
+    def refuse(self, client: str) -> None:
+        """Brokers reset the connections of a client and refuse new ones."""
+        for broker in self.ids:
+            self.world.network.refuse(client, f"broker-{broker}")
+
     def heal(self) -> None:
         """Every link works again."""
         self.world.network.heal_all()

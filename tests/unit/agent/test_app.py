@@ -1,14 +1,14 @@
-"""Agents against brokers in memory whose coordinator is the real state machine."""
+"""Agents against brokers in memory."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from helpers.fake_broker import FakeCluster
-from helpers.fake_coordinator import FakeCoordinator
+from helpers.brokers import Brokers
 from tidelog.agent.app import STATES, Agent, handler_of
 from tidelog.agent.handler import Handler, Records
 from tidelog.agent.watching import CountHandler
@@ -35,7 +35,8 @@ class Life:
                 **{"session_timeout_ms": 3_000, "commit_interval_ms": 1_000, **options},
             }
         )
-        ports = bed.cluster.ports
+        self.host = f"host-{next(bed.hosts)}"
+        ports = bed.cluster.ports_of(self.host)
         handler = own or handler_of(settings, name, ports, bed.disk)
         self.agent = Agent(settings, name, handler, ports, AgentMetrics(CollectorRegistry()))
         self._supervisor = Supervisor()
@@ -62,23 +63,25 @@ class Life:
 
 class Bed:
     def __init__(self) -> None:
-        self.cluster = FakeCluster()
-        self.cluster.create("t", partitions=PARTITIONS)
-        self.cluster.create("copy", partitions=PARTITIONS)
+        self.cluster = Brokers()
         self.servers = tuple(map(Address.parse, self.cluster.bootstrap.split(",")))
-        self.coordinator = FakeCoordinator(self.cluster)
+        self.hosts = itertools.count(1)
         self.disk = SimDisk()
+
+    async def start(self) -> "Bed":
+        await self.cluster.start()
+        await self.cluster.create("t", partitions=PARTITIONS)
+        await self.cluster.create("copy", partitions=PARTITIONS)
+        return self
 
     def agent(self, name: str, own: Handler | None = None, **options: Any) -> Life:
         return Life(self, name, own, **options)
 
-    def fill(self, count: int) -> None:
+    async def fill(self, count: int) -> None:
         for number in range(PARTITIONS):
-            partition = self.cluster.partition("t", number)
-            first = partition.end
+            first = self.cluster.end("t", number)
             rows = (Record(b"k", b"%d-%d" % (number, first + i), (), 1000) for i in range(count))
-            partition.append(encode_batch(rows), 10**6)
-        self.cluster.notify()
+            await self.cluster.append("t", number, encode_batch(rows))
 
     async def until(self, condition: Callable[[], Any], limit_s: float = 60.0) -> None:
         async with asyncio.timeout(limit_s):
@@ -92,7 +95,7 @@ class Bed:
         return [-1 if (at := found[tp]) is None else at.offset for tp in names]
 
     def copied(self) -> list[bytes | None]:
-        return [value for number in range(PARTITIONS) for value in self.cluster.partition("copy", number).values()]
+        return [value for number in range(PARTITIONS) for value in self.cluster.values("copy", number)]
 
 
 def everything(count: int) -> list[bytes]:
@@ -101,14 +104,14 @@ def everything(count: int) -> list[bytes]:
 
 @pytest.fixture
 async def bed() -> AsyncIterator[Bed]:
-    yield Bed()
+    yield await Bed().start()
 
 
 async def test_two_agents_share_the_partitions_and_handle_every_record_once(bed: Bed) -> None:
-    bed.fill(100)
+    await bed.fill(100)
     first, second = (bed.agent(name, handler="forward", forward_topic="copy") for name in ("a", "b"))
     await bed.until(lambda: first.owned == second.owned == 2)
-    bed.fill(100)
+    await bed.fill(100)
     await bed.until(lambda: len(bed.copied()) >= 800)
     assert sorted(v or b"" for v in bed.copied()) == everything(200)
     await first.end()
@@ -120,7 +123,7 @@ async def test_two_agents_share_the_partitions_and_handle_every_record_once(bed:
 async def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_there(bed: Bed) -> None:
     """A18.01, HOLE-49: without waiting for the session to run out."""
 
-    bed.fill(50)
+    await bed.fill(50)
     first = bed.agent("a", CountHandler(), commit_interval_ms=1_000_000)
     await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0 and first.owned == PARTITIONS)
     left_at = bed.cluster.clock.now()
@@ -130,7 +133,7 @@ async def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_t
     second = bed.agent("b", counting)
     await bed.until(lambda: second.owned == PARTITIONS)
     assert bed.cluster.clock.now() - left_at < 2.0
-    bed.fill(1)
+    await bed.fill(1)
     await bed.until(lambda: counting.counts["t"] == PARTITIONS)
     await second.end()
 
@@ -158,21 +161,21 @@ async def test_an_idle_agent_keeps_the_place_of_latest(bed: Bed, killed: bool) -
 
 
 async def test_an_agent_whose_brokers_are_gone_is_unwell(bed: Bed) -> None:
-    bed.fill(10)
-    bed.cluster.down.update(bed.cluster.addresses)
+    await bed.fill(10)
     life = bed.agent("a")
+    bed.cluster.refuse(life.host)
     await bed.cluster.clock.sleep(1.0)
     assert life.agent.unwell() == "no broker has answered yet"
-    bed.cluster.down.clear()
+    bed.cluster.heal()
     await bed.until(lambda: life.owned == PARTITIONS and life.agent.unwell() == "")
     await bed.cluster.clock.sleep(60.0)
     assert life.agent.unwell() == "", "leaders answer that there is nothing new"
-    bed.cluster.down.update(bed.cluster.addresses)
+    bed.cluster.refuse(life.host)
     await bed.cluster.clock.sleep(8.0)
     assert life.agent.unwell() == "", "a failover takes less"
     await bed.cluster.clock.sleep(3.0)
     assert life.agent.unwell().endswith(" for 9 s")
-    bed.cluster.down.clear()
+    bed.cluster.heal()
     await bed.until(lambda: life.agent.unwell() == "")
     await life.end()
 
@@ -188,7 +191,7 @@ async def test_an_agent_without_partitions_is_well(bed: Bed) -> None:
 
 
 async def test_what_moves_to_another_agent_is_committed_first_so_that_nothing_is_handled_twice(bed: Bed) -> None:
-    bed.fill(50)
+    await bed.fill(50)
     counts = CountHandler(), CountHandler()
     first = bed.agent("a", counts[0], commit_interval_ms=1_000_000)
     await bed.until(lambda: first.agent.snapshot().lag_records.get("t") == 0)
@@ -196,7 +199,7 @@ async def test_what_moves_to_another_agent_is_committed_first_so_that_nothing_is
     second = bed.agent("b", counts[1])
     await bed.until(lambda: first.owned == second.owned == 2)
     assert sorted(await bed.committed()) == [-1, -1, 50, 50]
-    bed.fill(1)
+    await bed.fill(1)
     await bed.until(lambda: counts[0].counts["t"] + counts[1].counts["t"] >= 51 * PARTITIONS)
     await asyncio.sleep(5)
     assert (counts[0].counts["t"], counts[1].counts["t"]) == (202, 2)
@@ -210,7 +213,7 @@ async def test_open_02_a_handler_that_takes_longer_than_the_session_keeps_its_pa
             await asyncio.sleep(10.0)
             await super().handle(records)
 
-    bed.fill(1)
+    await bed.fill(1)
     slow = Slow()
     agent = bed.agent("a", slow)
     await bed.until(lambda: slow.counts["t"] == PARTITIONS, limit_s=120)
@@ -228,7 +231,7 @@ async def test_coord_15_a_handler_beyond_the_processing_limit_loses_its_partitio
         async def handle(self, records: Records) -> None:
             await stuck.wait()
 
-    bed.fill(1)
+    await bed.fill(1)
     first = bed.agent("a", Stuck(), max_processing_ms=5_000)
     await bed.until(lambda: first.owned == PARTITIONS)
     counting = CountHandler()
@@ -246,7 +249,7 @@ async def test_a_handler_that_fails_ends_the_agent_with_the_reason_and_leaves_th
         async def handle(self, records: Records) -> None:
             raise ValueError("no such customer")
 
-    bed.fill(1)
+    await bed.fill(1)
     agent = bed.agent("a", Fails())
     await bed.until(lambda: agent.failure is not None)
     assert agent.failure is not None and "no such customer" in agent.failure.message
@@ -255,11 +258,11 @@ async def test_a_handler_that_fails_ends_the_agent_with_the_reason_and_leaves_th
 
 
 async def test_open_06_an_agent_waits_for_brokers_that_come_later(bed: Bed) -> None:
-    bed.cluster.down.update(bed.cluster.addresses)
     agent = bed.agent("a", CountHandler())
+    bed.cluster.refuse(agent.host)
     await asyncio.sleep(60)
     assert agent.agent.snapshot().state == "starting"
-    bed.cluster.down.clear()
+    bed.cluster.heal()
     await bed.until(lambda: agent.owned == PARTITIONS)
     assert agent.agent.snapshot().state == "stable"
     await agent.end()
@@ -268,8 +271,7 @@ async def test_open_06_an_agent_waits_for_brokers_that_come_later(bed: Bed) -> N
 async def test_an_agent_that_was_killed_is_followed_at_once_by_one_of_its_name(bed: Bed) -> None:
     killed = bed.agent("a", CountHandler())
     await bed.until(lambda: killed.owned == PARTITIONS)
-    bed.coordinator.cut_up.add(killed.agent.consumer_id)
-    bed.coordinator.cut_down.add(killed.agent.consumer_id)
+    bed.cluster.cut(killed.host)
     second = bed.agent("a", CountHandler())
     await bed.until(lambda: second.owned == PARTITIONS)
     assert second.failure is None
@@ -282,7 +284,7 @@ async def test_a_stop_does_not_wait_for_a_handler_for_ever(bed: Bed) -> None:
         async def handle(self, records: Records) -> None:
             await asyncio.Event().wait()
 
-    bed.fill(1)
+    await bed.fill(1)
     agent = bed.agent("a", Stuck(), stop_timeout_ms=2_000)
     await bed.until(lambda: agent.owned == PARTITIONS)
     await asyncio.sleep(1)
@@ -298,19 +300,15 @@ def test_every_state_of_a_membership_has_its_series() -> None:
 
 @pytest.mark.parametrize("text", ["handled", "lost"])
 async def test_the_snapshot_follows_the_membership(bed: Bed, text: str) -> None:
-    bed.fill(3)
+    await bed.fill(3)
     agent = bed.agent("a", CountHandler())
     await bed.until(lambda: agent.agent.snapshot().lag_records == {"t": 0})
     snapshot = agent.agent.snapshot()
     assert (snapshot.generation, snapshot.owned, snapshot.starts, snapshot.stops) == (1, {"t": PARTITIONS}, 1, 0)
     assert 0 <= snapshot.since_ping_s < 3
     if text == "lost":
-        bed.cluster.down.update(bed.cluster.addresses)
-        bed.coordinator.cut_up.add(agent.agent.consumer_id)
-        bed.coordinator.cut_down.add(agent.agent.consumer_id)
+        bed.cluster.refuse(agent.host)
         await bed.until(lambda: agent.agent.snapshot().losses == 1)
         assert agent.owned == 0
-        bed.cluster.down.clear()
-        bed.coordinator.cut_up.clear()
-        bed.coordinator.cut_down.clear()
+        bed.cluster.heal()
     await agent.end()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Brokers, brokers
 from helpers.log_events import captured_logs
 from tidelog.agent.files import FileHandler
 from tidelog.agent.forward import ForwardHandler
@@ -47,21 +47,21 @@ async def test_log_writes_a_line_for_each_record_and_cuts_it() -> None:
 # -- forward ---------------------------------------------------------------------------------------------------------------------
 
 
-def forwarding(cluster: FakeCluster, **options: object) -> ForwardHandler:
+def forwarding(cluster: Brokers, **options: object) -> ForwardHandler:
     producer = Producer(cluster.bootstrap, ports=cluster.ports, **options)  # type: ignore[arg-type]
     return ForwardHandler(producer, "copy")
 
 
 async def test_forward_keeps_all_of_a_record_and_returns_when_it_is_acknowledged() -> None:
-    cluster = FakeCluster()
-    cluster.create("copy")
+    cluster = await brokers()
+    await cluster.create("copy")
     handler = forwarding(cluster)
     await handler.start()
     original = ConsumerRecord("t", 0, 9, 1234, 0, b"k", None, (("h", b"1"),), 0)
     await handler.handle([original, record(T0, 10)])
     stored = [
         r
-        for batch in cluster.partition("copy").batches
+        for batch in cluster.batches("copy")
         for r in decode_batch(TopicPartition("copy", 0), batch, read_header(batch))
     ]
     assert [(r.key, r.value, tuple(r.headers), r.timestamp_ms) for r in stored] == [
@@ -72,15 +72,15 @@ async def test_forward_keeps_all_of_a_record_and_returns_when_it_is_acknowledged
 
 
 async def test_forward_fails_when_one_record_is_not_acknowledged() -> None:
-    cluster = FakeCluster()
-    cluster.create("copy")
+    cluster = await brokers()
+    await cluster.create("copy")
     cluster.refuse_produce(ErrorCode.INVALID_RECORD)
     handler = forwarding(cluster)
     await handler.start()
     with pytest.raises(DeliveryError):
         await handler.handle(records(T0, 0))
     await handler.handle(records(T0, 0))
-    assert cluster.partition("copy").values() == [b"0"]
+    assert cluster.values("copy") == [b"0"]
     await handler.close()
 
 
