@@ -6,8 +6,8 @@ the cluster itself goes around the interceptor.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -115,12 +115,15 @@ class Brokers(Interceptor):
         return self
 
     async def stop(self) -> None:
-        """Ends its servers; for clusters on a real loop."""
+        """Ends every process; for clusters on a real loop."""
         for server in self.servers:
             await server.stop(0)
-        for node in self.world.nodes.values():
-            if node.process is not None:
-                await node.process.supervisor.stop()
+        nodes = [node for node in self.world.nodes.values() if node.application is not None]
+        await asyncio.gather(*(node.application.stop() for node in nodes if node.application is not None))
+        for node in nodes:
+            assert node.process is not None
+            await node.process.supervisor.stop()
+        await self.admin.stop()
 
     # -- what a client needs ------------------------------------------------------------------------------------------
 
@@ -166,6 +169,17 @@ class Brokers(Interceptor):
             assert elected.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED), elected
             await self.settle()
 
+    async def move(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Moves a partition; returns when that is done."""
+        tp = TopicPartition(topic, partition)
+        await self.admin.reassignments.alter({tp: list(replicas)})
+        await self.until(lambda: self.states[tp].replicas == tuple(replicas), f"{tp} is on {replicas}")
+        await self.settle()
+
+    async def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """Deletes the records below an offset."""
+        await self.admin.logs.delete_records({TopicPartition(topic, partition): offset})
+
     async def append(self, topic: str, partition: int, *batches: bytes, acks: int = -1) -> None:
         """The leader appends these and every member of the ISR has them."""
         channel = self._outside.net.channel(self.node(self.leader(topic, partition)).address, purpose="test")
@@ -181,6 +195,9 @@ class Brokers(Interceptor):
     def states(self) -> dict[TopicPartition, StoredView]:
         """The stored state of each partition."""
         return stored_states(self.world.zookeeper.dump())
+
+    def topic_id(self, topic: str) -> bytes:
+        return next(state.topic_id for tp, state in self.states.items() if tp.topic == topic)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """-1: it has none."""
@@ -523,7 +540,7 @@ async def serve_over_grpc(count: int = 3, **options: Any) -> Brokers:
 
     Each broker has a listener more. A real server takes what clients send there and passes it on, through the interceptor.
     """
-    cluster = Brokers(count, **options)
+    cluster = Brokers(count, controlled_shutdown_enable=False, **options)
     net = cluster.ports.net
     for broker in cluster.ids:
         node, routes = cluster.node(broker), Forwarder(net)
@@ -589,6 +606,35 @@ class Driven:
             return await answer if inspect.isawaitable(answer) else answer
 
         return self._call(ask())
+
+
+class DrivenRunner:
+    """`asyncio.Runner` on a loop that goes on afterwards."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> "DrivenRunner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def get_loop(self) -> SimLoop:
+        return self._loop
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._loop.run_until_complete(coroutine)
+
+
+@contextmanager
+def driven_brokers(count: int = 3, **options: Any) -> Iterator[tuple[Driven, DrivenRunner]]:
+    """A cluster for tests without a loop of their own, and what runs coroutines in its loop."""
+    loop = SimLoop()
+    try:
+        yield Driven(loop.run_until_complete(brokers(count, **options)), loop.run_until_complete), DrivenRunner(loop)
+    finally:
+        loop.finish()
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import tidelog
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import brokers
 from tidelog import errors
 from tidelog.client.errors import ClusterUnreachable, DeliveryError, LogTruncationError
 from tidelog.config import ConfigError
@@ -68,8 +68,8 @@ def test_a_copy_is_equal(copied: object) -> None:
 
 
 async def test_a_client_raises_the_class_of_the_answer() -> None:
-    cluster = FakeCluster()
-    cluster.create("events")
+    cluster = await brokers()
+    await cluster.create("events")
     async with tidelog.Admin(cluster.bootstrap, ports=cluster.ports) as admin:
         with pytest.raises(errors.UnknownTopicOrPartitionError):
             await admin.describe_topic("nosuch")

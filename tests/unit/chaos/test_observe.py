@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from helpers.aio import eventually
-from helpers.fake_broker import FakeCluster, serve_over_grpc
+from helpers.batches import batch
+from helpers.brokers import serve_over_grpc
 from tidelog.chaos import samples as s
 from tidelog.chaos.observe import ANSWER_WITHIN_S, Observer, measured, zookeeper_role
 from tidelog.cluster.api import BROKER, ClusterError, ProcessStatus, State, kind_of
@@ -76,13 +77,13 @@ async def observed(tmp_path):
                 "agent-1": {"METRICS": ANYWHERE},
             }
         )
-        fakes = FakeCluster(brokers=1)
-        fakes.create("chaos", 2)
-        fakes.create("other")
-        fakes.groups.create("g", {("chaos", 0): 7})
-        for served in await serve_over_grpc(fakes):
-            ends.push_async_callback(served.stop, 0)
-        processes.brokers = {f"broker-{n}": address for n, address in fakes.addresses.items()}
+        brokers = await serve_over_grpc(1)
+        ends.push_async_callback(brokers.stop)
+        await brokers.create("chaos", 2)
+        await brokers.create("other")
+        await brokers.append("chaos", 0, batch(*[b"v"] * 7))
+        await brokers.create_group("g", {TopicPartition("chaos", 0): 7})
+        processes.brokers = {f"broker-{n}": address for n, address in brokers.addresses.items()}
         seen = []
         clock = SystemClock()
         async with Observer(
@@ -95,7 +96,7 @@ async def observed(tmp_path):
             period_s=0.05,
             on_sample=seen.append,
         ):
-            yield processes, fakes, seen, servers
+            yield processes, brokers, seen, servers
 
 
 async def answer_srvr(reader, writer):
@@ -150,12 +151,12 @@ async def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_pat
         await reader.read()  # until the observer gives up
         writer.close()
 
-    async with observed(tmp_path) as (processes, fakes, seen, servers):
+    async with observed(tmp_path) as (processes, brokers, seen, servers):
         await eventually(lambda: s.BrokerLook in kinds(seen), "a first look")
         servers["controller-1"].close()
         stopped = await asyncio.start_server(hang, *ANYWHERE)
         processes.addresses["broker-1"] = {"METRICS": Address("127.0.0.1", stopped.sockets[0].getsockname()[1])}
-        fakes.down = {1}
+        brokers.refuse("client")
         await eventually(
             lambda: (
                 {"controller-1", "broker-1", s.CLUSTER, "group g"}
@@ -169,7 +170,7 @@ async def test_who_is_dead_or_stands_still_is_a_gap_and_the_rest_goes_on(tmp_pat
             "more looks at the living",
         )
         processes.addresses["broker-1"] = {"METRICS": servers["broker-1"].address}
-        fakes.down = set()
+        brokers.heal()
         count = len(seen)
         await eventually(lambda: {s.BrokerLook, s.Partitions, s.GroupLook} <= kinds(seen[count:]), "looks again")
         processes.broken = True

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, StringStartsWith
 from pyspark.sql.types import StructType
 
-from helpers.fake_broker import FakeCluster, serve_over_grpc
+from helpers.brokers import Driven, serve_over_grpc
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.records import Record, encode_batch
 from tidelog.client.sync import _LoopThread
@@ -25,29 +25,24 @@ PARTITIONS = 3
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[FakeCluster]:
+def cluster() -> Iterator[Driven]:
     """Topic t: record n, of START plus n ms, lies in partition n % 3; 90 in all."""
     thread = _LoopThread()
-    cluster = FakeCluster()
-    servers = thread.call(serve_over_grpc(cluster))
+    cluster = Driven(thread.call(serve_over_grpc()), thread.call)
     cluster.create("t", PARTITIONS)
-    for n in range(90):
-        fill(cluster, "t", n % PARTITIONS, n)
-
-    async def stop() -> None:
-        for server in servers:
-            await server.stop(0)
-
+    for partition in range(PARTITIONS):
+        fill(cluster, "t", partition, *range(partition, 90, PARTITIONS))
     yield cluster
-    thread.call(stop())
+    cluster.stop()
     thread.close()
 
 
-def fill(cluster: FakeCluster, topic: str, partition: int, n: int) -> None:
-    cluster.partition(topic, partition).append(encode_batch([Record(None, b"%d" % n, [], START_MS + n)]), 1 << 20)
+def fill(cluster: Driven, topic: str, partition: int, *numbers: int) -> None:
+    """A batch for each number."""
+    cluster.append(topic, partition, *(encode_batch([Record(None, b"%d" % n, [], START_MS + n)]) for n in numbers))
 
 
-def reader(cluster: FakeCluster, topic: str = "t", filters: tuple[Filter, ...] = (), **options: str) -> Any:
+def reader(cluster: Driven, topic: str = "t", filters: tuple[Filter, ...] = (), **options: str) -> Any:
     source = TidelogSource({"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options})
     made: Any = source.reader(StructType())
     made.left_to_spark = list(made.pushFilters(list(filters)))
@@ -64,20 +59,20 @@ def tasks(made: Any) -> list[tuple[int, int, int]]:
     return [(p.wanted.partition.partition, p.wanted.start, p.wanted.end) for p in made.partitions()]
 
 
-def test_a_topic_is_read_with_a_task_for_each_partition(cluster: FakeCluster) -> None:
+def test_a_topic_is_read_with_a_task_for_each_partition(cluster: Driven) -> None:
     made = reader(cluster)
     assert tasks(made) == [(0, 0, 30), (1, 0, 30), (2, 0, 30)]
     assert numbers(made) == list(range(90))
 
 
-def test_tasks_are_cut_to_what_is_asked_for(cluster: FakeCluster) -> None:
+def test_tasks_are_cut_to_what_is_asked_for(cluster: Driven) -> None:
     assert len(tasks(reader(cluster, minPartitions="6"))) == 6
     small = reader(cluster, maxRecordsPerPartition="20")
     assert [(start, end) for p, start, end in tasks(small) if p == 1] == [(0, 15), (15, 30)]
     assert numbers(small) == list(range(90))
 
 
-def test_times_choose_a_part_and_overrule_offsets(cluster: FakeCluster) -> None:
+def test_times_choose_a_part_and_overrule_offsets(cluster: Driven) -> None:
     one = {"startingTimestamp": str(START_MS + 40), "endingTimestamp": str(START_MS + 50)}
     assert numbers(reader(cluster, startingOffsets="nonsense", **one)) == list(range(40, 50))
     each = json.dumps({"t": {"0": START_MS + 30, "1": START_MS + 60, "2": START_MS + 10_000}})
@@ -89,7 +84,7 @@ def test_times_choose_a_part_and_overrule_offsets(cluster: FakeCluster) -> None:
     assert tasks(late) == [(0, 10, 30), (1, 20, 30)]
 
 
-def test_filters_narrow_what_is_read(cluster: FakeCluster) -> None:
+def test_filters_narrow_what_is_read(cluster: Driven) -> None:
     offset, partition, time = ("offset",), ("partition",), ("timestamp",)
     exact = reader(cluster, filters=(EqualTo(partition, 1), GreaterThanOrEqual(offset, 10), LessThan(offset, 12)))
     assert (tasks(exact), exact.left_to_spark) == ([(1, 10, 12)], [])
@@ -102,7 +97,7 @@ def test_filters_narrow_what_is_read(cluster: FakeCluster) -> None:
     assert reader(cluster, filters=(other,)).left_to_spark == [other]
 
 
-def test_what_is_appended_after_the_plan_is_not_read(cluster: FakeCluster) -> None:
+def test_what_is_appended_after_the_plan_is_not_read(cluster: Driven) -> None:
     cluster.create("growing")
     fill(cluster, "growing", 0, 1)
     made = reader(cluster, "growing")
@@ -113,13 +108,14 @@ def test_what_is_appended_after_the_plan_is_not_read(cluster: FakeCluster) -> No
 
 
 def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_that_was_planned(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.client.range_reader._GONE_S", 0.2)
     cluster.create("anew")
     fill(cluster, "anew", 0, 1)
     strict, tolerant = reader(cluster, "anew"), reader(cluster, "anew", failOnDataLoss="false")
     planned = strict.partitions()
+    cluster.delete("anew")
     cluster.create("anew")
     fill(cluster, "anew", 0, 2)
     with pytest.raises(DataLossError, match=r"anew-0: the topic was deleted and created anew.*failOnDataLoss"):
@@ -128,12 +124,11 @@ def test_a_topic_that_was_created_anew_is_not_taken_for_the_one_that_was_planned
 
 
 def test_a_log_that_begins_after_the_start_is_data_loss_or_a_warning(
-    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+    cluster: Driven, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create("short")
-    for n in range(5):
-        fill(cluster, "short", 0, n)
-    cluster.partition("short").log_start = 3
+    fill(cluster, "short", 0, *range(5))
+    cluster.delete_records("short", 0, 3)
     start = {"startingOffsets": '{"short":{"0":1}}'}
     with pytest.raises(DataLossError, match="short-0: offsets 1 to 5 are wanted, the log holds 3 to 5"):
         reader(cluster, "short", **start).partitions()
@@ -144,7 +139,7 @@ def test_a_log_that_begins_after_the_start_is_data_loss_or_a_warning(
     assert "option maxOffsetsPerTrigger has no effect on a batch" in caplog.text
 
 
-def test_mistakes_about_the_cluster_are_found_before_any_task(cluster: FakeCluster) -> None:
+def test_mistakes_about_the_cluster_are_found_before_any_task(cluster: Driven) -> None:
     with pytest.raises(TidelogError, match="subscribe: topic 'gone' does not exist"):
         reader(cluster, "gone").partitions()
     with pytest.raises(
