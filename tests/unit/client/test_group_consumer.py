@@ -523,7 +523,7 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
 
 @pytest.mark.parametrize("grows", [True, False], ids=["partition", "topic"])
 async def test_latest_leaves_out_nothing_of_what_appears_later(grows: bool) -> None:
-    bed = Bed()
+    bed = await new_bed()
     bed.fill()
     async with bed.consumer("a", pattern="t.*", auto_offset_reset="latest") as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
