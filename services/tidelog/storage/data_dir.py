@@ -56,8 +56,9 @@ class DataDir:
         self.power_lost = False
         """Unsynced bytes may be missing; stays so until a recovery has run to its end."""
         self.marked = False
-        """Each batch that was changed before it was stored says so, but for those that the snapshots of producers tell of. This
-        release and later ones see to it; after another one it holds again from a clean stop on."""
+        """Each batch here that was changed before it was stored says so. This release and later ones see to it."""
+        self.marks = False
+        """It will be so, but for batches that the snapshots of producers tell of: after a clean stop of another release."""
         self.previous_intact_since: int | None = None
         self.clean_broker_epoch: int | None = None
         """The broker epoch that the clean-shutdown marker names."""
@@ -135,7 +136,8 @@ class DataDir:
         marker = dict(line.partition(" ")[::2] for line in clean.lines)
         self.was_clean = "broker_epoch" in marker or self.fresh
         self.clean_broker_epoch = _optional(marker.get("broker_epoch", _NONE))
-        self.marked = self.was_clean or life.get("marked") == "yes"
+        self.marked = self.fresh or life.get("marked") == "yes"
+        self.marks = self.marked or self.was_clean
         self.same_boot = life.get("boot") == self._boot
         self.power_lost = not self.was_clean and (not self.same_boot or life.get("recovered") != "yes")
         self.previous_intact_since = _optional(life.get("intact_since", _NONE))
@@ -159,12 +161,12 @@ class DataDir:
         """Durable when it returns."""
         read = read_lines(self._disk, f"{self._root}/{LIFE_FILE}")
         write_lines(self._disk, f"{self._root}/{LIFE_FILE}", [line for line in read.lines if line != _MARKED])
-        self.marked = False
+        self.marked = self.marks = False
 
     def _write_life(self, intact_since: int | None, *, recovered: bool) -> None:
         since = _NONE if intact_since is None else str(intact_since)
         lines = [f"boot {self._boot}", f"intact_since {since}", f"recovered {'yes' if recovered else 'no'}"]
-        lines += [_MARKED] if self.marked else []
+        lines += [_MARKED] if self.marks else []
         write_lines(self._disk, f"{self._root}/{LIFE_FILE}", lines)
 
     def mark_clean(self, broker_epoch: int) -> None:

@@ -621,7 +621,7 @@ class LogStore:
 
     def appending_unmarked(self) -> None:
         """See `LogOwner`."""
-        if self._data_dir.marked:
+        if self._data_dir.marks:
             try:
                 self._reserve.lend(self._data_dir.record_unmarked)
             except OSError as error:

@@ -151,6 +151,16 @@ class TestRelease020:
         result = await bench.send(numbered(batch(b"other"), 7, 0, 2))
         assert result.error_code is ErrorCode.INVALID_RECORD, "what this release appends is known"
 
+    async def test_what_it_has_left_is_not_told_apart_by_a_follower(self) -> None:
+        disk = (await self.stopped()).disk
+        life = disk.read("/data/incarnation").decode().splitlines()
+        self.put(disk, "/data/incarnation", encode_lines([line for line in life[2:-1] if "marked" not in line]))
+        bench = restarted(disk, ALONE)
+        assert bench.host.log.sent_crcs(0) is None, "it may have changed them before it stored them"
+        assert bench.host.log.sent_crcs(2) == {}
+        assert bench.logs.close({}, 2)
+        assert restarted(disk, ALONE).host.log.sent_crcs(0) == {}
+
     @requirement("A producer batch that is sent again is stored once")
     async def test_a_leader_of_it_sends_batches_that_are_not_told_apart(self) -> None:
         world = World((2,))
