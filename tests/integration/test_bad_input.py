@@ -13,7 +13,7 @@ from helpers.batches import batch
 from helpers.cluster import unique_topic
 from helpers.requirements import requirement
 from helpers.wire import INT32_MAX, TIMEOUT_S, Bed, creation, rows, said
-from tidelog.errors import ErrorCode
+from tidelog.errors import ErrorCode, TransportError
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 from tidelog.wire.codec import decode, encode
@@ -98,23 +98,23 @@ async def test_too_much_of_everything_is_refused_whole(bed: Bed) -> None:
         for result in created.topics:
             said(result, E.INVALID_REQUEST, twice, "more than once")
         many = m.DeleteTopicsRequest(names=names, timeout_ms=0)
-        for gone in (await channel.call(s.ADMIN_SERVICE_DELETE_TOPICS, many, TIMEOUT_S)).topics:
-            said(gone, E.INVALID_REQUEST, "1001 topics", "1000")
+        with pytest.raises(TransportError, match=r"INVALID_ARGUMENT.*names holds 1001 entries, at most 1000"):
+            await channel.call(s.ADMIN_SERVICE_DELETE_TOPICS, many, TIMEOUT_S)
         late = m.CreateTopicsRequest(topics=(new,), timeout_ms=-1)
         (result,) = (await channel.call(s.ADMIN_SERVICE_CREATE_TOPICS, late, TIMEOUT_S)).topics
         said(result, E.INVALID_REQUEST, "timeout_ms -1")
-        # A name asked for a hundred thousand times is answered once: the answer stays as small as the question.
+        # A name asked for ten thousand times is answered once: the answer stays as small as the question.
         again = await channel.call(
-            s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=(bed.topic,) * 100_000), TIMEOUT_S
+            s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=(bed.topic,) * 10_000), TIMEOUT_S
         )
         assert [t.name for t in again.topics] == [bed.topic]
         known = await channel.call(
             s.COORDINATOR_SERVICE_CLUSTER_METADATA,
-            m.ClusterMetadataRequest(topics=(bed.topic,) * 100_000),
+            m.ClusterMetadataRequest(topics=(bed.topic,) * 10_000),
             TIMEOUT_S,
         )
         assert [t.topic for t in known.topics] == [bed.topic]
-        lost = tuple(f"n{i}" for i in range(100_000))
+        lost = tuple(f"n{i}" for i in range(10_000))
         unknown = await channel.call(s.ADMIN_SERVICE_DESCRIBE_TOPICS, m.DescribeTopicsRequest(names=lost), TIMEOUT_S)
         assert {t.error_code for t in unknown.topics} == {E.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -168,19 +168,22 @@ async def test_too_many_partitions_and_one_twice(bed: Bed) -> None:
         for result in (await channel.call(s.REPLICA_SERVICE_FETCH, bed.fetch(part, part), TIMEOUT_S)).results:
             said(result, E.INVALID_REQUEST, "partitions names one partition twice")
         parts = [bed.fetch(partition=p).partitions[0] for p in many]
-        for result in (await channel.call(s.REPLICA_SERVICE_FETCH, bed.fetch(*parts), TIMEOUT_S)).results:
-            said(result, E.INVALID_REQUEST, "partitions holds 10001", "10000")
         times = m.ListOffsetsRequest(
             partitions=tuple(
                 m.ListOffsetsPartition(topic=bed.topic, partition=p, leader_epoch=-1, timestamp=-1) for p in many
             )
         )
-        for found in (await channel.call(s.REPLICA_SERVICE_LIST_OFFSETS, times, TIMEOUT_S)).results:
-            said(found, E.INVALID_REQUEST, "partitions holds 10001", "10000")
         epochs = m.OffsetForLeaderEpochRequest(
             partitions=tuple(
                 m.EpochPartition(topic=bed.topic, partition=p, current_leader_epoch=-1, leader_epoch=0) for p in many
             )
         )
-        ends = await channel.call(s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH, epochs, TIMEOUT_S)
-        assert {r.error_code for r in ends.results} == {E.INVALID_REQUEST}
+        for method, request in (
+            (s.REPLICA_SERVICE_FETCH, bed.fetch(*parts)),
+            (s.REPLICA_SERVICE_LIST_OFFSETS, times),
+            (s.REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH, epochs),
+        ):
+            with pytest.raises(
+                TransportError, match=r"INVALID_ARGUMENT.*partitions holds 10001 entries, at most 10000"
+            ):
+                await channel.call(method, request, TIMEOUT_S)

@@ -5,10 +5,14 @@ import random
 import socket
 from typing import Any
 
+import grpc
 import pytest
+from grpc import aio
 
+from helpers.wide import wide
 from helpers.wire import INT32_MAX, INT64_MAX, INTERNAL, TIMEOUT_S, Bed
 from tidelog.errors import ErrorCode, TransportError
+from tidelog.ports.net import Unary
 from tidelog.runtime.rpc_channel import GrpcChannel
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -96,6 +100,31 @@ async def test_what_is_no_grpc_at_all_disturbs_nobody(bed: Bed, sent: bytes) -> 
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the server has seen enough
             assert await bed.end(channel) >= 0
+
+
+async def test_requests_of_two_million_empty_items_are_refused_whole(bed: Bed) -> None:
+    """Also by a broker that would forward them, on a stream, and of items inside one item."""
+
+    async with bed.unharmed(listener=INTERNAL) as channel:
+        for method, path in (
+            (s.REPLICA_SERVICE_FETCH, "partitions"),
+            (s.REPLICA_SERVICE_PRODUCE_STREAM, "partitions"),
+            (s.REPLICA_SERVICE_REPLICA_FETCH, "partitions"),
+            (s.COORDINATOR_SERVICE_SESSION, "ping.offset_info"),
+            (s.ADMIN_SERVICE_CREATE_TOPICS, "topics"),
+            (s.ADMIN_SERVICE_ELECT_LEADERS, "topics.partitions"),
+            (s.BROKER_CONTROL_LEADER_AND_ISR, "partition_states"),
+        ):
+            data = wide(method.request, path, 4 << 20)
+            with pytest.raises(aio.AioRpcError) as caught:
+                if isinstance(method, Unary):
+                    await raw_channel(channel).unary_unary(method.path)(data, timeout=TIMEOUT_S)
+                else:
+                    call = raw_channel(channel).stream_stream(method.path)(timeout=TIMEOUT_S)
+                    await call.write(data)
+                    await call.read()
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, (method, caught.value)
+            assert f"INVALID_REQUEST: {path} holds " in (caught.value.details() or ""), caught.value
 
 
 async def test_a_storm_of_cancelled_calls_leaves_nothing_behind(bed: Bed) -> None:

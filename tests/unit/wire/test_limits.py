@@ -2,12 +2,12 @@
 
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tidelog import values
+from helpers.wide import LISTS, wide
 from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.net import Bidi, Unary
@@ -17,43 +17,7 @@ from tidelog.wire import codec, limits, services
 from tidelog.wire import messages as m
 from tidelog.wire.codec import decode, encode
 
-REQUESTS = sorted(
-    {each.request for each in vars(services).values() if isinstance(each, Unary | Bidi)}, key=lambda kind: kind.__name__
-)
 CALLS_MAX = 1_000
-
-
-def lists(kind: type[Any], path: str = "") -> Iterator[str]:
-    """Paths of the lists of a message, those inside their items too."""
-    for name, hint in typing.get_type_hints(kind).items():
-        (held,) = set(typing.get_args(hint) or (hint,)) - {..., type(None)}
-        if typing.get_origin(hint) is tuple:
-            yield path + name
-        if isinstance(held, type) and issubclass(held, values.Message):
-            yield from lists(held, f"{path}{name}.")
-
-
-LISTS = [(kind, path) for kind in REQUESTS for path in lists(kind)]
-
-
-def field_bytes(number: int, data: bytes) -> bytes:
-    return codec._varint(number << 3 | 2) + codec._varint(len(data)) + data
-
-
-def wide(kind: type[Any], path: str, size_bytes: int) -> bytes:
-    """A request of about this size whose list at `path` is full of empty items; outer lists have one item."""
-    descriptor: Any = codec._pb_class(kind).DESCRIPTOR
-    numbers, packed = [], False
-    for name in path.split("."):
-        field = descriptor.fields_by_name[name]
-        numbers.append(field.number)
-        packed = field.is_packed
-        descriptor = field.message_type
-    last = numbers.pop()
-    data = field_bytes(last, bytes(size_bytes)) if packed else field_bytes(last, b"") * (size_bytes // 2)
-    for number in reversed(numbers):
-        data = field_bytes(number, data)
-    return data
 
 
 def calls_of(work: Callable[[], object]) -> int:
