@@ -28,6 +28,7 @@ from tidelog.coordinator.members import Members
 from tidelog.coordinator.rebalance import Rebalancer
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.pipeline import admission
 from tidelog.runtime import rpc_server
 from tidelog.runtime.clock import RetentionClock
 from tidelog.sizes import Carriage
@@ -587,3 +588,13 @@ def policy_decides_of_new_partitions(*_: Any) -> dict[Any, Any]:
 def topics_have_no_age(*_: Any) -> int:
     """Every topic counts as newer than the group."""
     return 0
+
+
+_STREAM: Final = "tests/unit/pipeline/test_stream_reader.py::"
+
+
+@MUTANTS.mutant("UNNAMED-START", ByTest(f"{_STREAM}test_a_topic_that_was_created_anew_is_known_by_its_id"))
+@around(admission, "topic_ids_of")
+def checkpoint_names_no_topic_ids(*_: Any) -> dict[str, bytes]:
+    """A stream goes on in whichever topic has the name of the one in its checkpoint."""
+    return {}

@@ -1,17 +1,24 @@
 """Where a micro-batch ends: stream offsets, limits, and what between two batches is data loss. Pure.
 
-A stream offset is `{topic: {partition: next offset}}`, the partition as text, as in Spark's Kafka source.
+A stream offset is `{topic: {partition: next offset}}`, the partition as text, as in Spark's Kafka source. Under `TOPIC_IDS` are
+the ids of the topics in hexadecimal, since an offset means nothing in another topic of the name. 0.2.0 wrote none.
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from tidelog.ids import TopicPartition
 from tidelog.pipeline.offsets import OffsetRange
 
-StreamOffset = dict[str, dict[str, int]]
+StreamOffset = dict[str, dict[str, Any]]
+TOPIC_IDS: Final = "topic ids"
+"""A key beside topics. No topic may have this name."""
+TopicIds = Mapping[str, bytes]
+"""The id of each topic, by its name."""
+NO_IDS: Final[TopicIds] = MappingProxyType({})
 Positions = Mapping[TopicPartition, int]
 """The next offset to read of each partition."""
 
@@ -42,7 +49,8 @@ class Limits:
 class History:
     """What is remembered from one batch to the next while a query runs; a restart begins with an empty one."""
 
-    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    topic_ids: TopicIds = field(default_factory=dict)
+    """For offsets that name no ids."""
     served: TopicPartition | None = None
     """The last in turn, where the limit was below the number of partitions."""
     batch_at: float | None = None
@@ -54,14 +62,28 @@ class Admission:
     losses: tuple[str, ...]
     """What is not in the log any more, one sentence a partition. `end` goes on behind it."""
     history: History
+    topic_ids: TopicIds
+    """Ids of the topics in which `end` counts."""
 
 
-def to_stream_offset(positions: Positions) -> StreamOffset:
+def to_stream_offset(positions: Positions, topic_ids: TopicIds = NO_IDS) -> StreamOffset:
     """In the one order that a set of positions has: Spark compares offsets as JSON text, and another order is another offset."""
     offset: StreamOffset = {}
     for tp in sorted(positions):
         offset.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
+    if ids := {topic: topic_ids[topic].hex() for topic in offset if topic in topic_ids}:
+        offset[TOPIC_IDS] = ids
     return offset
+
+
+def topic_ids_of(offset: Any) -> dict[str, bytes]:
+    """The ids that a stream offset names; none of one that 0.2.0 wrote. ValueError as `from_stream_offset`."""
+    ids = offset.get(TOPIC_IDS, {}) if isinstance(offset, dict) else {}
+    try:
+        return {topic: bytes.fromhex(topic_id) for topic, topic_id in ids.items()}
+    except (AttributeError, TypeError, ValueError):
+        text = f"{TOPIC_IDS!r} of the stream offset in the checkpoint must be like {{'topic': '0b1e'}}; it is {ids!r}"
+        raise ValueError(text) from None
 
 
 def from_stream_offset(offset: Any) -> dict[TopicPartition, int]:
@@ -71,6 +93,8 @@ def from_stream_offset(offset: Any) -> dict[TopicPartition, int]:
         raise ValueError(f"{shape}; it is {offset!r}")
     positions: dict[TopicPartition, int] = {}
     for topic, partitions in offset.items():
+        if topic == TOPIC_IDS:
+            continue
         if not isinstance(partitions, dict):
             raise ValueError(f"{shape}; {topic!r} has {partitions!r}")
         for partition, position in partitions.items():
@@ -115,21 +139,25 @@ def batch_ranges(start: Positions, end: Positions) -> tuple[OffsetRange, ...]:
     return tuple(r for r in ranges if not r.empty)
 
 
-def admit(start: Positions, extents: Extents, history: History, limits: Limits, now: float) -> Admission:
+def admit(
+    start: Positions, extents: Extents, history: History, limits: Limits, now: float, known_ids: TopicIds = NO_IDS
+) -> Admission:
     """The end of the batch that begins at `start`; equal to `start` when there is to be none.
 
-    `extents` are of all partitions that the query now selects, `now` in monotonic seconds.
+    `extents` are of all partitions that the query now selects, `now` in monotonic seconds, `known_ids` of the topics in which
+    `start` counts.
     """
-    begins, losses = _begins(start, extents, history.topic_ids)
+    begins, losses = _begins(start, extents, {**history.topic_ids, **known_ids})
     topic_ids = {tp.topic: extent.topic_id for tp, extent in extents.items()}
     # A step back is a batch of its own, so that the checkpoint has it and a repeated batch reads the same records.
     lags = {tp: extents[tp].end - begin for tp, begin in begins.items() if extents[tp].end > begin >= start.get(tp, 0)}
     if not losses and _too_few(sum(lags.values()), history, limits, now):
-        return Admission(dict(start), (), History(topic_ids, history.served, history.batch_at))
+        return Admission(dict(start), (), History(topic_ids, history.served, history.batch_at), known_ids)
     shares, served = split(lags, limits.at_most, history.served)
     end = {tp: begin + shares.get(tp, 0) for tp, begin in begins.items()}
     batch_at = now if end != start or history.batch_at is None else history.batch_at
-    return Admission(end, losses, History(topic_ids, served, batch_at))
+    stays = end == start and all(known_ids.get(topic, each) == each for topic, each in topic_ids.items())
+    return Admission(end, losses, History(topic_ids, served, batch_at), known_ids if stays else topic_ids)
 
 
 def _too_few(waiting: int, history: History, limits: Limits, now: float) -> bool:
@@ -140,7 +168,7 @@ def _too_few(waiting: int, history: History, limits: Limits, now: float) -> bool
 
 
 def _begins(
-    start: Positions, extents: Extents, topic_ids: Mapping[str, bytes]
+    start: Positions, extents: Extents, topic_ids: TopicIds
 ) -> tuple[dict[TopicPartition, int], tuple[str, ...]]:
     """From where each partition is read on, and what is lost where that is not where the last batch ended."""
     begins: dict[TopicPartition, int] = {}
@@ -162,8 +190,8 @@ def _begin(tp: TopicPartition, reached: int | None, log: Extent, known_id: bytes
     if known_id is not None and known_id != log.topic_id:
         return log.start, f"{tp}: its topic was deleted after offset {reached} was reached, and created anew; {holds}"
     if reached > log.end:
-        # Offsets name no topic id, so after a restart a topic that was created anew is told by its smaller end alone. A log
-        # of the same topic that became shorter is read on from its end: what is below was read.
+        # Where an offset of 0.2.0 names no id, a topic that was created anew is told by its smaller end alone. A log of the
+        # same topic that became shorter is read on from its end: what is below was read.
         begin = log.start if known_id is None else log.end
         return begin, f"{tp}: it was read up to offset {reached}, and {holds}"
     if reached < log.start:

@@ -49,7 +49,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """As the last plan saw them."""
         self._fixed: a.Extents | None = None
         """Under Trigger.AvailableNow: what is to be read in all."""
-        self._initial: a.Positions | None = None
+        self._initial: a.StreamOffset | None = None
         """Of a new query."""
         self._held: a.Positions = {}
         """For the first batch of a new query."""
@@ -72,15 +72,15 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts. Spark asks again when it runs the first batch, and must hear the same."""
         if self._initial is None:
             self._initial = self._run(self._start())
-        return a.to_stream_offset(self._initial)
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> a.StreamOffset:
         """Where the batch that begins at `start` ends; `start` itself when there is to be none now."""
-        found = self._run(self._admit(a.from_stream_offset(start), self._limits(limit)))
+        found = self._run(self._admit(a.from_stream_offset(start), a.topic_ids_of(start), self._limits(limit)))
         self._lose(found.losses)
         self._history = found.history
         self._held = {}
-        return a.to_stream_offset(found.end)
+        return a.to_stream_offset(found.end, found.topic_ids)
 
     def reportLatestOffset(self) -> a.StreamOffset | None:
         """The high watermarks that the last plan saw; under Trigger.AvailableNow those that were fixed."""
@@ -92,7 +92,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The same for the same offsets, whenever it is asked: Spark repeats a batch that it did not finish."""
         ranges = a.batch_ranges(a.from_stream_offset(start), a.from_stream_offset(end))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        ids = self._history.topic_ids
+        ids = a.topic_ids_of(end)
         return [RangePartition(replace(piece, topic_id=ids.get(piece.partition.topic, b""))) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -130,7 +130,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return a.Limits()
         raise ValueError(f"read limit {limit!r} is none of ReadMaxRows, ReadMinRows and ReadAllAvailable")
 
-    async def _start(self) -> a.Positions:
+    async def _start(self) -> a.StreamOffset:
         from tidelog.pipeline.lookups import LookUps
 
         async with LookUps(self._options) as cluster:
@@ -145,13 +145,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held = {tp: position for tp, position in positions.items() if position == ends[tp]}
         if self._fixed is not None:
             self._fixed = a.targets(self._fixed, extents, positions)
-        return positions
+        return a.to_stream_offset(positions, {tp.topic: extent.topic_id for tp, extent in extents.items()})
 
-    async def _admit(self, start: a.Positions, limits: a.Limits) -> a.Admission:
+    async def _admit(self, start: a.Positions, topic_ids: a.TopicIds, limits: a.Limits) -> a.Admission:
         """Looks as often as numRetries says before it believes in data loss: a cluster that recovers may not know all yet."""
         for attempt in range(1, self._options.num_retries + 1):
             extents = self._fixed if self._fixed is not None else await self._look_again()
-            found = a.admit(start, a.held_at(extents, self._held), self._history, limits, self._clock.now())
+            held = a.held_at(extents, self._held)
+            found = a.admit(start, held, self._history, limits, self._clock.now(), topic_ids)
             if self._fixed is not None or not found.losses or attempt == self._options.num_retries:
                 break
             await self._clock.sleep(self._options.retry_interval_ms / 1000)

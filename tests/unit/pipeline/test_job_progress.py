@@ -38,7 +38,7 @@ def test_a_report_tells_rows_time_and_lag_of_each_partition() -> None:
 
 
 def test_offsets_may_be_json_in_json() -> None:
-    found = parsed(0, json.dumps({"b": {"0": 7}}), json.dumps({"b": {"0": 9}}))
+    found = parsed(0, json.dumps({"b": {"0": 7}, "topic ids": {"b": "0b"}}), json.dumps({"b": {"0": 9}}))
     assert (found.ends, found.lag) == ({B0: 7}, {B0: 2})
 
 

@@ -98,9 +98,16 @@ def reader(**options):
     return made
 
 
-def offset(t0=None, t1=None, **more):
+def offset(t0=None, t1=None, t=b"id", **more):
+    """`t` is the id of topic t."""
     partitions = {str(p): n for p, n in enumerate((t0, t1)) if n is not None}
-    return {**({"t": partitions} if partitions else {}), **more}
+    found = {**({"t": partitions} if partitions else {}), **more}
+    return {**found, **({"topic ids": {topic: {"t": t, "u": b"u"}[topic].hex() for topic in found}} if found else {})}
+
+
+def bare(*args):
+    """Made by 0.2.0."""
+    return {topic: each for topic, each in offset(*args).items() if topic != "topic ids"}
 
 
 def ranges(partitions):
@@ -248,7 +255,7 @@ def test_available_now_reads_in_limited_batches_to_the_ends_that_were_fixed(tabl
     ends = run_to_the_end(query, offset(0, 0))
     assert ends[-1] == offset(100, 50)
     assert [sum(e["t"].values()) for e in ends] == [60, 120, 150]
-    assert query.reportLatestOffset() == offset(100, 50)
+    assert query.reportLatestOffset() == bare(100, 50)
     assert table.looks == looks
 
 
@@ -268,7 +275,7 @@ def test_available_now_of_a_new_query_may_start_above_the_ends_that_were_fixed(t
     table.append(T0, 5)
     table.logs[TopicPartition("t", 2)] = (b"id", 0, 3)
     start = query.initialOffset()
-    assert start == {"t": {"0": 105, "1": 50, "2": 3}}
+    assert start == {"t": {"0": 105, "1": 50, "2": 3}, "topic ids": {"t": b"id".hex()}}
     assert run_to_the_end(query, start) == []
 
 
@@ -302,7 +309,8 @@ def test_added_partitions_and_topics_are_read_from_their_first_record(table):
 def test_the_end_is_written_in_one_order_whatever_the_cluster_answers(table):
     table.logs = {TopicPartition("t", n): (b"id", 0, n) for n in (10, 9, 2)} | {U0: (b"u", 0, 1)}
     start = {"u": {"0": 0}, "t": {"9": 9, "10": 10, "2": 2}}
-    assert json.dumps(reader().latestOffset(start, ALL)) == '{"t": {"2": 2, "9": 9, "10": 10}, "u": {"0": 1}}'
+    text = '{"t": {"2": 2, "9": 9, "10": 10}, "u": {"0": 1}, "topic ids": {"t": "6964", "u": "75"}}'
+    assert json.dumps(reader().latestOffset(start, ALL)) == text
 
 
 def test_a_partition_that_is_gone_ends_the_query_after_a_second_look_and_a_third(table):
@@ -332,21 +340,38 @@ def test_a_partition_that_was_away_for_one_look_is_not_lost(table, caplog):
     assert caplog.text == ""
 
 
-def test_a_topic_that_was_created_anew_is_known_by_its_id(table):
-    query = reader(failOnDataLoss="false")
-    query.latestOffset(offset(100, 50), ALL)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_topic_that_was_created_anew_is_known_by_its_id(table, restarted):
+    """Within a run also from an offset of 0.2.0, which has none."""
+    start = offset(100, 50) if restarted else bare(100, 50)
+    query, strict = reader(failOnDataLoss="false"), reader()
+    if not restarted:
+        assert query.latestOffset(start, ALL) == strict.latestOffset(start, ALL) == start
     table.logs = {T0: (b"other", 0, 300), T1: (b"other", 0, 300)}
-    end = query.latestOffset(offset(100, 50), ALL)
-    assert end == offset(0, 0)
-    assert query.partitions(offset(100, 50), end) == []
-    assert query.latestOffset(end, ALL) == offset(300, 300)
+    with pytest.raises(
+        DataLossError, match="t-0: its topic was deleted after offset 100 was reached, and created anew"
+    ):
+        strict.latestOffset(start, ALL)
+    end = query.latestOffset(start, ALL)
+    assert end == offset(0, 0, t=b"other")
+    assert query.partitions(start, end) == []
+    assert query.latestOffset(end, ALL) == offset(300, 300, t=b"other")
+    assert ranges(query.partitions(end, offset(300, 300, t=b"other"))) == [(T0, 0, 300), (T1, 0, 300)]
+
+
+def test_the_offsets_of_0_2_0_get_ids_with_the_next_batch(table):
+    query = reader()
+    assert query.latestOffset(bare(100, 50), ALL) == bare(100, 50)
+    table.append(T0, 1)
+    assert query.latestOffset(bare(100, 50), ALL) == offset(101, 50)
 
 
 def test_tasks_are_told_which_topic_is_meant(table):
     query = reader()
     end = query.latestOffset(offset(0, 50), ALL)
     assert [p.wanted.topic_id for p in query.partitions(offset(0, 50), end)] == [b"id"]
-    assert [p.wanted.topic_id for p in reader().partitions(offset(0, 50), end)] == [b""]
+    assert [p.wanted.topic_id for p in reader().partitions(offset(0, 50), end)] == [b"id"], "of a repeated batch, too"
+    assert [p.wanted.topic_id for p in reader().partitions(bare(0, 50), bare(100, 50))] == [b""]
 
 
 def test_a_topic_that_is_deleted_while_it_is_looked_up_is_looked_up_again(table, monkeypatch):
@@ -369,7 +394,7 @@ def test_progress_shows_the_high_watermarks_whatever_the_batch_holds(table):
     query = reader(maxOffsetsPerTrigger="3")
     assert query.reportLatestOffset() is None
     query.latestOffset(offset(0, 0), query.getDefaultReadLimit())
-    assert query.reportLatestOffset() == offset(100, 50)
+    assert query.reportLatestOffset() == bare(100, 50)
 
 
 def test_progress_shows_the_high_watermarks_in_the_first_batch_too(table):
@@ -377,7 +402,7 @@ def test_progress_shows_the_high_watermarks_in_the_first_batch_too(table):
     start = query.initialOffset()
     table.append(T0, 5)
     query.latestOffset(start, ALL)
-    assert query.reportLatestOffset() == offset(105, 50)
+    assert query.reportLatestOffset() == bare(105, 50)
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -391,8 +416,9 @@ def test_a_batch_is_cut_into_tasks_as_the_options_say(table):
 
 
 def test_a_checkpoint_of_something_else_is_refused(table):
-    with pytest.raises(ValueError, match="stream offset in the checkpoint"):
-        reader().latestOffset({"start": 7}, ALL)
+    for odd in ({"start": 7}, {"topic ids": 7}, {"topic ids": {"t": 7}}, {"topic ids": {"t": "x"}}):
+        with pytest.raises(ValueError, match="stream offset in the checkpoint"):
+            reader().latestOffset(odd, ALL)
 
 
 def test_a_reader_can_be_pickled_before_it_has_begun():

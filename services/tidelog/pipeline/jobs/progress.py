@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidelog.ids import TopicPartition
+from tidelog.pipeline.admission import TOPIC_IDS
 
 OBSERVED: Final = "tidelog"
 """The name under which the jobs count what they see in rows (`DataFrame.observe`)."""
@@ -68,6 +69,8 @@ def _merged(offsets: Iterable[Any]) -> dict[TopicPartition, int]:
         if not isinstance(by_topic, dict):
             continue  # a source that does not report where its log ends
         for topic, by_partition in by_topic.items():
+            if topic == TOPIC_IDS:
+                continue
             found.update({TopicPartition(topic, int(number)): offset for number, offset in by_partition.items()})
     return found
 
