@@ -7,6 +7,7 @@ from typing import Any, Final
 from mutants.altering import altered
 from mutants.patching import BySimulator, ByTest, Code, Table, around
 from tidelog import config
+from tidelog.agent.files import FileHandler
 from tidelog.agent.worker import Worker
 from tidelog.broker import leader_fetcher, partition_host, pending, registration, replica_manager, retention, service
 from tidelog.broker.fetch import FetchHandler
@@ -598,3 +599,13 @@ _STREAM: Final = "tests/unit/pipeline/test_stream_reader.py::"
 def checkpoint_names_no_topic_ids(*_: Any) -> dict[str, bytes]:
     """A stream goes on in whichever topic has the name of the one in its checkpoint."""
     return {}
+
+
+@MUTANTS.mutant(
+    "REPLACED-FILE",
+    ByTest("tests/unit/agent/test_handlers.py::test_file_replaces_no_other_records_of_the_same_offsets"),
+)
+@around(FileHandler, "_free_name")
+def file_of_the_name_is_replaced(_: Any, self: Any, stem: str, __: bytes) -> str:
+    """A file takes the place of one with the same offsets of an earlier topic of the name."""
+    return f"{stem}.{self._suffix}"

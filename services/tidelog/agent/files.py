@@ -3,8 +3,12 @@
 A file is named by what is in it, `topic-partition-first-end.jsonl`, end exclusive. It is written under another name, synced
 and renamed, so that it is there whole or not at all, and only then are its offsets committed. An agent that dies between the
 two leaves a file whose records come again: files of one partition may overlap, and each record tells its offset.
+
+No file is replaced. Where the name is taken by other records, of a topic that has since been deleted and created again for
+instance, a number comes before the ending: `topic-partition-first-end.1.jsonl`.
 """
 
+import itertools
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
@@ -64,18 +68,27 @@ class FileHandler:
         pass
 
     def _write(self, tp: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
-        name = f"{self._folder}/{tp}-{records[0].offset}-{records[-1].offset + 1}.{self._suffix}"
+        content = self._encode(records)
+        name = self._free_name(f"{self._folder}/{tp}-{records[0].offset}-{records[-1].offset + 1}", content)
         part = name + self._part
         if self._disk.kind(part) is not None:
             self._disk.remove(part)  # of a flush that failed
         file = self._disk.open(part, create=True)
         try:
-            file.append([self._encode(records)])
+            file.append([content])
             file.sync()
         finally:
             file.close()
         self._disk.rename(part, name)
         self._disk.sync_dir(self._folder)
+
+    def _free_name(self, stem: str, content: bytes) -> str:
+        """A name that no file has, or one with this content."""
+        for number in itertools.count():
+            name = f"{stem}.{number}.{self._suffix}" if number else f"{stem}.{self._suffix}"
+            if self._disk.kind(name) is None or self._disk.read(name) == content:
+                return name
+        raise AssertionError("numbers do not end")
 
 
 def encoder(kind: str) -> Encode:

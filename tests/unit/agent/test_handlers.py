@@ -122,6 +122,18 @@ async def test_file_writes_json_lines_named_by_what_is_in_them() -> None:
     assert len(names(disk)) == 2
 
 
+async def test_file_replaces_no_other_records_of_the_same_offsets() -> None:
+    disk = SimDisk()
+    handler = file_handler(disk)
+    await handler.start()
+    for value in (b"old", b"new", b"newest", b"new"):
+        await handler.handle([record(T0, 3, value)])
+        await handler.flush()
+    assert names(disk) == ["t-0-3-4.1.jsonl", "t-0-3-4.2.jsonl", "t-0-3-4.jsonl"]
+    values = [json.loads(disk.read(f"{FOLDER}/{name}"))["value"] for name in names(disk)]
+    assert values == ["new", "newest", "old"]
+
+
 async def test_file_writes_parquet(tmp_path: Path) -> None:
     handler = file_handler(OsDisk(), str(tmp_path / "out"), "parquet")
     await handler.start()
