@@ -20,7 +20,7 @@ from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
 from tidelog.controller import configs, election
-from tidelog.controller.model import ClusterState
+from tidelog.controller.model import Broker, ClusterState
 from tidelog.coordinator import machine
 from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
@@ -30,6 +30,7 @@ from tidelog.coordinator.rebalance import Rebalancer
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.pipeline import admission
+from tidelog.ports.meta import SetData
 from tidelog.runtime import rpc_server
 from tidelog.runtime.clock import RetentionClock
 from tidelog.sizes import Carriage
@@ -609,3 +610,20 @@ def checkpoint_names_no_topic_ids(*_: Any) -> dict[str, bytes]:
 def file_of_the_name_is_replaced(_: Any, self: Any, stem: str, __: bytes) -> str:
     """A file takes the place of one with the same offsets of an earlier topic of the name."""
     return f"{stem}.{self._suffix}"
+
+
+@MUTANTS.mutant(
+    "OTHER-DISK",
+    ByTest("tests/unit/controller/test_election.py::test_an_only_copy_on_another_disk_needs_consent"),
+)
+@around(Broker, "had")
+def every_disk_is_the_same(*_: Any) -> bool:
+    """A data directory holds what the one before it in this broker held."""
+    return True
+
+
+@MUTANTS.mutant("DISK-UNRECORDED", ByTest(f"{_REGISTRATION}test_another_data_directory_is_recorded_with_its_epoch"))
+@around(registration.Registration, "_record_directory")
+async def first_directory_stays_recorded(original: Any, self: Any) -> Any:
+    """A broker records its first data directory, and none after it."""
+    return [each for each in await original(self) if not isinstance(each, SetData)]

@@ -98,7 +98,7 @@ async def test_who_may_not_join_is_told_before_it_does_anything() -> None:
 def test_a_controller_admits_no_broker_beside_which_it_does_not_work() -> None:
     stat = Stat(version=0, czxid=50, mzxid=50, ephemeral_owner=1)
     far = Release("9.0.0", RELEASE.level + 7, RELEASE.level + 1)
-    admitted = brokers_of({"1": (registered(RELEASE, 1), stat), "2": (registered(far, 2), stat)})
+    admitted = brokers_of({"1": (registered(RELEASE, 1), stat), "2": (registered(far, 2), stat)}, {})
     assert [(each.broker_id, each.release) for each in admitted] == [(1, RELEASE)]
 
 

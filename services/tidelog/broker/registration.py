@@ -9,13 +9,23 @@ from typing import Any
 from tidelog.broker.former_self import Presence, address_of, look
 from tidelog.errors import ErrorCode
 from tidelog.ports.clock import Clock
-from tidelog.ports.meta import Meta, SessionClosed, SessionState, Stat
+from tidelog.ports.meta import Check, Create, Meta, Op, SessionClosed, SessionState, SetData, Stat
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.tasks import MustEnd
-from tidelog.runtime.zk_patterns import register, resign
-from tidelog.wire.znodes import BadZnode, BrokerRegistration, broker_path, decode_broker, encode_broker
+from tidelog.runtime.zk_patterns import ensure_path, find, parent, register, resign
+from tidelog.wire.znodes import (
+    BadZnode,
+    BrokerRegistration,
+    StoredDirectories,
+    broker_directories_path,
+    broker_path,
+    decode_broker,
+    decode_directories,
+    encode_broker,
+    encode_directories,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +95,7 @@ class Registration:
             # Named anew for each try, so that an unknown outcome can be told from somebody else's (reliability 6.4).
             registration = replace(self._describe(), attempt=self._rand.randbytes(8).hex())
             path, payload = broker_path(registration.broker_id), encode_broker(registration)
-            stat = await register(self._meta, path, payload, self._is_dead)
+            stat = await register(self._meta, path, payload, self._is_dead, self._record_directory)
             self._session_id = stat.ephemeral_owner
             if self._describe().intact_since == registration.intact_since:
                 break
@@ -107,6 +117,31 @@ class Registration:
             _log.info("registered with broker epoch %d", self.broker_epoch)
             self._on_registered(self.broker_epoch)
         self._spawn("lease", self._keep(self._keeper))
+
+    async def _record_directory(self) -> list[Op]:
+        """Tells controllers of a data directory that is not the one of the last life, in the multi that registers."""
+        mine = self._describe()
+        path = broker_directories_path(mine.broker_id)
+        await ensure_path(self._meta, parent(path))
+        found = await find(self._meta, path)
+        if found is None:
+            return [Create(path, encode_directories(StoredDirectories(mine.directory_id)))]
+        data, stat = found
+        try:
+            stored = decode_directories(mine.broker_id, data)
+        except BadZnode as error:
+            _log.error("it is not recorded which data directory this broker has: %s; delete this znode", error)
+            return []
+        if stored.present == mine.directory_id:
+            return [Check(path, stat.version)]
+        _log.warning(
+            "broker %d had data directory %s before, and has %s now: its replicas count as empty until others fill them, and "
+            "an only copy leads when an operator lets it",
+            mine.broker_id,
+            stored.present,
+            mine.directory_id,
+        )
+        return [SetData(path, encode_directories(stored.replaced(mine.directory_id, stat.mzxid)), stat.version)]
 
     async def _is_dead(self, data: bytes, stat: Stat) -> bool:
         """Decides that the holder of this broker's znode is a former self that need not be waited for (KAFKA-7165).

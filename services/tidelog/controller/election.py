@@ -159,13 +159,14 @@ def _next(
 def _complete(replica: BrokerId, isr: Sequence[IsrMember], brokers: Brokers, only_copy: bool) -> bool:
     """A broker that returned in another life still holds everything committed, or there is no other copy to wait for.
 
-    An ISR member that has lost nothing since the life in which it was admitted has what it had then (reliability 3.6).
+    An ISR member that has lost nothing since the life in which it was admitted has what it had then (reliability 3.6). One with
+    another data directory has nothing of it, also where it is the only copy; the directory of that life may come back.
     """
     broker = brokers.get(replica)
     if broker is None:
         return False
     epoch = _life(replica, isr)
-    return epoch is not None and (broker.intact_since <= epoch or only_copy)
+    return epoch is not None and broker.had(epoch) and (broker.intact_since <= epoch or only_copy)
 
 
 def same_life(member: IsrMember, brokers: Brokers) -> bool:

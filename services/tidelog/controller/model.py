@@ -28,6 +28,13 @@ class Broker:
     rack: str = ""
     release: Release = RELEASE
     carried: Carried = UNREGISTERED
+    directories: tuple[tuple[int, str], ...] = ()
+    """First broker epoch and id of each data directory that is known, oldest first; the last is the present one."""
+
+    def had(self, epoch: int) -> bool:
+        """Returns whether its life of that epoch had the present data directory, as far as is known."""
+        then = [directory_id for since, directory_id in self.directories if since <= epoch]
+        return not then or then[-1] == self.directories[-1][1]
 
     def live(self, shutting_down: bool = False) -> m.LiveBroker:
         return m.LiveBroker(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.controller.effects import Examinable, Outcome, WriteGroup
@@ -37,6 +37,8 @@ READ_AGAIN_S: Final = 0.1
 
 Results = Sequence[tuple[WriteGroup, Outcome]]
 Found = Sequence[tuple[WriteGroup, tuple[bytes, int] | None]]
+Directories = Mapping[str, tuple[tuple[int, str], ...]]
+"""First broker epoch and id of each data directory, by the name of the registration."""
 Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
 
 
@@ -196,10 +198,11 @@ async def read_snapshot(meta: Meta) -> Snapshot:
                 config_version=0 if node is None else node[1].version,
             )
         )
-    alive = zip(brokers, registrations, strict=True)
-    block, placement = await meta.get_many([znodes.PRODUCER_IDS, znodes.PLACEMENT])
+    alive = {name: node for name, node in zip(brokers, registrations, strict=True) if node is not None}
+    paths = [f"{znodes.BROKER_DIRECTORIES}/{name}" for name in alive]
+    block, placement, *directories = await meta.get_many([znodes.PRODUCER_IDS, znodes.PLACEMENT, *paths])
     return Snapshot(
-        brokers=brokers_of({name: node for name, node in alive if node is not None}),
+        brokers=brokers_of(alive, _directories(zip(alive, directories, strict=True))),
         topics=tuple(stored),
         deletions=tuple(deletions),
         producer_ids=None if block is None else (znodes.decode_producer_ids(block[0]), block[1].version),
@@ -222,7 +225,29 @@ def _state(topic: str, index: int, node: tuple[bytes, Stat] | None) -> Partition
     return PartitionState.of(znodes.decode_state(topic, index, data), stat.version)
 
 
-def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
+async def read_directories(meta: Meta, names: Sequence[str]) -> Directories:
+    """Returns the data directories of these brokers, by the names of their registrations. Read after the registrations, it
+    knows of each of them."""
+    found = await meta.get_many([f"{znodes.BROKER_DIRECTORIES}/{name}" for name in names])
+    return _directories(zip(names, found, strict=True))
+
+
+def _directories(nodes: Iterable[tuple[str, tuple[bytes, Stat] | None]]) -> Directories:
+    known = {}
+    for name, node in nodes:
+        broker_id = znodes.broker_id_of(name)
+        if broker_id is None or node is None:
+            continue
+        try:
+            stored = znodes.decode_directories(broker_id, node[0])
+        except znodes.BadZnode as error:
+            log.error("which data directories broker %d had is not known: %s", broker_id, error)
+        else:
+            known[name] = (*stored.former, (node[1].mzxid, stored.present))
+    return known
+
+
+def brokers_of(nodes: dict[str, tuple[bytes, Stat]], directories: Directories) -> tuple[Broker, ...]:
     """The registrations below /brokers/ids, by broker id. One that cannot be read is no live broker, nor is one of a release
     beside which this one does not work."""
     brokers = []
@@ -249,6 +274,13 @@ def brokers_of(nodes: dict[str, tuple[bytes, Stat]]) -> tuple[Broker, ...]:
                 rack=registration.rack,
                 release=registration.release,
                 carried=registration.carried,
+                directories=_up_to(directories.get(name, ()), stat.czxid, registration.directory_id),
             )
         )
     return tuple(sorted(brokers, key=lambda broker: broker.broker_id))
+
+
+def _up_to(known: tuple[tuple[int, str], ...], broker_epoch: int, present: str) -> tuple[tuple[int, str], ...]:
+    """All that are known up to a life. A broker of a release that does not store them may have another one than is stored."""
+    known = tuple(each for each in known if each[0] <= broker_epoch)
+    return known if not present or (known and known[-1][1] == present) else (*known, (broker_epoch, present))

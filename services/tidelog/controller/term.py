@@ -45,11 +45,11 @@ from tidelog.controller.liveness import LivenessWatch, News
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
 from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
-from tidelog.controller.store import FencedStore, Results, brokers_of, read_snapshot
+from tidelog.controller.store import Directories, FencedStore, Results, brokers_of, read_directories, read_snapshot
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
 from tidelog.ports.bundle import Ports
-from tidelog.ports.meta import MetaError
+from tidelog.ports.meta import MetaError, OutcomeUnknown, SessionExpired, Stat
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.metrics import BrokerState, ControllerMetrics
@@ -102,6 +102,9 @@ class Term:
         self._queue: deque[_Queued] = deque()
         self._news = asyncio.Event()
         self._links: dict[BrokerId, _Link] = {}
+        self._lives: dict[str, int] = {}
+        """Broker epochs by the names of registrations, as last read."""
+        self._directories: dict[str, tuple[tuple[int, str], ...]] = {}
         self._waiting: dict[Token, asyncio.Future[Any]] = {}
         self._tokens = itertools.count(1)
         self._sequences = itertools.count(1)
@@ -188,6 +191,8 @@ class Term:
                 self.end("a znode is damaged")
                 return
         log.info("read %d topics and %d brokers", len(snapshot.topics), len(snapshot.brokers))
+        self._lives = {str(each.broker_id): each.epoch for each in snapshot.brokers}
+        self._directories = {str(each.broker_id): each.directories for each in snapshot.brokers}
         self._put(Elected(self._elected.epoch, snapshot), self._clock.now() - won_at)
         self._acting = True
         self._metrics.became_active(self._elected.epoch, self._clock.now() - won_at)
@@ -198,7 +203,21 @@ class Term:
 
     async def _watch_brokers(self) -> None:
         async for nodes in zk_patterns.watch_children(self._ports.meta, znodes.BROKER_IDS, reconcile_s=RECONCILE_S):
-            self._put(BrokersChanged(brokers_of(nodes)))
+            self._put(BrokersChanged(brokers_of(nodes, await self._read_directories(nodes))))
+
+    async def _read_directories(self, nodes: dict[str, tuple[bytes, Stat]]) -> Directories:
+        """Reads them for lives that begin: that one has ended must be known at once."""
+        lives = {name: stat.czxid for name, (_, stat) in nodes.items()}
+        begun = [name for name, life in lives.items() if self._lives.get(name) != life]
+        while begun:
+            try:
+                self._directories |= await read_directories(self._ports.meta, begun)
+                break
+            except (OutcomeUnknown, SessionExpired) as error:
+                log.info("cannot read the data directories of brokers: %r; again", error)
+                await self._clock.sleep(READ_AGAIN_S)
+        self._lives = lives
+        return self._directories
 
     async def _tick(self) -> None:
         while True:

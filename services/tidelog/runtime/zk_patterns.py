@@ -111,17 +111,27 @@ async def _waits(_data: bytes, _stat: Stat) -> bool:
     return False
 
 
-async def register(meta: Meta, path: str, payload: bytes, is_dead: IsDead = _waits) -> Stat:
+async def _nothing() -> Sequence[Op]:
+    return ()
+
+
+async def register(
+    meta: Meta,
+    path: str,
+    payload: bytes,
+    is_dead: IsDead = _waits,
+    with_it: Callable[[], Awaitable[Sequence[Op]]] = _nothing,
+) -> Stat:
     """Makes the ephemeral `path` of this session, and waits for as long as it takes (HOLE-40).
 
     `is_dead` is asked about an ephemeral of another session, and may raise. One that is dead is taken over at once. Any other
     is waited for: it ends by itself within a session timeout, or it belongs to a process with the same id, which the log
-    says. The Stat's czxid is the new broker epoch.
+    says. The Stat's czxid is the new broker epoch. Before each try `with_it` is asked for what the same multi writes.
     """
     await ensure_path(meta, parent(path))
     while True:
         try:
-            await meta.multi([Create(path, payload, ephemeral=True)])
+            await meta.multi([Create(path, payload, ephemeral=True), *await with_it()])
         except NodeExists:
             log.debug("%s exists", path)
         except LOOK_AGAIN as error:

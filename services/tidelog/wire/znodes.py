@@ -28,6 +28,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
+BROKER_DIRECTORIES: Final = "/brokers/directories"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -55,6 +56,8 @@ INTACT_SINCE_NOW: Final = -1
 
 SHARDS_MAX: Final = 1024
 
+FORMER_DIRECTORIES_MAX: Final = 16
+
 NO_VERSION: Final = -1
 """Of a znode that does not exist."""
 
@@ -67,6 +70,10 @@ _THROTTLES: Final = ("leader_throttle", "follower_throttle")
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_directories_path(broker_id: int) -> str:
+    return f"{BROKER_DIRECTORIES}/{broker_id}"
 
 
 def broker_id_of(name: str) -> BrokerId | None:
@@ -162,6 +169,23 @@ class BrokerRegistration:
     """Of the broker's data directory; a copy of the directory has the same."""
     carried: Carried = UNREGISTERED
     """The sizes that it can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDirectories:
+    """/brokers/directories/[id]: the data directory with which a broker has registered, and those before it.
+
+    A broker writes it in the multi that registers it, and only when the directory is another one: the znode's mzxid is the first
+    broker epoch of `present`.
+    """
+
+    present: str
+    former: tuple[tuple[int, str], ...] = ()
+    """The first broker epoch and id of each former directory, oldest first; at most FORMER_DIRECTORIES_MAX."""
+
+    def replaced(self, directory_id: str, since: int) -> "StoredDirectories":
+        """Returns what is to be stored when another directory takes its place; `since` is the mzxid of what is stored."""
+        return StoredDirectories(directory_id, (*self.former, (since, self.present))[-FORMER_DIRECTORIES_MAX:])
 
 
 class Move(NamedTuple):
@@ -350,6 +374,26 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         )
 
     return _decode(broker_path(broker_id), data, build)
+
+
+def encode_directories(directories: StoredDirectories) -> bytes:
+    former = [list(each) for each in directories.former]
+    return _dump({"version": _LAYOUT, "directory": directories.present, "former": former})
+
+
+def decode_directories(broker_id: int, data: bytes) -> StoredDirectories:
+    path = broker_directories_path(broker_id)
+
+    def entry(fields: Any) -> tuple[int, str]:
+        match fields:
+            case [int(since), str(directory_id)]:
+                return since, directory_id
+        raise BadZnode(path, "former is not a list of epochs and directories")
+
+    def build(fields: Mapping[str, Any]) -> StoredDirectories:
+        return StoredDirectories(_text(fields, "directory"), tuple(map(entry, _of(fields, "former", list))))
+
+    return _decode(path, data, build)
 
 
 def _release_fields(release: Release) -> dict[str, Any]:

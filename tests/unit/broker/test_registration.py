@@ -24,7 +24,14 @@ from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.wire.messages import Listener, LivenessPing, LivenessPong
 from tidelog.wire.services import BROKER_CONTROL_LIVENESS
-from tidelog.wire.znodes import BrokerRegistration, broker_path, decode_broker
+from tidelog.wire.znodes import (
+    BrokerRegistration,
+    StoredDirectories,
+    broker_directories_path,
+    broker_path,
+    decode_broker,
+    decode_directories,
+)
 
 SESSION_S = 6.0
 PATH = broker_path(1)
@@ -251,6 +258,29 @@ async def test_a_process_whose_registration_is_taken_ends(store: SimZooKeeper) -
     assert "has taken the registration of this one: it is registered at second:9092" in first.verdict
     await asyncio.sleep(2 * SESSION_S)
     assert len(first.epochs) == len(second.epochs) == 1 and second.registration.holds_lease() and not second.verdict
+
+
+async def test_another_data_directory_is_recorded_with_its_epoch(store: SimZooKeeper) -> None:
+    epochs = []
+    for directory in ("d1", "d1", "d2", "d1"):
+        life = await Life(store, f"host{len(epochs)}", directory).start()
+        await life.registered(limit_s=2 * SESSION_S)
+        epochs += life.epochs
+        life.kill()
+    node = store.find(broker_directories_path(1))
+    assert node is not None and node.stat.mzxid == epochs[3]
+    stored = decode_directories(1, node.data)
+    assert stored == StoredDirectories("d1", ((epochs[0], "d1"), (epochs[2], "d2")))
+
+
+async def test_a_bad_record_of_directories_stops_no_broker(store: SimZooKeeper) -> None:
+    operator = store.client()
+    await operator.start()
+    path = broker_directories_path(1)
+    await ensure_path(operator, path)
+    await operator.multi([SetData(path, b"{", -1)])
+    life = await Life(store).start()
+    await life.registered()
 
 
 @pytest.mark.parametrize("broker_id", [1, 2], ids=["itself", "another broker"])

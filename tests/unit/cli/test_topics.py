@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from helpers import overviews
 from helpers.fake_broker import FakeCall, FakeCluster
 from helpers.requirements import requirement
+from tidelog.cli.commands.cluster import health_of
 from tidelog.client.records import Record, encode_batch
 from tidelog.testing.clock import SimClock
 from unit.cli.conftest import Tidelog
@@ -165,11 +167,18 @@ def test_consume_from_a_time(tidelog: Tidelog, cluster: FakeCluster) -> None:
     assert tidelog("consume", "t", "--offset", "@0", "--partition", "1", "--max-messages", "1").text == "50\n"
 
 
+def test_health_names_what_an_operator_must_release() -> None:
+    topics = [overviews.topic("t", overviews.partition(0), overviews.partition(1, -1, [0], vetoed=True))]
+    found = health_of(overviews.described(topics), topics)
+    assert found.vetoed == ["t/1"] and found.reasons[-1].startswith("vetoed partitions")
+    assert found.line.endswith("vetoed partitions 1")
+
+
 def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: FakeCluster) -> None:
     cluster.create("t", partitions=3)
     healthy = tidelog("cluster", "health")
     assert healthy.exit_code == 0
-    assert [line.split(":")[0].split(" (")[0] for line in healthy.text.splitlines()[2:9]] == [
+    assert [line.split(":")[0].split(" (")[0] for line in healthy.text.splitlines()[2:10]] == [
         "Healthy",
         "Unhealthy reasons",
         "Controller ID",
@@ -177,6 +186,7 @@ def test_health_has_rpks_fields_and_an_exit_code(tidelog: Tidelog, cluster: Fake
         "Nodes down",
         "Leaderless partitions",
         "Under-replicated partitions",
+        "Vetoed partitions",
     ]
     cluster.down.add(2)
     cluster.partition("t", 1).leader = -1

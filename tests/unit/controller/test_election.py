@@ -1,13 +1,14 @@
 """Who leads after deaths, bounces, suspicions and returns (reliability 3.6 rule D, HOLE-07, HOLE-25, HOLE-50, F-13)."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.requirements import requirement
-from tidelog.controller.election import initial, settle
+from tidelog.controller.election import initial, released, settle, vetoed
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.ids import NO_LEADER, BrokerId
 from unit.controller.harness import broker, isr, state
@@ -173,3 +174,47 @@ def test_the_order_of_assignment_decides(order: tuple[int, ...]) -> None:
     replicas = tuple(BrokerId(each) for each in order)
     new = after(state(-1, 0, isr(b1=11, b2=12, b3=13), 0), *(broker(i, 10 + i) for i in (1, 2, 3)), replicas=replicas)
     assert new is not None and new.leader == order[0]
+
+
+ALONE = (BrokerId(1),)
+ONLY_COPY = state(1, 4, isr(b1=11), version=7)
+FORMER = ((11, "d1"), (21, "d2"))
+
+
+def with_directories(of: Broker, *directories: tuple[int, str]) -> Broker:
+    return replace(of, directories=directories)
+
+
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_an_only_copy_on_another_disk_needs_consent() -> None:
+    """It would acknowledge records that vanish when the right disk comes back."""
+    offline = state(-1, 5, isr(b1=11), 8, controller_epoch=9)
+    empty = with_directories(broker(1, 21), *FORMER)
+    assert after(ONLY_COPY, empty, replicas=ALONE) == offline
+    assert vetoed(ALONE, offline, {ALONE[0]: empty}, ()) == 1
+    led = released(offline, empty, 9)
+    assert (led.leader, led.isr) == (1, isr(b1=21))
+    # It stays the right disk until there is another one again.
+    again = with_directories(broker(1, 31), *FORMER)
+    found = after(led, again, replicas=ALONE)
+    assert found is not None and (found.leader, found.isr) == (1, isr(b1=31))
+
+
+def test_the_disk_of_the_life_in_the_isr_leads_when_back() -> None:
+    back = with_directories(broker(1, 31, intact_since=11), *FORMER, (31, "d1"))
+    assert after(ONLY_COPY, back, replicas=ALONE) == state(1, 5, isr(b1=31), 8, controller_epoch=9)
+
+
+def test_a_disk_that_is_back_lacks_what_the_other_one_got() -> None:
+    """It says that it is intact since 11, and so it is: it was not there when broker 1 was admitted as 21."""
+    old = state(-1, 4, isr(b1=21, b2=12), version=7)
+    back = with_directories(broker(1, 31, intact_since=11), *FORMER, (31, "d1"))
+    assert after(old, back) is None
+    assert after(old, with_directories(broker(1, 31, intact_since=21), *FORMER)) is not None
+
+
+@requirement("A last ISR member that lost power is not elected automatically")
+def test_an_only_copy_leads_where_no_other_disk_is_known() -> None:
+    for known in ((), ((11, "d1"),), ((21, "d1"),)):
+        found = after(ONLY_COPY, with_directories(broker(1, 21), *known), replicas=ALONE)
+        assert found == state(1, 5, isr(b1=21), 8, controller_epoch=9)

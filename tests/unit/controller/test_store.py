@@ -12,6 +12,7 @@ from tidelog.controller.store import FencedStore, brokers_of, read_snapshot
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.meta import Check, Create, SetData, Stat
 from tidelog.runtime.tasks import Supervisor
+from tidelog.runtime.zk_patterns import ensure_path
 from tidelog.sizes import Carried
 from tidelog.testing.clock import SimClock
 from tidelog.testing.meta import SimZooKeeper
@@ -197,11 +198,42 @@ async def test_a_snapshot_reads_everything_back() -> None:
     assert broker.live().fetch_max_bytes == 60_000_000, "as brokers are told"
 
 
+def test_directories_are_those_up_to_the_life_that_is_registered() -> None:
+    def known(directory: str, epoch: int, *stored: tuple[int, str]) -> tuple[tuple[int, str], ...]:
+        data = znodes.encode_broker(znodes.BrokerRegistration(BrokerId(1), (), "", 7, "x", directory_id=directory))
+        (found,) = brokers_of({"1": (data, Stat(0, epoch, epoch, 1))}, {"1": stored} if stored else {})
+        return found.directories
+
+    assert known("d1", 50) == ((50, "d1"),)
+    assert known("d1", 50, (40, "d1")) == ((40, "d1"),)
+    assert known("d1", 50, (40, "d1"), (60, "d2")) == ((40, "d1"),), "what follows is of the next life"
+    # A broker of a release that does not store its directory has another one.
+    assert known("d2", 50, (40, "d1")) == ((40, "d1"), (50, "d2"))
+    assert known("", 50, (40, "d1")) == ((40, "d1"),)
+
+
+async def test_a_new_controller_reads_the_directories_of_brokers() -> None:
+    bench = Bench()
+    await bench.start()
+    for path in (znodes.BROKER_IDS, znodes.BROKER_DIRECTORIES, znodes.TOPICS, znodes.DELETE_TOPICS):
+        await ensure_path(bench.meta, path)
+    data = znodes.encode_broker(znodes.BrokerRegistration(BrokerId(7), (), "", 7, "x", directory_id="d2"))
+    stored = znodes.StoredDirectories("d1").replaced("d2", 3)
+    *_, stat = await bench.meta.multi(
+        [
+            Create(znodes.broker_directories_path(7), znodes.encode_directories(stored)),
+            Create(znodes.broker_path(7), data, ephemeral=True),
+        ]
+    )
+    (broker,) = (await read_snapshot(bench.meta)).brokers
+    assert stat is not None and broker.directories == ((3, "d1"), (stat.czxid, "d2"))
+
+
 def test_intact_since_is_resolved_and_kept() -> None:
     stat = Stat(version=0, czxid=50, mzxid=50, ephemeral_owner=1)
 
     def registered(intact_since: int) -> bytes:
         return znodes.encode_broker(znodes.BrokerRegistration(BrokerId(1), (), "", intact_since, "x"))
 
-    assert [each.intact_since for each in brokers_of({"1": (registered(-1), stat)})] == [50]
-    assert [each.intact_since for each in brokers_of({"1": (registered(7), stat)})] == [7]
+    assert [each.intact_since for each in brokers_of({"1": (registered(-1), stat)}, {})] == [50]
+    assert [each.intact_since for each in brokers_of({"1": (registered(7), stat)}, {})] == [7]

@@ -180,9 +180,10 @@ class World:
             attempt=str(self._lives),
             release=RELEASE,
         )
+        previous = 0 if old is None else old.meta.session_id
 
-        async def is_dead(_data: bytes, stat: Stat) -> bool:
-            return old is not None and stat.ephemeral_owner == old.meta.session_id
+        async def is_dead(_: bytes, found: Stat) -> bool:
+            return found.ephemeral_owner == previous
 
         stat = await register(meta, znodes.broker_path(number), znodes.encode_broker(registration), is_dead)
         broker.epoch = stat.czxid

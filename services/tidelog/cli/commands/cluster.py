@@ -56,6 +56,8 @@ class Health:
     nodes_down: list[int]
     leaderless: list[str]
     under_replicated: list[str]
+    vetoed: list[str]
+    """Leaderless partitions whose last in-sync replica is back and may lack records."""
     unreachable: str = ""
 
     @property
@@ -66,6 +68,7 @@ class Health:
             (bool(self.nodes_down), "nodes down"),
             (bool(self.leaderless), "leaderless partitions"),
             (bool(self.under_replicated), "under-replicated partitions"),
+            (bool(self.vetoed), "vetoed partitions (see tidelog brokers release-veto --help)"),
         ]
         return [reason for is_so, reason in found if is_so]
 
@@ -74,7 +77,11 @@ class Health:
         """The state in a line, without the names of partitions."""
         if self.unreachable:
             return f"unhealthy: {self.unreachable}"
-        counted = {"leaderless partitions": self.leaderless, "under-replicated partitions": self.under_replicated}
+        counted = {
+            "leaderless partitions": self.leaderless,
+            "under-replicated partitions": self.under_replicated,
+            "vetoed partitions": self.vetoed,
+        }
         parts = ["no active controller" if self.controller_id < 0 else f"controller {self.controller_id}"]
         parts += [f"nodes down {_bracketed(self.nodes_down)}"] if self.nodes_down else []
         parts += [f"{name} {len(found)}" for name, found in counted.items() if found]
@@ -94,6 +101,7 @@ def health_of(cluster: "DescribeClusterResponse", topics: list["TopicDescription
         nodes_down=sorted(known - alive),
         leaderless=[name for name, p in partitions if p.leader < 0],
         under_replicated=[name for name, p in partitions if len(p.isr) < len(p.replicas) - len(p.adding_replicas)],
+        vetoed=[name for name, p in partitions if p.vetoed],
     )
 
 
@@ -141,7 +149,7 @@ async def _health(on: Connection, most_ms: int | None) -> Health:
         async with on.admin(request_timeout_ms=min(limit_ms, most_ms or limit_ms)) as admin:
             return health_of(await admin.describe_cluster(), await admin.describe_topics())
     except (TidelogError, TransportError) as error:
-        return Health(-1, [], [], [], [], unreachable=str(error))
+        return Health(-1, [], [], [], [], [], unreachable=str(error))
 
 
 def _print_health(h: Health, output: Format) -> None:
@@ -155,6 +163,7 @@ def _print_health(h: Health, output: Format) -> None:
                 "nodesDown": h.nodes_down,
                 "leaderlessPartitions": h.leaderless,
                 "underReplicatedPartitions": h.under_replicated,
+                "vetoedPartitions": h.vetoed,
             }
         )
         return
@@ -166,6 +175,7 @@ def _print_health(h: Health, output: Format) -> None:
         ("Nodes down:", _bracketed(h.nodes_down)),
         (f"Leaderless partitions ({len(h.leaderless)}):", _bracketed(h.leaderless)),
         (f"Under-replicated partitions ({len(h.under_replicated)}):", _bracketed(h.under_replicated)),
+        (f"Vetoed partitions ({len(h.vetoed)}):", _bracketed(h.vetoed)),
     ]
     width = max(len(label) for label, _ in rows) + 2
     print("CLUSTER HEALTH OVERVIEW\n=======================")
