@@ -19,7 +19,7 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.controller import configs, election
+from tidelog.controller import configs, election, elections, machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.coordinator import machine
 from tidelog.coordinator.desk import Desk
@@ -627,3 +627,23 @@ def every_disk_is_the_same(*_: Any) -> bool:
 async def first_directory_stays_recorded(original: Any, self: Any) -> Any:
     """A broker records its first data directory, and none after it."""
     return [each for each in await original(self) if not isinstance(each, SetData)]
+
+
+@MUTANTS.mutant(
+    "FIRST-LIVE",
+    ByTest("tests/unit/controller/test_unclean_choice.py::test_an_empty_replica_does_not_lead_beside_a_full_one"),
+)
+@around(elections, "largest")
+def first_live_replica_leads(_original: Any, candidates: Any, _ends: Any) -> Any:
+    """An unclean election takes the first live replica, whatever it holds."""
+    return candidates[0]
+
+
+@MUTANTS.mutant(
+    "UNASKED-CONSENT",
+    ByTest("tests/unit/controller/test_unclean_choice.py::test_a_topic_that_consents_gets_the_same_choice"),
+)
+@around(machine, "largest")
+def first_live_replica_leads_by_consent(_original: Any, candidates: Any, _ends: Any) -> Any:
+    """In a topic that consents, an unclean election takes the first live replica, whatever it holds."""
+    return candidates[0]

@@ -379,7 +379,7 @@ class FakeCluster:
 
     def _elect(self, name: str, partition: int) -> m.ElectionResult:
         """The first broker is everybody's preferred leader here."""
-        result = m.ElectionResult(topic=name, partition=partition)
+        result = m.ElectionResult(topic=name, partition=partition, leader=-1)
         topic, first = self.topics.get(name), next(iter(self.addresses))
         if topic is None or partition >= len(topic.partitions):
             message = f"topic {name!r} has no partition {partition}"

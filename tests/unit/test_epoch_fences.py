@@ -370,6 +370,7 @@ NAME_NO_EPOCH: dict[Any, str] = {
         (s.COORDINATOR_SERVICE_SESSION, s.COORDINATOR_SERVICE_COMMIT_OFFSETS),
         "its coordinator epoch and generation: with the coordinator's own tests (tests/unit/coordinator)",
     ),
+    s.BROKER_CONTROL_REPLICA_ENDS: "changes nothing; its epochs: with the control service's own tests",
     s.BROKER_CONTROL_LIVENESS: "changes nothing; the controller compares the pong's broker epoch (test_liveness.py)",
     s.CONTROLLER_SERVICE_ALLOCATE_PRODUCER_IDS: "its broker epoch: with the producer ids' own tests",
     s.REPLICA_SERVICE_PRODUCE_STREAM: "its messages are ProduceRequests, answered by the handler of Produce",

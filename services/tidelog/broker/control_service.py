@@ -177,6 +177,14 @@ class ControlService:
             self._live_changed(self._told_live)
         return m.UpdateMetadataResponse()
 
+    async def replica_ends(self, request: m.ReplicaEndsRequest, _: CallContext) -> m.ReplicaEndsResponse:
+        """Not in the order of the other requests: it changes nothing."""
+        if self._broker_epoch() < 0 or request.broker_epoch != self._broker_epoch():
+            return m.ReplicaEndsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        if request.controller_epoch < self.controller_epoch:
+            return m.ReplicaEndsResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        return m.ReplicaEndsResponse(partitions=tuple(self._replicas.end_of(each) for each in request.partitions))
+
     async def liveness(self, stream: Stream[m.LivenessPing, m.LivenessPong], _: CallContext) -> None:
         """Answers each ping, and tells unasked of a disk that fails. That the stream breaks is the controller's fastest
         news of our death."""

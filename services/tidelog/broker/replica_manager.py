@@ -466,6 +466,21 @@ class ReplicaManager:
     def recorded_end(self, log: PartitionLog) -> int:
         return self._logs.recorded_end(log)
 
+    def end_of(self, asked: m.ReplicaEndsPartition) -> m.ReplicaEnd:
+        """The end of a log, also of one that no order has named yet."""
+        tp = TopicPartition(asked.topic, asked.partition)
+        code, last_epoch, end_offset = ErrorCode.NONE, NO_EPOCH, 0
+        try:
+            log = self._logs.get(tp)
+            if log is not None and log.key.topic_id == asked.topic_id:
+                code = ErrorCode.NONE if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
+                last_epoch, end_offset = log.last_record_epoch, log.log_end_offset
+        except TidelogError as error:
+            code = error.code
+        return m.ReplicaEnd(
+            topic=tp.topic, partition=tp.partition, error_code=code, last_epoch=last_epoch, end_offset=end_offset
+        )
+
     def discard_damage(self, tp: TopicPartition) -> None:
         """Cuts a damaged log where its damage begins, on an operator's word; then it is as after a start of the process.
 

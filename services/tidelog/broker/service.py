@@ -95,6 +95,7 @@ class BrokerService:
                 self._counted(s.BROKER_CONTROL_LEADER_AND_ISR, self._control.leader_and_isr),
                 self._counted(s.BROKER_CONTROL_STOP_REPLICA, self._control.stop_replica),
                 self._counted(s.BROKER_CONTROL_UPDATE_METADATA, self._control.update_metadata),
+                self._counted(s.BROKER_CONTROL_REPLICA_ENDS, self._control.replica_ends),
                 Route(s.BROKER_CONTROL_LIVENESS, self._control.liveness),
             ]
         return routes

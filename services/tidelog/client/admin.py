@@ -25,6 +25,8 @@ Res = TypeVar("Res")
 
 DEFAULT: Final = -1
 """For partitions and replication factor: what the cluster's settings say."""
+_UNCLEAN_CHOICE_LEVEL: Final = 3
+"""Feature level from which on an unclean election can be told which replicas it may choose."""
 _ANSWER_SLACK_S: Final = 1.0
 _RETRIED: Final = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
@@ -206,16 +208,39 @@ class Admin:
         return await self._read(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, m.DescribeClusterRequest())
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        unclean: bool = False,
+        candidates: Sequence[int] = (),
+        validate_only: bool = False,
     ) -> list[m.ElectionResult]:
-        """Elects preferred leaders, or with `unclean` a live replica where no replica in sync is alive: the records that it
-        lacks are lost.
+        """Elects preferred leaders, or with `unclean` the live replica with the largest log where no replica in sync is alive:
+        the records that it lacks are lost.
+
+        With `unclean`, `candidates` are the only brokers that may lead (empty: any), and `validate_only` changes nothing: the
+        result names the leader and the ends of the logs. Both raise UnsupportedVersionError while a live broker is of a release
+        before 0.3.0.
 
         One result a partition, each with its own error code; None asks for every partition that it could change.
         """
+        if candidates or validate_only:
+            level = (await self.describe_cluster()).feature_level
+            if level < _UNCLEAN_CHOICE_LEVEL:  # an older controller would overlook them, and elect
+                raise TidelogError(
+                    f"candidates, validate_only: need feature level {_UNCLEAN_CHOICE_LEVEL} of the controller and every broker, "
+                    f"the cluster is at {level}",
+                    ErrorCode.UNSUPPORTED_VERSION,
+                )
         results: list[m.ElectionResult] = []
         for topics in parts_or_all(m.ElectLeadersRequest, _by_topic(partitions)):
-            request = m.ElectLeadersRequest(unclean=unclean, topics=topics, timeout_ms=self._timeout_ms)
+            request = m.ElectLeadersRequest(
+                unclean=unclean,
+                topics=topics,
+                timeout_ms=self._timeout_ms,
+                candidates=tuple(candidates),
+                validate_only=validate_only,
+            )
             results += (await self._read(s.ADMIN_SERVICE_ELECT_LEADERS, request)).results
         return results
 

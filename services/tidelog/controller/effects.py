@@ -182,6 +182,16 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class AskEnds:
+    """A question to a broker: where do its logs of these partitions end? `ReplicaEndsTold` follows within a bound."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    partitions: tuple[tuple[TopicPartition, bytes], ...]
+    """With their topic ids."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     token: int
     answer: (
@@ -230,4 +240,4 @@ class Resign:
     reason: str
 
 
-Effect = Write | Examine | Connect | Disconnect | Send | Reply | MakePlan | IsrsChanged | Resign
+Effect = Write | Examine | Connect | Disconnect | Send | AskEnds | Reply | MakePlan | IsrsChanged | Resign

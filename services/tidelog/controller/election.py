@@ -88,6 +88,11 @@ def preferred(
     return _next(state, head, state.isr, controller_epoch)
 
 
+def alive(replicas: Sequence[BrokerId], brokers: Brokers, ineligible: Collection[BrokerId]) -> list[BrokerId]:
+    """Replicas that an unclean election may choose from, in the assigned order."""
+    return [each for each in replicas if each in brokers and each not in ineligible]
+
+
 def unclean(
     replicas: Sequence[BrokerId],
     state: PartitionState,
@@ -97,8 +102,8 @@ def unclean(
 ) -> PartitionState | None:
     """The first live replica leads a partition without a leader, with what it has; None if none is alive (F13.1, HOLE-25)."""
     assert state.leader == NO_LEADER or not any(same_life(member, brokers) for member in state.isr), state
-    alive = next((each for each in replicas if each in brokers and each not in ineligible), None)
-    return None if alive is None else _alone(state, brokers[alive], controller_epoch)
+    candidates = alive(replicas, brokers, ineligible)
+    return _alone(state, brokers[candidates[0]], controller_epoch) if candidates else None
 
 
 def vetoed(

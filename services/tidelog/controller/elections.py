@@ -5,7 +5,7 @@ wanted is in force or cannot be had.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.controller import election
 from tidelog.controller.effects import Reply
@@ -13,6 +13,7 @@ from tidelog.controller.events import ElectionRequested, Token
 from tidelog.controller.gather import Gather
 from tidelog.controller.model import ClusterState, Partition, PartitionState
 from tidelog.controller.outbox import Outbox
+from tidelog.controller.survey import FEATURE_LEVEL, Ends, SurveyDesk, largest
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
 from tidelog.names import code_of_unknown
@@ -30,8 +31,15 @@ class _Wish:
     token: Token
     slot: int
     kind: str
+    candidates: tuple[int, ...] = ()
+    """Replicas that an unclean election may choose from; all of them if empty."""
+    validate_only: bool = False
     tried: bool = False
     """Its election has been written at least once, whether that was applied or not."""
+    leader: BrokerId = NO_LEADER
+    """The choice of an unclean election."""
+    ends: Ends = field(default_factory=dict)
+    """Ends of the live replicas when that was chosen."""
 
 
 class ElectionDesk:
@@ -39,11 +47,13 @@ class ElectionDesk:
         self,
         state: ClusterState,
         out: Outbox,
+        surveys: SurveyDesk,
         ineligible: Callable[[Partition], Collection[BrokerId]],
         write: Callable[[Partition, PartitionState], None],
     ) -> None:
         self._state = state
         self._out = out
+        self._surveys = surveys
         self._ineligible = ineligible
         self._write = write
         self._wishes: dict[Partition, list[_Wish]] = {}
@@ -51,9 +61,11 @@ class ElectionDesk:
 
     def begin(self, event: ElectionRequested) -> None:
         request, token = event.request, event.token
-        kind = RELEASED
+        kind, validate_only = RELEASED, False
+        candidates: tuple[int, ...] = ()
         if isinstance(request, m.ElectLeadersRequest):
             kind = UNCLEAN if request.unclean else PREFERRED
+            candidates, validate_only = request.candidates, request.validate_only
         self._out.because(kind)
         asked = [TopicPartition(each.topic, index) for each in request.topics for index in each.partitions]
         if not request.topics:
@@ -61,7 +73,7 @@ class ElectionDesk:
         self._answers[token] = kind, Gather(len(asked))
         for slot, tp in enumerate(asked):
             partition = self._state.partition(tp)
-            wish = _Wish(token, slot, kind)
+            wish = _Wish(token, slot, kind, candidates, validate_only)
             if partition is None or partition.topic.deleting:
                 self._answer(wish, tp, *_unknown(tp, known_topic=tp.topic in self._state.topics))
                 continue
@@ -74,7 +86,9 @@ class ElectionDesk:
         wishes = self._wishes.get(partition)
         while wishes and partition.writing is None:
             wish = wishes[0]
-            found = self._decide(wish.kind, partition)
+            found = self._decide(wish, partition)
+            if found is None:
+                return  # until the live replicas have said how far their logs go
             if isinstance(found, PartitionState):
                 wish.tried = True
                 self._write(partition, found)
@@ -93,7 +107,8 @@ class ElectionDesk:
         """Asserts that nobody waits for nothing."""
         assert all(gather.complete() is None for _, gather in self._answers.values())
         for partition in self._wishes:
-            assert partition.writing is not None, f"{partition.tp}: a wish without a write"
+            waits = partition.writing is not None or self._surveys.pending(partition)
+            assert waits, f"{partition.tp}: a wish without a write"
 
     def _could_change(self, kind: str, partition: Partition) -> bool:
         state = partition.state
@@ -105,9 +120,13 @@ class ElectionDesk:
             return state.leader == NO_LEADER
         return self._vetoed(partition, state) is not None
 
-    def _decide(self, kind: str, partition: Partition) -> PartitionState | _Refusal:
+    def _decide(self, wish: _Wish, partition: Partition) -> PartitionState | _Refusal | None:
+        """None: the ends of the logs are not known yet."""
         state, brokers, ineligible = partition.state, self._state.brokers, self._ineligible(partition)
-        epoch = self._out.controller_epoch
+        kind, epoch = wish.kind, self._out.controller_epoch
+        if (wish.candidates or wish.validate_only) and not (kind == UNCLEAN and self._surveys.possible):
+            level = f"feature level {FEATURE_LEVEL} of every broker"
+            return ErrorCode.UNSUPPORTED_VERSION, f"candidates, validate_only: only for an unclean election at {level}"
         if kind == PREFERRED:
             head = partition.replicas[0]
             if state is not None and state.leader == head:
@@ -120,12 +139,34 @@ class ElectionDesk:
         if state.leader != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads"
         if kind == UNCLEAN:
-            chosen = election.unclean(partition.replicas, state, brokers, ineligible, epoch)
-            return chosen or (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is alive")
+            return self._unclean(wish, partition, state)
         member = self._vetoed(partition, state)
         if member is None:
             return ErrorCode.ELECTION_NOT_NEEDED, "no veto holds it: no member of its ISR is alive"
         return election.released(state, brokers[member], epoch)
+
+    def _unclean(self, wish: _Wish, partition: Partition, state: PartitionState) -> PartitionState | _Refusal | None:
+        brokers, ineligible = self._state.brokers, self._ineligible(partition)
+        live = election.alive(partition.replicas, brokers, ineligible)
+        candidates = [each for each in live if not wish.candidates or each in wish.candidates]
+        if not candidates:
+            named = (
+                f"of brokers {sorted(wish.candidates)} none is alive with"
+                if wish.candidates
+                else "no broker is alive with"
+            )
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{named} a replica that works"
+        ends = self._surveys.ends(partition, live) if self._surveys.possible else {}
+        if ends is None:
+            self._surveys.begin(partition, live)
+            return None
+        chosen = largest(candidates, ends)
+        assert chosen is not None
+        wish.leader, wish.ends = chosen, ends
+        if wish.validate_only:
+            self._surveys.forget(partition)  # it may stay as it is for long
+            return ErrorCode.NONE, ""
+        return election.unclean((chosen,), state, brokers, ineligible, self._out.controller_epoch)
 
     def _vetoed(self, partition: Partition, state: PartitionState) -> BrokerId | None:
         return election.vetoed(partition.replicas, state, self._state.brokers, self._ineligible(partition))
@@ -139,7 +180,17 @@ class ElectionDesk:
         self._close(wish.token)
 
     def _answer(self, wish: _Wish, tp: TopicPartition, code: ErrorCode, message: str) -> None:
-        result = m.ElectionResult(topic=tp.topic, partition=tp.partition, error_code=code, error_message=message)
+        result = m.ElectionResult(
+            topic=tp.topic,
+            partition=tp.partition,
+            error_code=code,
+            error_message=message,
+            leader=wish.leader,
+            ends=tuple(
+                m.ReplicaLogEnd(broker_id=each, last_epoch=end.last_epoch, end_offset=end.end_offset)
+                for each, end in wish.ends.items()
+            ),
+        )
         self._answers[wish.token][1].put(wish.slot, result)
 
     def _close(self, token: Token) -> None:

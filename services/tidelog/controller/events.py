@@ -225,6 +225,24 @@ class BrokerAnswered:
     """What `failed` does not name works (again)."""
 
 
+class ReplicaEnd(NamedTuple):
+    """End of a replica's log; compared in this order."""
+
+    last_epoch: int
+    """Leader epoch of its last record; -1 when it has none."""
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEndsTold:
+    """A broker's answer to `AskEnds`, or that there is none in time. What `ends` does not name is unknown."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+    asked: tuple[tuple[TopicPartition, bytes], ...]
+    ends: Mapping[TopicPartition, ReplicaEnd]
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     now: float
@@ -251,5 +269,6 @@ Event = (
     | WritesDone
     | Examined
     | BrokerAnswered
+    | ReplicaEndsTold
     | Tick
 )

@@ -46,6 +46,7 @@ from tidelog.controller.events import (
     Planned,
     ProducerIdsRequested,
     ReassignmentRequested,
+    ReplicaEndsTold,
     StreamBroken,
     StreamOpened,
     Suspected,
@@ -61,6 +62,7 @@ from tidelog.controller.outbox import Outbox
 from tidelog.controller.producer_ids import ProducerIdDesk
 from tidelog.controller.reassignment import ReassignmentDesk
 from tidelog.controller.shutdown import ShutdownDesk
+from tidelog.controller.survey import SurveyDesk, largest
 from tidelog.controller.suspicion import Suspicion
 from tidelog.controller.topics import ParseConfig, TopicDesk
 from tidelog.controller.turns import TopicTurns, Waiting
@@ -99,7 +101,8 @@ class ControllerMachine:
         self._disks_known: dict[BrokerId, int] = {}
         """The broker lives that have said in this term which of their replicas have failed."""
         self._shutdowns = ShutdownDesk(self.state, self._out)
-        self._elections = ElectionDesk(self.state, self._out, self._ineligible, self._write)
+        self._surveys = SurveyDesk(self.state, self._out)
+        self._elections = ElectionDesk(self.state, self._out, self._surveys, self._ineligible, self._write)
         self._producer_ids = ProducerIdDesk(self.state, self._out)
         self._topics = TopicDesk(
             self.state,
@@ -185,6 +188,9 @@ class ControllerMachine:
                 self._on_examined(event)
             case BrokerAnswered():
                 self._on_broker_answered(event)
+            case ReplicaEndsTold():
+                self._out.because("unclean")
+                self._settle_all(self._surveys.told(event))
             case _:
                 assert_never(event)
 
@@ -243,7 +249,7 @@ class ControllerMachine:
             for partition in self.state.partitions_on(broker.broker_id).values():
                 partition.failed_on -= {broker.broker_id}
         for broker in ended:
-            self._settle_all(self.state.led_first(broker.broker_id))
+            self._settle_all([*self.state.led_first(broker.broker_id), *self._surveys.ended(broker)])
         self._settle_leaderless()
 
     def _on_suspected(self, event: Suspected) -> None:
@@ -357,9 +363,18 @@ class ControllerMachine:
             self.state.brokers,
             ineligible,
             self.controller_epoch,
-            allows_unclean=partition.topic.allows_unclean,
+            allows_unclean=partition.topic.allows_unclean and not self._surveys.possible,
             factor=partition.factor,
         )
+        if partition.topic.allows_unclean and self._surveys.possible and (ought or partition.state).leader == NO_LEADER:
+            candidates = election.alive(partition.replicas, self.state.brokers, ineligible)
+            ends = self._surveys.ends(partition, candidates) if len(candidates) > 1 else {}
+            if ends is None:
+                self._surveys.begin(partition, candidates)
+                return None  # judged again with the last answer
+            if (chosen := largest(candidates, ends)) is not None:
+                brokers, epoch = self.state.brokers, self.controller_epoch
+                return election.unclean((chosen,), partition.state, brokers, ineligible, epoch)
         works_again = partition.state.leader not in partition.failed_on
         if ought is None and works_again and partition.failed_in_epoch == partition.state.leader_epoch:
             return election.renewed(partition.state, self.controller_epoch)
@@ -401,6 +416,8 @@ class ControllerMachine:
     def _confirmed(self, partition: Partition, state: PartitionState) -> None:
         """`state` is in force: tell everybody, then look what has come up meanwhile."""
         is_new = partition.state is None
+        if state.leader != NO_LEADER:
+            self._surveys.forget(partition)
         if partition.state != state:
             if partition.state is not None and partition.writing == state:
                 self._out.count_isr_change(partition.state, state, partition.isr_cause)
@@ -417,6 +434,7 @@ class ControllerMachine:
         if partition.topic.deleting:
             self._isr.answer_parked(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._elections.gone(partition)
+            self._surveys.forget(partition)
             self._topics.remove(partition)
         else:
             self._settle(partition)
@@ -496,7 +514,12 @@ class ControllerMachine:
         else:
             match group:
                 case DeletionMark():
+                    topic = self.state.topics.get(name)
                     self._topics.marked(name)
+                    for partition in topic.partitions if topic is not None else ():
+                        if partition.writing is None:
+                            self._elections.gone(partition)
+                            self._surveys.forget(partition)
                 case PartitionRemoval(tp):
                     self._topics.removed(tp)
                 case TopicRemoval():

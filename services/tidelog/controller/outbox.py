@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidelog.controller.effects import (
+    AskEnds,
     Connect,
     Disconnect,
     Effect,
@@ -52,6 +53,7 @@ class Outbox:
         self._reconfigured: dict[Topic, None] = {}
         self._deleted: list[Topic] = []
         self._removed: dict[BrokerId, list[Partition]] = {}
+        self._asked: dict[BrokerId, tuple[Broker, list[Partition]]] = {}
         self._replies: list[Reply] = []
         self._plans: list[MakePlan] = []
         self._shrinks: Counter[str] = Counter()
@@ -114,6 +116,10 @@ class Outbox:
     def reply(self, reply: Reply) -> None:
         self._replies.append(reply)
 
+    def ask_end(self, broker: Broker, partition: Partition) -> None:
+        """Ask this life of a broker how far its log of `partition` goes."""
+        self._asked.setdefault(broker.broker_id, (broker, []))[1].append(partition)
+
     def make_plan(self, plan: MakePlan) -> None:
         self._plans.append(plan)
 
@@ -136,6 +142,10 @@ class Outbox:
         if self._examine:
             effects.append(Examine(tuple(self._examine)))
         effects += self._sends()
+        effects += [
+            AskEnds(each.broker_id, each.epoch, tuple((p.tp, p.topic.topic_id) for p in asked))
+            for each, asked in self._asked.values()
+        ]
         effects += self._replies
         effects += self._plans
         if self._shrinks or self._expansions:

@@ -17,6 +17,7 @@ from tidelog.config import ControllerSettings
 from tidelog.controller import planner
 from tidelog.controller.channels import BrokerChannel, internal_address
 from tidelog.controller.effects import (
+    AskEnds,
     Connect,
     Disconnect,
     Effect,
@@ -36,6 +37,8 @@ from tidelog.controller.events import (
     Event,
     Examined,
     Planned,
+    ReplicaEnd,
+    ReplicaEndsTold,
     Suspected,
     Tick,
     Token,
@@ -46,22 +49,25 @@ from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
 from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
 from tidelog.controller.store import Directories, FencedStore, Results, brokers_of, read_directories, read_snapshot
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import BrokerId
+from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, OutcomeUnknown, SessionExpired, Stat
+from tidelog.ports.net import Channel
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.metrics import BrokerState, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
-from tidelog.wire import znodes
+from tidelog.wire import services, znodes
 
 log = logging.getLogger(__name__)
 
 LEASE_POLL_S: Final = 0.01
 TICK_S: Final = 1.0
 READ_AGAIN_S: Final = 0.1
+ASK_ENDS_S: Final = 2.0
+"""Time that an unclean election waits for a broker that does not say how far its logs go."""
 RECONCILE_S: Final = 30.0
 """Registrations are read again at least this often, whatever the watch says (HOLE-41)."""
 
@@ -77,6 +83,7 @@ class _Queued:
 class _Link:
     broker_epoch: int
     channel: BrokerChannel
+    wire: Channel
     task: "asyncio.Task[None]"
 
 
@@ -282,6 +289,8 @@ class Term:
                 self._tasks.start("controller examine", self._examine(groups))
             case Send(broker_id, request):
                 self._send(broker_id, request, told)
+            case AskEnds():
+                self._tasks.start(f"controller question: broker {effect.broker_id}", self._ask_ends(effect))
             case Reply(token, answer):
                 future = self._waiting.get(Token(token))
                 if future is not None and not future.done():
@@ -349,7 +358,7 @@ class Term:
                 await wire.close()
 
         task = self._tasks.start(f"controller link: broker {broker.broker_id}", run())
-        self._links[broker.broker_id] = _Link(broker.epoch, channel, task)
+        self._links[broker.broker_id] = _Link(broker.epoch, channel, wire, task)
 
     def _disconnect(self, broker_id: BrokerId, broker_epoch: int) -> None:
         log.info("broker %d with broker epoch %d is gone", broker_id, broker_epoch)
@@ -358,6 +367,34 @@ class Term:
             del self._links[broker_id]
             link.task.cancel()
             link.channel.gone()
+
+    async def _ask_ends(self, effect: AskEnds) -> None:
+        """An answer follows in any case: an election waits for it."""
+        ends: dict[TopicPartition, ReplicaEnd] = {}
+        link = self._links.get(effect.broker_id)
+        if link is not None and link.broker_epoch == effect.broker_epoch:
+            request = m.ReplicaEndsRequest(
+                controller_id=self._settings.controller_id,
+                controller_epoch=self._elected.epoch,
+                broker_epoch=effect.broker_epoch,
+                partitions=tuple(
+                    m.ReplicaEndsPartition(topic=tp.topic, topic_id=topic_id, partition=tp.partition)
+                    for tp, topic_id in effect.partitions
+                ),
+            )
+            try:
+                answer = await link.wire.call(services.BROKER_CONTROL_REPLICA_ENDS, request, ASK_ENDS_S)
+            except TransportError as error:
+                log.info("broker %d does not say how far its logs go: %s", effect.broker_id, error)
+            else:
+                ends = {
+                    TopicPartition(each.topic, each.partition): ReplicaEnd(each.last_epoch, each.end_offset)
+                    for each in answer.partitions
+                    if each.error_code is ErrorCode.NONE
+                }
+        for tp, end in ends.items():
+            log.info("%s: broker %d holds records up to offset %d of epoch %d", tp, effect.broker_id, end[1], end[0])
+        self._put(ReplicaEndsTold(effect.broker_id, effect.broker_epoch, effect.partitions, ends))
 
     async def _examine(self, groups: tuple[Examinable, ...]) -> None:
         self._put(Examined(tuple(await self._store.examine(groups))))

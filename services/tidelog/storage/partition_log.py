@@ -195,6 +195,11 @@ class PartitionLog:
         return self.epochs.latest_epoch
 
     @property
+    def last_record_epoch(self) -> int:
+        """The epoch of the last record, also of one that is no longer kept; -1 where there never was one."""
+        return self.epochs.epoch_at(self.log_end_offset - 1)
+
+    @property
     def producers(self) -> ProducerTable:
         """What is known of idempotent producers; fed by every append, here and on followers (HOLE-28)."""
         return self._producers.table

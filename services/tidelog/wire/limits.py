@@ -63,7 +63,7 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
         "topics.assignments": PARTITIONS,
         "topics.assignments.replicas": REPLICAS,
     },
-    m.ElectLeadersRequest: _ELECTED,
+    m.ElectLeadersRequest: {**_ELECTED, "candidates": BROKERS},
     m.ReleaseVetoRequest: _ELECTED,
     m.AlterPartitionReassignmentsRequest: {
         "topics": TOPICS,

@@ -593,36 +593,65 @@ class TopicPartitions(Message):
 
 
 class ElectLeadersRequest(Message):
-    __slots__ = ("unclean", "topics", "timeout_ms")
+    __slots__ = ("unclean", "topics", "timeout_ms", "candidates", "validate_only")
     unclean: bool
     topics: tuple[TopicPartitions, ...]
     timeout_ms: int
+    candidates: tuple[int, ...]
+    validate_only: bool
 
-    def __init__(self, *, unclean=False, topics=(), timeout_ms):
+    def __init__(self, *, unclean=False, topics=(), timeout_ms, candidates=(), validate_only=False):
         self.unclean = unclean
         self.topics = topics
         self.timeout_ms = timeout_ms
+        self.candidates = candidates
+        self.validate_only = validate_only
 
     def _values(self):
         return (
             self.unclean,
             self.topics,
             self.timeout_ms,
+            self.candidates,
+            self.validate_only,
+        )
+
+
+class ReplicaLogEnd(Message):
+    __slots__ = ("broker_id", "last_epoch", "end_offset")
+    broker_id: int
+    last_epoch: int
+    end_offset: int
+
+    def __init__(self, *, broker_id, last_epoch, end_offset):
+        self.broker_id = broker_id
+        self.last_epoch = last_epoch
+        self.end_offset = end_offset
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.last_epoch,
+            self.end_offset,
         )
 
 
 class ElectionResult(Message):
-    __slots__ = ("topic", "partition", "error_code", "error_message")
+    __slots__ = ("topic", "partition", "error_code", "error_message", "leader", "ends")
     topic: str
     partition: int
     error_code: ErrorCode
     error_message: str
+    leader: int
+    ends: tuple[ReplicaLogEnd, ...]
 
-    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, error_message=""):
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, error_message="", leader, ends=()):
         self.topic = topic
         self.partition = partition
         self.error_code = error_code
         self.error_message = error_message
+        self.leader = leader
+        self.ends = ends
 
     def _values(self):
         return (
@@ -630,6 +659,8 @@ class ElectionResult(Message):
             self.partition,
             self.error_code,
             self.error_message,
+            self.leader,
+            self.ends,
         )
 
 
@@ -1787,6 +1818,88 @@ class UpdateMetadataResponse(Message):
 
     def _values(self):
         return (self.error_code,)
+
+
+class ReplicaEndsPartition(Message):
+    __slots__ = ("topic", "topic_id", "partition")
+    topic: str
+    topic_id: bytes
+    partition: int
+
+    def __init__(self, *, topic="", topic_id=b"", partition):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+
+    def _values(self):
+        return (
+            self.topic,
+            self.topic_id,
+            self.partition,
+        )
+
+
+class ReplicaEndsRequest(Message):
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partitions")
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[ReplicaEndsPartition, ...]
+
+    def __init__(self, *, controller_id, controller_epoch, broker_epoch, partitions=()):
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.broker_epoch = broker_epoch
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.controller_id,
+            self.controller_epoch,
+            self.broker_epoch,
+            self.partitions,
+        )
+
+
+class ReplicaEnd(Message):
+    __slots__ = ("topic", "partition", "error_code", "last_epoch", "end_offset")
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    last_epoch: int
+    end_offset: int
+
+    def __init__(self, *, topic="", partition, error_code=ErrorCode.NONE, last_epoch, end_offset):
+        self.topic = topic
+        self.partition = partition
+        self.error_code = error_code
+        self.last_epoch = last_epoch
+        self.end_offset = end_offset
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+            self.error_code,
+            self.last_epoch,
+            self.end_offset,
+        )
+
+
+class ReplicaEndsResponse(Message):
+    __slots__ = ("error_code", "partitions")
+    error_code: ErrorCode
+    partitions: tuple[ReplicaEnd, ...]
+
+    def __init__(self, *, error_code=ErrorCode.NONE, partitions=()):
+        self.error_code = error_code
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.error_code,
+            self.partitions,
+        )
 
 
 class LivenessPing(Message):

@@ -193,6 +193,14 @@ class ElectLeadersRequest(Message):
     unclean: bool = False
     topics: tuple[TopicPartitions, ...] = ()
     timeout_ms: int
+    candidates: tuple[int, ...] = ()
+    validate_only: bool = False
+
+@value(kw_only=True)
+class ReplicaLogEnd(Message):
+    broker_id: int
+    last_epoch: int
+    end_offset: int
 
 @value(kw_only=True)
 class ElectionResult(Message):
@@ -202,6 +210,8 @@ class ElectionResult(Message):
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
+    leader: int
+    ends: tuple[ReplicaLogEnd, ...] = ()
 
 @value(kw_only=True)
 class ElectLeadersResponse(Message):
@@ -528,6 +538,32 @@ class UpdateMetadataRequest(Message):
 @value(kw_only=True)
 class UpdateMetadataResponse(Message):
     error_code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class ReplicaEndsPartition(Message):
+    topic: str = ""
+    topic_id: bytes = b""
+    partition: int
+
+@value(kw_only=True)
+class ReplicaEndsRequest(Message):
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[ReplicaEndsPartition, ...] = ()
+
+@value(kw_only=True)
+class ReplicaEnd(Message):
+    topic: str = ""
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    last_epoch: int
+    end_offset: int
+
+@value(kw_only=True)
+class ReplicaEndsResponse(Message):
+    error_code: ErrorCode = ErrorCode.NONE
+    partitions: tuple[ReplicaEnd, ...] = ()
 
 @value(kw_only=True)
 class LivenessPing(Message):

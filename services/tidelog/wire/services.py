@@ -70,6 +70,9 @@ BROKER_CONTROL_STOP_REPLICA = Unary(
 BROKER_CONTROL_UPDATE_METADATA = Unary(
     "/tidelog.v1.BrokerControl/UpdateMetadata", m.UpdateMetadataRequest, m.UpdateMetadataResponse
 )
+BROKER_CONTROL_REPLICA_ENDS = Unary(
+    "/tidelog.v1.BrokerControl/ReplicaEnds", m.ReplicaEndsRequest, m.ReplicaEndsResponse
+)
 BROKER_CONTROL_LIVENESS = Bidi("/tidelog.v1.BrokerControl/Liveness", m.LivenessPing, m.LivenessPong)
 # tidelog.v1.ControllerService
 CONTROLLER_SERVICE_ALTER_ISR = Unary("/tidelog.v1.ControllerService/AlterIsr", m.AlterIsrRequest, m.AlterIsrResponse)

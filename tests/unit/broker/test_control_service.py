@@ -398,6 +398,40 @@ def test_a_leader_knows_the_throttle_of_a_move_when_it_begins() -> None:
     assert (control.metadata.leader_throttle, control.metadata.follower_throttle) == (0, 0)
 
 
+def ends(bench: ControlBench, *topic_ids: bytes, **epochs: int) -> m.ReplicaEndsResponse:
+    asked = tuple(m.ReplicaEndsPartition(topic="events", topic_id=each, partition=0) for each in topic_ids)
+    fields = {"controller_id": 9, "controller_epoch": 5, "broker_epoch": EPOCH, **epochs}
+    answer: m.ReplicaEndsResponse = sim.run(
+        _awaited(bench.service.replica_ends(m.ReplicaEndsRequest(partitions=asked, **fields), CONTEXT))
+    )
+    return answer
+
+
+def test_a_broker_tells_the_ends_of_its_logs_without_orders() -> None:
+    bench = ControlBench()
+    log = bench.bench.logs.create(EVENTS, TOPIC_ID)
+    assert [(e.last_epoch, e.end_offset) for e in ends(bench, TOPIC_ID).partitions] == [(-1, 0)]
+    for epoch in (3, 5):
+        log.append_as_leader(validate_produce(batch(b"record"), batch_bytes_max=1 << 20), epoch)
+    log.assign_epoch(8, 2)
+    found = ends(bench, TOPIC_ID, OTHER_ID).partitions
+    assert [(e.error_code, e.last_epoch, e.end_offset) for e in found] == [(NONE, 5, 2), (NONE, -1, 0)], (
+        "the epoch of the last record, and nothing of another topic of the name"
+    )
+    log.fence("broken")
+    assert [e.error_code for e in ends(bench, TOPIC_ID).partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_question_about_ends_is_fenced_and_changes_nothing() -> None:
+    bench = ControlBench()
+    bench.send(roles())
+    assert ends(bench, TOPIC_ID, broker_epoch=EPOCH - 1).error_code is STALE_BROKER
+    assert ends(bench, TOPIC_ID, controller_epoch=4).error_code is STALE_CONTROLLER
+    assert ends(bench, TOPIC_ID, controller_epoch=6).error_code is NONE
+    assert bench.service.controller_epoch == 5
+    assert ends(ControlBench(broker_epoch=-1), TOPIC_ID).error_code is STALE_BROKER
+
+
 class Pings:
     """The broker's end of a liveness stream: three pings, then the end."""
 

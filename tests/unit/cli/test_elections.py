@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_broker import FakeCluster
+from tidelog.wire import messages as m
 from unit.cli.conftest import Tidelog
 
 ALL = "--all-topic-partitions"
@@ -146,3 +147,68 @@ def test_bad_input_is_one_line_and_not_zero(
     assert result.exit_code == code
     assert re.search(said, result.error), result.error
     assert events.partition("events", 1).leader == 2
+
+
+def chosen(leader: int) -> m.ElectLeadersResponse:
+    ends = (
+        m.ReplicaLogEnd(broker_id=1, last_epoch=-1, end_offset=0),
+        m.ReplicaLogEnd(broker_id=2, last_epoch=4, end_offset=90),
+    )
+    result = m.ElectionResult(topic="events", partition=0, leader=leader, ends=ends)
+    return m.ElectLeadersResponse(results=(result,))
+
+
+@pytest.fixture
+def level_3(events: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster of 0.3.0 that elects broker 2, or the one that is named."""
+    describe = events._describe_cluster
+
+    async def described(broker_id: int, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
+        return replace(await describe(broker_id, request), feature_level=3)
+
+    async def elected(_: int, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
+        return chosen(*(request.candidates or (2,)))
+
+    monkeypatch.setattr(events, "_describe_cluster", described)
+    monkeypatch.setattr(events, "_elect_leaders", elected)
+    return events
+
+
+ONE = ("--topic", "events", "--partition", "0")
+
+
+def test_an_unclean_loss_is_shown_before_and_after(tidelog: Tidelog, level_3: FakeCluster) -> None:
+    line = (
+        "events-0: leader 2, 0 records of live replicas lost; log ends: broker 1: 0 (epoch -1), broker 2: 90 (epoch 4)"
+    )
+    before = tidelog(*UNCLEAN, *ONE, "--dry-run")
+    assert before.text.splitlines() == ["Would be elected without a clean leader: events-0", line]
+    after = tidelog(*UNCLEAN, *ONE)
+    assert after.text.splitlines()[1] == line
+    assert [call.request.validate_only for call in level_3.of("ElectLeaders")] == [True, False]
+
+
+def test_an_operator_chooses_another_broker(tidelog: Tidelog, level_3: FakeCluster) -> None:
+    result = tidelog(*UNCLEAN, *ONE, "--broker", "1", "--format", "json")
+    assert json.loads(result.text)["elected"] == [
+        {
+            "topic": "events",
+            "partition": 0,
+            "leader": 1,
+            "recordsLost": 90,
+            "logEnds": [
+                {"broker": 1, "lastEpoch": -1, "endOffset": 0},
+                {"broker": 2, "lastEpoch": 4, "endOffset": 90},
+            ],
+        }
+    ]
+    (call,) = level_3.of("ElectLeaders")
+    assert call.request.candidates == (1,)
+
+
+def test_an_older_cluster_would_overlook_the_choice(tidelog: Tidelog, events: FakeCluster) -> None:
+    for option in (("--broker", "1"), ("--dry-run",)):
+        result = tidelog(*UNCLEAN, *ONE, *option)
+        assert result.exit_code == 1 and "need feature level 3" in result.error
+        assert tidelog(*PREFERRED, *ONE, *option).exit_code == 2
+    assert events.of("ElectLeaders") == []

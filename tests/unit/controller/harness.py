@@ -6,6 +6,7 @@ from typing import Any
 
 from tidelog import topic_config
 from tidelog.controller.effects import (
+    AskEnds,
     Connect,
     Disconnect,
     Effect,
@@ -32,6 +33,8 @@ from tidelog.controller.events import (
     PartitionsCreateRequested,
     Planned,
     ReassignmentRequested,
+    ReplicaEnd,
+    ReplicaEndsTold,
     Snapshot,
     StoredTopic,
     Suspected,
@@ -175,6 +178,9 @@ class Harness:
         self.expansions: Counter[str] = Counter()
         self._token = 0
         self.pongs = True
+        self.ends: dict[int, ReplicaEnd] | None = {}
+        """Ends of the logs of each broker, told at once; others do not tell. None: no broker answers."""
+        self.asked: list[AskEnds] = []
 
     def step(self, event: Event) -> list[Effect]:
         effects = self.machine.step(event)
@@ -187,6 +193,8 @@ class Harness:
                     self.doubtful += groups
                 case MakePlan():
                     self.plans.append(effect)
+                case AskEnds():
+                    self.asked.append(effect)
                 case Reply(token, answer):
                     assert token not in self.replies, f"request {token} answered twice"
                     self.replies[token] = answer
@@ -195,7 +203,24 @@ class Harness:
                     self.expansions.update(expansions)
                 case _:
                     pass
-        return effects
+        return effects + (self.tell_ends() if self.ends is not None else [])
+
+    def tell_ends(self) -> list[Effect]:
+        """Answers what the controller has asked."""
+        asked, self.asked = self.asked, []
+        ends = self.ends or {}
+        return [
+            effect
+            for each in asked
+            for effect in self.step(
+                ReplicaEndsTold(
+                    each.broker_id,
+                    each.broker_epoch,
+                    each.partitions,
+                    {tp: ends[each.broker_id] for tp, _ in each.partitions if each.broker_id in ends},
+                )
+            )
+        ]
 
     # events
 

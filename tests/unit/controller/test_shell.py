@@ -519,3 +519,28 @@ async def test_a_standby_and_a_stale_life_are_refused(w: World) -> None:
     call = services.CONTROLLER_SERVICE_CONTROLLED_SHUTDOWN
     codes = {(await w.channel(number).call(call, request, 10.0)).error_code for number in (1, 2)}
     assert codes == {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER}
+
+
+@requirement("An unclean election needs the consent of the topic")
+@pytest.mark.parametrize(("silent", "leader"), [(0, 3), (3, 2)])
+async def test_an_unclean_election_asks_those_that_are_alive(w: World, silent: int, leader: int) -> None:
+    """The largest log leads; a broker that does not answer holds the election up for a while, not for ever."""
+    await cluster(w)
+    await w.create("t", partitions=1)
+    await w.until(lambda: T0 in w.states(), "its state is stored")
+    for number in (1, 2, 3):
+        w.kill_broker(number)
+    await w.clock.sleep(SESSION_S * 2)
+    for number, end in ((1, (-1, 0)), (2, (0, 90)), (3, (0, 100))):
+        (await w.broker(number)).end = end
+    await w.until(lambda: all(each.full() for each in w.brokers.values()), "every broker has its full LeaderAndIsr")
+    assert w.states()[T0].leader == NO_LEADER, "each of them may have lost records"
+    if silent:
+        w.brokers[silent].gate.clear()
+    topics = (m.TopicPartitions(topic="t", partitions=(0,)),)
+    request = m.ElectLeadersRequest(unclean=True, topics=topics, timeout_ms=10_000)
+    (result,) = (await w.channel(1).call(services.ADMIN_SERVICE_ELECT_LEADERS, request, 30.0)).results
+    assert (result.error_code, result.leader, w.states()[T0].leader) == (ErrorCode.NONE, leader, leader)
+    assert {e.broker_id: e.end_offset for e in result.ends} == {
+        number: end for number, end in ((1, 0), (2, 90), (3, 100)) if number != silent
+    }

@@ -50,6 +50,8 @@ class FakeBroker:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """Control requests wait for it."""
     refusing: ErrorCode = ErrorCode.NONE
+    end: tuple[int, int] = (-1, 0)
+    """Epoch of the last record, and the end, of each of its logs."""
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -60,6 +62,7 @@ class FakeBroker:
             Route(services.BROKER_CONTROL_STOP_REPLICA, self.stop_replica),
             Route(services.BROKER_CONTROL_UPDATE_METADATA, self.update_metadata),
             Route(services.BROKER_CONTROL_LIVENESS, self.liveness),
+            Route(services.BROKER_CONTROL_REPLICA_ENDS, self.replica_ends),
         ]
 
     async def _fence(
@@ -99,6 +102,15 @@ class FakeBroker:
             self.metadata = {tp: each for tp, each in self.metadata.items() if tp.topic not in request.deleted_topics}
             self.metadata.update((TopicPartition(s.topic, s.partition), s) for s in request.partition_states)
         return m.UpdateMetadataResponse(error_code=code)
+
+    async def replica_ends(self, request: m.ReplicaEndsRequest, _: CallContext) -> m.ReplicaEndsResponse:
+        await self.gate.wait()
+        return m.ReplicaEndsResponse(
+            partitions=tuple(
+                m.ReplicaEnd(topic=p.topic, partition=p.partition, last_epoch=self.end[0], end_offset=self.end[1])
+                for p in request.partitions
+            )
+        )
 
     async def liveness(self, stream: Stream[m.LivenessPing, m.LivenessPong], _: CallContext) -> None:
         while await stream.read() is not None:

@@ -102,7 +102,7 @@ def test_what_servers_do_to_each_other_is_a_cluster_action() -> None:
     actions = {path.rpartition("/")[2] for path, rule in RULES.items() if rule == OnCluster(Operation.CLUSTER_ACTION)}
     assert actions == {
         *("ReplicaFetch", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "Liveness"),
-        *("AlterIsr", "ControlledShutdown", "AllocateProducerIds"),
+        *("AlterIsr", "ControlledShutdown", "AllocateProducerIds", "ReplicaEnds"),
     }
 
 

@@ -32,6 +32,10 @@ class Replicas(Protocol):
         """The partitions whose disk has failed here."""
         ...
 
+    def end_of(self, asked: m.ReplicaEndsPartition) -> m.ReplicaEnd:
+        """The end of the log of a partition."""
+        ...
+
     def isr_answered(
         self, tp: TopicPartition, topic_id: bytes, proposal: ProposeIsr, code: ErrorCode, state: m.LeaderAndIsr | None
     ) -> None:

@@ -48,14 +48,24 @@ async def elect_leaders(
         ElectionType,
         typer.Option(
             "--election-type",
-            help="preferred: the first replica leads, if it is in sync. unclean: where no replica in sync is alive, the first "
-            "live replica leads, and what it lacks is lost.",
+            help="preferred: the first replica leads, if it is in sync. unclean: where no replica in sync is alive, the live "
+            "replica with the largest log leads, and what it lacks is lost.",
         ),
     ],
     topic: TopicOption = None,
     partition: PartitionOption = None,
     path_to_json_file: FileOption = None,
     all_topic_partitions: AllOption = False,
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", min=0, help="unclean: only this broker may lead.", autocompletion=completion.brokers),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="unclean: show which replica would lead and what would be lost, change nothing."
+        ),
+    ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Elect the leaders of one partition, several, or all. Exits 1 if a partition could not be elected.
@@ -64,9 +74,25 @@ async def elect_leaders(
     """
     chosen = _chosen(topic, partition, path_to_json_file, all_topic_partitions)
     unclean = election_type is ElectionType.UNCLEAN
-    async with on.admin(destroys=unclean) as admin:
-        results = await admin.elect_leaders(chosen, unclean=unclean)
+    if not unclean and (broker is not None or dry_run):
+        raise CommandError("--broker and --dry-run are only allowed with --election-type unclean", 2)
+    candidates = () if broker is None else (broker,)
+    async with on.admin(destroys=unclean and not dry_run) as admin:
+        if dry_run:
+            results = await admin.elect_leaders(chosen, unclean=True, candidates=candidates, validate_only=True)
+        else:
+            results = await admin.elect_leaders(chosen, unclean=unclean, candidates=candidates)
     kind = election_type.value.upper()
+    if dry_run:
+        _report(
+            results,
+            output,
+            "dry-run",
+            done="Would be elected without a clean leader:",
+            valid="Valid replica already elected for partitions",
+            failed="No leader can be elected for partition:",
+        )
+        return
     _report(
         results,
         output,
@@ -159,6 +185,9 @@ def _report(results: list["ElectionResult"], output: Format, kind: str, *, done:
         for sentence, named in ((done, elected), (valid, needless)):
             if named:
                 print(sentence, ", ".join(f"{each.topic}-{each.partition}" for each in named))
+        for each in elected:
+            if each.ends:
+                print(_choice(each))
         for each in refused:
             print(f"{failed} {each.topic}-{each.partition}: {each.error_code.name}: {each.error_message}")
         if not results:
@@ -167,5 +196,26 @@ def _report(results: list["ElectionResult"], output: Format, kind: str, *, done:
         raise CommandError(f"{len(refused)} replica(s) could not be elected")
 
 
+def _lost(result: "ElectionResult") -> int:
+    """Records that the chosen replica lacks, as far as live replicas tell."""
+    ends = {each.broker_id: each.end_offset for each in result.ends}
+    return max(ends.values()) - ends.get(result.leader, 0)
+
+
+def _choice(result: "ElectionResult") -> str:
+    ends = ", ".join(f"broker {e.broker_id}: {e.end_offset} (epoch {e.last_epoch})" for e in result.ends)
+    return (
+        f"{result.topic}-{result.partition}: leader {result.leader}, {_lost(result)} records of live replicas lost; "
+        f"log ends: {ends}"
+    )
+
+
 def _json(result: "ElectionResult") -> dict[str, Any]:
-    return {"topic": result.topic, "partition": result.partition}
+    named: dict[str, Any] = {"topic": result.topic, "partition": result.partition}
+    if result.error_code is ErrorCode.NONE and result.ends:
+        named["leader"] = result.leader
+        named["recordsLost"] = _lost(result)
+        named["logEnds"] = [
+            {"broker": e.broker_id, "lastEpoch": e.last_epoch, "endOffset": e.end_offset} for e in result.ends
+        ]
+    return named
