@@ -19,9 +19,10 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.controller import configs, election, elections, machine
+from tidelog.controller import configs, election, elections
+from tidelog.controller import machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
-from tidelog.coordinator import machine
+from tidelog.coordinator import machine, members
 from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.machine import CoordinatorMachine
@@ -643,7 +644,17 @@ def first_live_replica_leads(_original: Any, candidates: Any, _ends: Any) -> Any
     "UNASKED-CONSENT",
     ByTest("tests/unit/controller/test_unclean_choice.py::test_a_topic_that_consents_gets_the_same_choice"),
 )
-@around(machine, "largest")
+@around(controller_machine, "largest")
 def first_live_replica_leads_by_consent(_original: Any, candidates: Any, _ends: Any) -> Any:
     """In a topic that consents, an unclean election takes the first live replica, whatever it holds."""
     return candidates[0]
+
+
+@MUTANTS.mutant(
+    "MISSED-FIRST",
+    ByTest("tests/unit/coordinator/test_failover.py::test_a_group_whose_members_all_miss_its_first_rebalance"),
+)
+@around(members, "_missed_its_first_rebalance")
+def no_rebalance_for_a_late_member(*_: Any) -> bool:
+    """A member whose stream was broken during its first rebalance waits for another one that may never come."""
+    return False

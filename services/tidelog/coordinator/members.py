@@ -229,11 +229,14 @@ class Members:
             member.void.clear()
             self._rebalancer.request(group, "rejoin")
             return
+        missed = _missed_its_first_rebalance(group, member)
         self._resume(group, member)
         if other_topics:
             self._rebalancer.request(group, "subscription")
         elif member.void:
             self._rebalancer.request(group, "topics")
+        elif missed:
+            self._rebalancer.request(group, JOIN, self._desk.limits.join_delay_s)
         self._rebalancer.returned(group)
         self.settle(group)
 
@@ -519,3 +522,8 @@ class Members:
 
 def _replaced(consumer_id: str) -> str:
     return f"a newer consumer has registered as {consumer_id!r}"
+
+
+def _missed_its_first_rebalance(group: Group, member: Member) -> bool:
+    """True if its stream was broken when the rebalance ran that it had joined for: nothing was planned for it."""
+    return member.generation == NEVER_STARTED and not group.owned_by(member.consumer_id) and not group.reason

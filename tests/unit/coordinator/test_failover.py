@@ -215,6 +215,34 @@ def test_what_topics_gained_while_no_member_was_there_is_given_out_when_they_ret
     assert members[0].owned | members[1].owned == tps("t", *range(6)) and scene.state() == "Stable"
 
 
+@pytest.mark.parametrize("back_after_s", [0.1, 0.4], ids=["before the first rebalance", "after it"])
+def test_a_group_whose_members_all_miss_its_first_rebalance(back_after_s: float) -> None:
+    scene = Scene(topics={"t": 4})
+    a = scene.consumer("a").register()
+    scene.run(0.3)
+    a.lose_connection()
+    scene.run(back_after_s)
+    a.reconnect()
+    scene.run(5.0)
+    assert a.owned == tps("t", *range(4)) and scene.state() == "Stable"
+    assert len(a.bodies(m.StartFetcherRequest)) <= 2
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["of the group", "of the member"])
+def test_a_member_that_misses_its_first_rebalance_gets_a_share(first: bool) -> None:
+    scene = Scene(topics={"t": 4})
+    others = [] if first else scene.join("other")
+    a = scene.consumer("a").register()
+    b = scene.consumer("b").register()
+    a.lose_connection()
+    scene.run(3.0)
+    assert b.owned
+    a.reconnect()
+    scene.run(5.0)
+    owned = [tp for each in (a, b, *others) for tp in each.owned]
+    assert a.owned and sorted(owned) == sorted(tps("t", *range(4)))
+
+
 @requirement("A new coordinator awaits the stored members of a group")
 def test_a_rebalance_whose_last_answer_was_lost_is_stable_in_the_store_too() -> None:
     """Its attempt has failed, and all that it wanted is done: still the store must say so, or the next coordinator repeats it."""
