@@ -658,3 +658,13 @@ def first_live_replica_leads_by_consent(_original: Any, candidates: Any, _ends: 
 def no_rebalance_for_a_late_member(*_: Any) -> bool:
     """A member whose stream was broken during its first rebalance waits for another one that may never come."""
     return False
+
+
+@MUTANTS.mutant(
+    "LATE-ANSWER-IN-A-CLUSTER",
+    ByTest("tests/unit/broker/test_cancelled_handlers.py::test_a_cancelled_produce_request_loses_no_record"),
+)
+@around(pending, "resolve")
+def cancelled_handler_is_answered(_: Any, answer: "asyncio.Future[Any]", result: Any) -> None:
+    """A handler that was cancelled is answered all the same, by the partition whose records are committed meanwhile."""
+    answer.set_result(result)

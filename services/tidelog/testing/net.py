@@ -8,7 +8,7 @@ the keepalive breaks at both ends. So a request may be acted on while its answer
 import asyncio
 import contextvars
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -49,6 +49,8 @@ class SimNetwork:
         """Messages that have arrived."""
         self.on_answer: Callable[[str, str, Any, Any], None] | None = None
         """Called with node, path, request and answer when a unary handler answers, before the answer leaves."""
+        self.on_call: Callable[[str, Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]] | None = None
+        """Called with the path and the coroutine of each call of a handler; returns what runs in its place."""
         self.listening: dict[Address, SimServer] = {}
         self.dead_hosts_are_gone = dead_hosts_are_gone
         self._faults = faults or Faults()
@@ -318,6 +320,8 @@ class SimServer:
         handler: Any = route.handler
         try:
             call = handler(exchange.server if is_bidi else request, context)
+            if self.node.network.on_call is not None:
+                call = self.node.network.on_call(exchange.path, call)
             result = await contained(exchange.path, call, self.node.on_bug)
         except asyncio.CancelledError:
             # Its caller knows already, unless it was this side that ended it.
