@@ -6,6 +6,7 @@ the cluster itself goes around the interceptor.
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -92,6 +93,7 @@ class Brokers(Interceptor):
         operator = Interceptor()
         operator.faults.append(self._skip_stopped)
         self._outside = ClientPorts(self.clock, operator.net(network.node("operator")), seeded(seed, "operator"))
+        self.started = False
         self._elects = asyncio.Lock()
         self._damage: dict[bytes, bytes] = {}
         self._left: dict[str, asyncio.Event] = {}
@@ -109,6 +111,7 @@ class Brokers(Interceptor):
 
     async def start(self) -> "Brokers":
         """Returns when every broker serves."""
+        self.started = True
         for node in self.world.nodes.values():
             node.start()
         await self.settle()
@@ -135,6 +138,12 @@ class Brokers(Interceptor):
     def ports(self) -> ClientPorts:
         return self.ports_of("client")
 
+    @property
+    def cluster_id(self) -> str:
+        process = self.node(self.running[0]).broker
+        assert process is not None
+        return process.metadata.cluster_id
+
     def ports_of(self, name: str) -> ClientPorts:
         """Ports of a client at a host of its own, so that `cut` can cut it off."""
         return ClientPorts(self.clock, self.net(self.world.network.node(name)), self.rand)
@@ -147,6 +156,9 @@ class Brokers(Interceptor):
         configs = {key.replace("_", "."): value for key, value in configs.items()}
         await self.admin.create_topic(name, assignment=rows, configs=configs)
         await self.settle()
+
+    async def configure(self, name: str, **configs: str) -> None:
+        await self.admin.alter_configs(name, {key.replace("_", "."): value for key, value in configs.items()})
 
     async def grow(self, name: str, total: int) -> None:
         had = await self.admin.describe_topic(name)
@@ -195,6 +207,11 @@ class Brokers(Interceptor):
     def states(self) -> dict[TopicPartition, StoredView]:
         """The stored state of each partition."""
         return stored_states(self.world.zookeeper.dump())
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Number of partitions by topic, in order."""
+        return dict(sorted(Counter(tp.topic for tp in self.states).items()))
 
     def topic_id(self, topic: str) -> bytes:
         return next(state.topic_id for tp, state in self.states.items() if tp.topic == topic)
@@ -320,8 +337,8 @@ class Brokers(Interceptor):
         results = await self.admin.groups.alter_offsets(group_id, offsets)
         assert all(result.error_code is ErrorCode.NONE for result in results), results
 
-    async def join(self, group_id: str, consumer_id: str, topic: str) -> Consumer:
-        """A member that polls until `leave`; returns when it owns a partition."""
+    async def join(self, group_id: str, consumer_id: str, topic: str, *, polls: bool = True) -> Consumer:
+        """A member that stays until `leave`; returns when it owns a partition. With `polls` False it takes no record."""
         process = SimProcess(consumer_id)
         rand = seeded(self.world.seed, consumer_id)
         ports = ClientPorts(self.clock, self.world.network.node(consumer_id, process), rand)
@@ -330,8 +347,9 @@ class Brokers(Interceptor):
 
         async def run() -> None:
             async with consumer:
-                while not left.is_set():
+                while polls and not left.is_set():
                     await consumer.poll(timeout_s=0.1)
+                await left.wait()
 
         self._members[consumer_id] = process.start("member", run())
         await self.until(lambda: consumer.assignment, f"{consumer_id} owns a partition")
@@ -408,6 +426,17 @@ class Brokers(Interceptor):
     def heal(self) -> None:
         """Every link works again."""
         self.world.network.heal_all()
+
+    async def wait(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def later(self, seconds: float, act: Callable[..., Any], *args: Any) -> None:
+        """Calls `act` after so many seconds."""
+        asyncio.get_running_loop().call_later(seconds, act, *args)
+
+    def delay(self, seconds: float) -> None:
+        """From now on every message takes so long."""
+        self.world.network.disturb(Faults(delay_s=(seconds, seconds)))
 
     def launch(self, *brokers: int) -> None:
         """Starts killed brokers."""
@@ -530,6 +559,10 @@ class Brokers(Interceptor):
         return True
 
 
+async def unstarted(count: int, **options: Any) -> Brokers:
+    return Brokers(count, **options)
+
+
 async def brokers(count: int = 3, **options: Any) -> Brokers:
     """A cluster that serves; it ends with the loop of the test."""
     return await Brokers(count, **options).start()
@@ -600,7 +633,14 @@ class Driven:
         found = getattr(self.brokers, name)
         return partial(self._ask, found) if inspect.ismethod(found) else found
 
+    def begin(self) -> None:
+        """Starts the cluster unless it has started."""
+        if not self.brokers.started:
+            self._call(self.brokers.start())
+
     def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        self.begin()
+
         async def ask() -> Any:
             answer = method(*args, **options)
             return await answer if inspect.isawaitable(answer) else answer
@@ -611,8 +651,9 @@ class Driven:
 class DrivenRunner:
     """`asyncio.Runner` on a loop that goes on afterwards."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: SimLoop, cluster: Driven) -> None:
         self._loop = loop
+        self._cluster = cluster
 
     def __enter__(self) -> "DrivenRunner":
         return self
@@ -624,15 +665,20 @@ class DrivenRunner:
         return self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        self._cluster.begin()
         return self._loop.run_until_complete(coroutine)
 
 
 @contextmanager
 def driven_brokers(count: int = 3, **options: Any) -> Iterator[tuple[Driven, DrivenRunner]]:
-    """A cluster for tests without a loop of their own, and what runs coroutines in its loop."""
+    """A cluster for tests without a loop of their own, and what runs coroutines in its loop.
+
+    The cluster starts when it is first asked for something.
+    """
     loop = SimLoop()
     try:
-        yield Driven(loop.run_until_complete(brokers(count, **options)), loop.run_until_complete), DrivenRunner(loop)
+        cluster = Driven(loop.run_until_complete(unstarted(count, **options)), loop.run_until_complete)
+        yield cluster, DrivenRunner(loop, cluster)
     finally:
         loop.finish()
 

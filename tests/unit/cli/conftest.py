@@ -1,13 +1,14 @@
 """A command line against brokers in memory."""
 
 import io
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven, driven_brokers
 from tidelog.cli import connection
 from tidelog.cli.main import run
 
@@ -35,13 +36,20 @@ Tidelog = Callable[..., Result]
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
+    """Three brokers on a loop of their own, in which commands run too."""
+    root = logging.getLogger()  # a command that ran before may have left a handler that writes to its closed output
+    monkeypatch.setattr(
+        root, "handlers", [each for each in root.handlers if type(each).__module__.startswith("_pytest")]
+    )
+    with driven_brokers() as (cluster, runner):
+        monkeypatch.setattr("tidelog.runtime.loop.run", runner.run)
+        yield cluster
 
 
 @pytest.fixture
 def tidelog(
-    cluster: FakeCluster,
+    cluster: Driven,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
     tmp_path: Path,
@@ -64,7 +72,7 @@ def tidelog(
 
 
 @pytest.fixture
-def events(cluster: FakeCluster) -> FakeCluster:
+def events(cluster: Driven) -> Driven:
     """A topic of three partitions, led by brokers 1 to 3, which are the preferred leaders in this order."""
     cluster.create("events", partitions=3)
     return cluster

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.cli.main import run
 from tidelog.cli.table import TABLE
-from tidelog.testing import loop as sim
+from tidelog.ids import TopicPartition
 from unit.cli.conftest import Tidelog
 
 Tab = Callable[..., list[str]]
@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @pytest.fixture
-def live(cluster: FakeCluster) -> FakeCluster:
+def live(cluster: Driven) -> Driven:
     cluster.create("events", partitions=3)
     cluster.create("errors")
     cluster.create("orders")
@@ -34,7 +34,6 @@ def tab(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> Tab:
     """What a shell is told at Tab behind `line`; nothing may go to the standard error."""
-    monkeypatch.setattr("tidelog.runtime.loop.run", sim.run)
 
     def press(line: str, shell: str = "bash") -> list[str]:
         words = line.split(" ")
@@ -70,32 +69,32 @@ def words(found: list[str]) -> list[str]:
         ("tidelog topics describe zzz", []),
     ],
 )
-def test_names_of_the_live_cluster_are_offered(tab: Tab, live: FakeCluster, line: str, offered: list[str]) -> None:
+def test_names_of_the_live_cluster_are_offered(tab: Tab, live: Driven, line: str, offered: list[str]) -> None:
     assert words(tab(line)) == offered
 
 
-def test_groups_are_offered(tab: Tab, live: FakeCluster) -> None:
+def test_groups_are_offered(tab: Tab, live: Driven) -> None:
     for name in ("readers", "writers"):
-        live.groups.create(name)
+        live.create_group(name, {TopicPartition("events", 0): 0})
     assert words(tab("tidelog groups describe r")) == ["readers"]
     assert words(tab("tidelog consume --group ")) == ["readers", "writers"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_is_told_in_its_own_form(tab: Tab, live: FakeCluster, shell: str) -> None:
+def test_each_shell_is_told_in_its_own_form(tab: Tab, live: Driven, shell: str) -> None:
     told = "\n".join(tab("tidelog topics describe ev", shell))
     assert "events" in told
     assert "orders" not in told
 
 
-def test_the_line_itself_says_which_cluster(tab: Tab, live: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_itself_says_which_cluster(tab: Tab, live: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "nowhere:1")
     assert tab("tidelog topics describe e") == []
-    assert words(tab("tidelog topics describe --bootstrap-server b1:9092 e")) == ["errors", "events"]
+    assert words(tab("tidelog topics describe --bootstrap-server broker-1:9092 e")) == ["errors", "events"]
 
 
-def test_without_a_cluster_nothing_is_offered_in_a_second_and_nothing_is_said(tab: Tab, live: FakeCluster) -> None:
-    live.paused |= set(live.addresses)
+def test_without_a_cluster_nothing_is_offered_in_a_second_and_nothing_is_said(tab: Tab, live: Driven) -> None:
+    live.silent.update(live.ids)
     assert tab("tidelog topics describe e") == []
     assert live.calls, "it was asked"
     assert tab("tidelog topics describe --command-config /no/such/file e") == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.errors import ErrorCode
 from tidelog.wire import messages as m
 from unit.cli.conftest import Tidelog
@@ -41,7 +41,7 @@ RACK = m.DescribedConfig(
 )
 
 
-def answer(cluster: FakeCluster, method: str, response: Any) -> None:
+def answer(cluster: Driven, method: str, response: Any) -> None:
     """Every call of `method`; a callable makes its answer of the request."""
 
     async def fixed(call: Any) -> Any:
@@ -58,7 +58,7 @@ def altered(code: ErrorCode = ErrorCode.NONE, message: str = "") -> m.Incrementa
     )
 
 
-def test_alter_sends_all_changes_at_once(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_alter_sends_all_changes_at_once(tidelog: Tidelog, cluster: Driven) -> None:
     answer(cluster, "IncrementalAlterConfigs", altered())
     done = tidelog(
         "configs",
@@ -84,7 +84,7 @@ def test_alter_sends_all_changes_at_once(tidelog: Tidelog, cluster: FakeCluster)
     assert cluster.of("IncrementalAlterConfigs")[-1].request.validate_only
 
 
-def test_a_refusal_is_one_line(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_refusal_is_one_line(tidelog: Tidelog, cluster: Driven) -> None:
     answer(cluster, "IncrementalAlterConfigs", altered(ErrorCode.INVALID_CONFIG, "retention.ms='x' is not a number"))
     refused = tidelog("configs", "alter", "--topic", "t", "--add", "retention.ms=x")
     assert (refused.exit_code, refused.text) == (2, "") and "retention.ms='x' is not a number" in refused.error
@@ -102,13 +102,13 @@ def test_a_refusal_is_one_line(tidelog: Tidelog, cluster: FakeCluster) -> None:
     ],
 )
 def test_what_does_not_say_enough_is_not_sent(
-    tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], words: str
+    tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], words: str
 ) -> None:
     refused = tidelog("configs", *args)
     assert refused.exit_code == 2 and words in refused.error and cluster.calls == []
 
 
-def test_describe_names_a_min_isr_that_counts_for_less(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_describe_names_a_min_isr_that_counts_for_less(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t", **{"min.insync.replicas": "1"})  # the number in force
     rule = m.DescribedConfig(
         key="min.insync.replicas",
@@ -123,7 +123,7 @@ def test_describe_names_a_min_isr_that_counts_for_less(tidelog: Tidelog, cluster
     assert (row["value"], row["effectiveValue"]) == ("2", "1")
 
 
-def test_describe_says_where_each_value_comes_from(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_describe_says_where_each_value_comes_from(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     answer(
         cluster,
@@ -140,13 +140,13 @@ def test_describe_says_where_each_value_comes_from(tidelog: Tidelog, cluster: Fa
         "Static configs for broker 2 are:\n"
         "  rack=r1 sensitive=false synonyms={STATIC_BROKER_CONFIG:rack=r1 (TIDELOG_RACK), DEFAULT_CONFIG:rack=}\n"
     )
-    assert cluster.of("DescribeBrokerConfigs")[0].broker_id == 2
+    assert cluster.broker_of(cluster.of("DescribeBrokerConfigs")[0]) == 2
     (row,) = json.loads(tidelog("configs", "describe", "--broker", "2", "--format", "json").text)
     assert (row["key"], row["readOnly"], row["synonyms"][0]["origin"]) == ("rack", True, "TIDELOG_RACK")
     assert "broker 9 is not alive; alive are 1, 2, 3" in tidelog("configs", "describe", "--broker", "9").error
 
 
-def test_topics_alter_changes_settings_too(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_topics_alter_changes_settings_too(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     answer(cluster, "IncrementalAlterConfigs", altered())
     done = tidelog("topics", "alter", "t", "--config", "flush=sync", "--delete-config", "retention.ms")
@@ -174,7 +174,7 @@ def deleted(request: m.DeleteRecordsRequest) -> m.DeleteRecordsResponse:
     )
 
 
-def test_delete_records_asks_each_leader(tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_delete_records_asks_each_leader(tidelog: Tidelog, cluster: Driven, tmp_path: Path) -> None:
     cluster.create("t", partitions=2)
     answer(cluster, "DeleteRecords", deleted)
     (tmp_path / FILE).write_text(rows(("t", 0, 0), ("t", 1, -1)))
@@ -183,7 +183,7 @@ def test_delete_records_asks_each_leader(tidelog: Tidelog, cluster: FakeCluster,
         "Executing records delete operation\nRecords delete operation completed:\n"
         "partition: t-0\tlow_watermark: 0\npartition: t-1\tlow_watermark: 0\n"
     )
-    assert {call.broker_id for call in cluster.of("DeleteRecords")} == {1, 2}
+    assert {cluster.broker_of(call) for call in cluster.of("DeleteRecords")} == {1, 2}
     assert json.loads(tidelog("delete-records", "--offset-json-file", FILE, "--format", "json").text) == [
         {"topic": "t", "partition": 0, "lowWatermark": 0},
         {"topic": "t", "partition": 1, "lowWatermark": 0},
@@ -191,7 +191,7 @@ def test_delete_records_asks_each_leader(tidelog: Tidelog, cluster: FakeCluster,
 
 
 def test_a_partition_that_fails_is_told_and_the_command_fails(
-    tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path
+    tidelog: Tidelog, cluster: Driven, tmp_path: Path
 ) -> None:
     cluster.create("t")
     late = m.DeleteRecordsResult(
@@ -204,7 +204,7 @@ def test_a_partition_that_fails_is_told_and_the_command_fails(
 
 
 def test_nothing_is_sent_when_an_offset_is_beyond_the_high_watermark(
-    tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path
+    tidelog: Tidelog, cluster: Driven, tmp_path: Path
 ) -> None:
     cluster.create("t", partitions=2)
     (tmp_path / FILE).write_text(rows(("t", 0, 0), ("t", 1, 1)))
@@ -235,7 +235,7 @@ def test_nothing_is_sent_when_an_offset_is_beyond_the_high_watermark(
     ],
 )
 def test_a_file_that_is_not_understood_is_not_used(
-    tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path, text: str, words: str
+    tidelog: Tidelog, cluster: Driven, tmp_path: Path, text: str, words: str
 ) -> None:
     (tmp_path / FILE).write_text(text)
     refused = tidelog("delete-records", "--offset-json-file", FILE)
@@ -243,7 +243,7 @@ def test_a_file_that_is_not_understood_is_not_used(
     assert "No such file" in tidelog("delete-records", "--offset-json-file", "none.json").error
 
 
-def test_an_unknown_topic_is_told_as_describe_tells_it(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_an_unknown_topic_is_told_as_describe_tells_it(tidelog: Tidelog, cluster: Driven) -> None:
     code, said = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 't' does not exist"
     answer(cluster, "IncrementalAlterConfigs", altered(code, said))
     unknown = m.TopicConfigs(name="t", error_code=code, error_message=said)
@@ -257,7 +257,7 @@ def test_an_unknown_topic_is_told_as_describe_tells_it(tidelog: Tidelog, cluster
 # -- log-dirs --------------------------------------------------------------------------------------------------------
 
 
-def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     partition = m.LogDirPartition(topic="t", partition=0, size_bytes=88, offset_lag=2)
     broken = m.LogDirPartition(

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.client import consumer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
@@ -38,7 +38,7 @@ class StubMember:
 
 
 @pytest.fixture(autouse=True)
-def member(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster) -> type[StubMember]:
+def member(monkeypatch: pytest.MonkeyPatch, cluster: Driven) -> type[StubMember]:
     cluster.create("t")
 
     class Member(StubMember):
@@ -59,7 +59,7 @@ def test_what_was_printed_is_committed(tidelog: Tidelog, member: type[StubMember
     assert (member.said, member.made["auto_commit"]) == (["poll 1", "leave"], False)
 
 
-def test_options_are_those_of_the_consumer(tidelog: Tidelog, member: type[StubMember], cluster: FakeCluster) -> None:
+def test_options_are_those_of_the_consumer(tidelog: Tidelog, member: type[StubMember], cluster: Driven) -> None:
     tidelog("consume", "t", "--group", "g", "--max-messages", "1")
     assert (member.made["group"], member.made["topics"]) == ("g", ("t",))
     assert member.made["auto_offset_reset"] == "latest"

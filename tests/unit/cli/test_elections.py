@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
+from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from unit.cli.conftest import Tidelog
 
@@ -16,39 +17,58 @@ PREFERRED = ("elect-leaders", "--election-type", "preferred")
 UNCLEAN = ("elect-leaders", "--election-type", "unclean")
 
 
-def test_kafkas_sentences_for_what_was_elected_and_what_was_valid(tidelog: Tidelog, events: FakeCluster) -> None:
+@pytest.fixture
+def displaced(events: Driven) -> Driven:
+    """All partitions are led by broker 1, which events-1 and events-2 do not prefer."""
+    events.kill(2, 3)
+    events.settle()
+    events.restart(2, 3)
+    assert [events.leader("events", partition) for partition in range(3)] == [1, 1, 1]
+    return events
+
+
+def test_kafkas_sentences_for_what_was_elected_and_what_was_valid(tidelog: Tidelog, displaced: Driven) -> None:
     result = tidelog(*PREFERRED, ALL)
     assert result.exit_code == 0
     assert result.text.splitlines() == [
         "Successfully completed leader election (PREFERRED) for partitions events-1, events-2",
-        "Valid replica already elected for partitions events-0",
     ]
-    (call,) = events.of("ElectLeaders")
+    (call,) = displaced.of("ElectLeaders")
     assert (call.request.unclean, call.request.topics) == (False, ())
+    again = tidelog(*PREFERRED, "--topic", "events", "--partition", "0")
+    assert (again.exit_code, again.text) == (0, "Valid replica already elected for partitions events-0\n")
 
 
-def test_one_partition_by_topic_and_number(tidelog: Tidelog, events: FakeCluster) -> None:
-    assert tidelog(*UNCLEAN, "--topic", "events", "--partition", "2").text == (
-        "Successfully completed leader election (UNCLEAN) for partitions events-2\n"
+def test_one_partition_by_topic_and_number(tidelog: Tidelog, cluster: Driven) -> None:
+    cluster.create("pair", replicas=2, min_insync_replicas="1")
+    cluster.kill(2)
+    cluster.settle()
+    cluster.kill(1)
+    cluster.notice(1)
+    cluster.launch(2)
+    cluster.wait(1.0)  # it is out of sync, and the last replica in sync is down
+    assert tidelog(*UNCLEAN, "--topic", "pair", "--partition", "0").text == (
+        "Successfully completed leader election (UNCLEAN) for partitions pair-0\n"
     )
-    (call,) = events.of("ElectLeaders")
+    (call,) = cluster.of("ElectLeaders")
     assert call.request.unclean
-    assert [(each.topic, each.partitions) for each in call.request.topics] == [("events", (2,))]
+    assert [(each.topic, each.partitions) for each in call.request.topics] == [("pair", (0,))]
 
 
-def test_what_failed_is_named_and_the_exit_code_is_not_zero(tidelog: Tidelog, events: FakeCluster) -> None:
-    events.down.add(1)
-    result = tidelog(*PREFERRED, "--topic", "events", "--partition", "1")
+def test_what_failed_is_named_and_the_exit_code_is_not_zero(tidelog: Tidelog, events: Driven) -> None:
+    events.kill(1)
+    events.settle()
+    result = tidelog(*PREFERRED, "--topic", "events", "--partition", "0")
     assert result.exit_code == 1
     assert result.text == (
-        "Error completing leader election (PREFERRED) for partition: events-1: PREFERRED_LEADER_NOT_AVAILABLE: "
-        "broker 1 is not alive\n"
+        "Error completing leader election (PREFERRED) for partition: events-0: PREFERRED_LEADER_NOT_AVAILABLE: "
+        "broker 1 is not alive, not in sync, suspected or shutting down\n"
     )
     assert result.error == "tidelog: 1 replica(s) could not be elected"
 
 
 def test_several_partitions_from_a_file_and_the_answer_as_json(
-    tidelog: Tidelog, events: FakeCluster, tmp_path: Path
+    tidelog: Tidelog, displaced: Driven, tmp_path: Path
 ) -> None:
     chosen = [{"topic": "events", "partition": 0}, {"topic": "events", "partition": 1}, {"topic": "no", "partition": 0}]
     (tmp_path / "chosen.json").write_text(json.dumps({"partitions": chosen}))
@@ -63,34 +83,40 @@ def test_several_partitions_from_a_file_and_the_answer_as_json(
                 "topic": "no",
                 "partition": 0,
                 "error": "UNKNOWN_TOPIC_OR_PARTITION",
-                "message": "topic 'no' has no partition 0",
+                "message": "topic 'no' does not exist",
             }
         ],
     }
 
 
-def test_release_veto_has_sentences_of_its_own(tidelog: Tidelog, events: FakeCluster) -> None:
-    assert tidelog("brokers", "release-veto", "--topic", "events", "--partition", "1").text == (
-        "Released the veto for partitions events-1\n"
+def test_release_veto_has_sentences_of_its_own(tidelog: Tidelog, cluster: Driven) -> None:
+    cluster.create("thin", partitions=2)
+
+    async def released(_: Call) -> m.ReleaseVetoResponse:
+        return m.ReleaseVetoResponse(results=(m.ElectionResult(topic="thin", partition=1),))
+
+    cluster.once("ReleaseVeto", released)
+    assert tidelog("brokers", "release-veto", "--topic", "thin", "--partition", "1").text == (
+        "Released the veto for partitions thin-1\n"
     )
-    assert tidelog("brokers", "release-veto", "--topic", "events", "--partition", "1").text == (
-        "No veto holds partitions events-1\n"
+    assert tidelog("brokers", "release-veto", "--topic", "thin", "--partition", "1").text == (
+        "No veto holds partitions thin-1\n"
     )
     assert tidelog("brokers", "release-veto", ALL).text == "No partition needs it.\n"
-    assert len(events.of("ReleaseVeto")) == 3
+    assert len(cluster.of("ReleaseVeto")) == 3
 
 
-def test_describe_shows_what_is_vetoed_and_what_recovers(
-    tidelog: Tidelog, events: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = events._describe
-
-    def describe(name: str) -> object:
-        topic = real(name)
+def test_describe_shows_what_is_vetoed_and_what_recovers(tidelog: Tidelog, events: Driven) -> None:
+    async def described(call: Call) -> object:
+        if call.method != "DescribeTopics":
+            return NotImplemented
+        answer = await call.serve()
+        (topic,) = answer.topics
         first, second, third = topic.partitions
-        return replace(topic, partitions=(replace(first, vetoed=True), replace(second, recovering=True), third))
+        told = (replace(first, vetoed=True), replace(second, recovering=True), third)
+        return replace(answer, topics=(replace(topic, partitions=told),))
 
-    monkeypatch.setattr(events, "_describe", describe)
+    events.faults.append(described)
     lines = tidelog("topics", "describe", "events").text.splitlines()[1:]
     assert [line.partition("LastKnownElr: N/A")[2] for line in lines] == [
         "\tStatus: vetoed",
@@ -136,7 +162,7 @@ def test_describe_shows_what_is_vetoed_and_what_recovers(
     ],
 )
 def test_bad_input_is_one_line_and_not_zero(
-    tidelog: Tidelog, events: FakeCluster, tmp_path: Path, args: tuple[str, ...], code: int, said: str
+    tidelog: Tidelog, events: Driven, tmp_path: Path, args: tuple[str, ...], code: int, said: str
 ) -> None:
     one = {"topic": "events", "partition": 1}
     (tmp_path / "list.json").write_text("[]")
@@ -146,7 +172,7 @@ def test_bad_input_is_one_line_and_not_zero(
     result = tidelog(*args)
     assert result.exit_code == code
     assert re.search(said, result.error), result.error
-    assert events.partition("events", 1).leader == 2
+    assert events.leader("events", 1) == 2
 
 
 def chosen(leader: int) -> m.ElectLeadersResponse:
@@ -159,25 +185,21 @@ def chosen(leader: int) -> m.ElectLeadersResponse:
 
 
 @pytest.fixture
-def level_3(events: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """A cluster of 0.3.0 that elects broker 2, or the one that is named."""
-    describe = events._describe_cluster
+def level_3(events: Driven) -> Driven:
+    """A cluster that elects broker 2, or the one that is named."""
 
-    async def described(broker_id: int, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
-        return replace(await describe(broker_id, request), feature_level=3)
+    async def elected(call: Call) -> m.ElectLeadersResponse:
+        return chosen(*(call.request.candidates or (2,)))
 
-    async def elected(_: int, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
-        return chosen(*(request.candidates or (2,)))
-
-    monkeypatch.setattr(events, "_describe_cluster", described)
-    monkeypatch.setattr(events, "_elect_leaders", elected)
+    for _ in range(2):
+        events.once("ElectLeaders", elected)
     return events
 
 
 ONE = ("--topic", "events", "--partition", "0")
 
 
-def test_an_unclean_loss_is_shown_before_and_after(tidelog: Tidelog, level_3: FakeCluster) -> None:
+def test_an_unclean_loss_is_shown_before_and_after(tidelog: Tidelog, level_3: Driven) -> None:
     line = (
         "events-0: leader 2, 0 records of live replicas lost; log ends: broker 1: 0 (epoch -1), broker 2: 90 (epoch 4)"
     )
@@ -188,7 +210,7 @@ def test_an_unclean_loss_is_shown_before_and_after(tidelog: Tidelog, level_3: Fa
     assert [call.request.validate_only for call in level_3.of("ElectLeaders")] == [True, False]
 
 
-def test_an_operator_chooses_another_broker(tidelog: Tidelog, level_3: FakeCluster) -> None:
+def test_an_operator_chooses_another_broker(tidelog: Tidelog, level_3: Driven) -> None:
     result = tidelog(*UNCLEAN, *ONE, "--broker", "1", "--format", "json")
     assert json.loads(result.text)["elected"] == [
         {
@@ -206,8 +228,12 @@ def test_an_operator_chooses_another_broker(tidelog: Tidelog, level_3: FakeClust
     assert call.request.candidates == (1,)
 
 
-def test_an_older_cluster_would_overlook_the_choice(tidelog: Tidelog, events: FakeCluster) -> None:
+def test_an_older_cluster_would_overlook_the_choice(tidelog: Tidelog, events: Driven) -> None:
+    async def older(call: Call) -> m.DescribeClusterResponse:
+        return replace(await call.serve(), feature_level=2)
+
     for option in (("--broker", "1"), ("--dry-run",)):
+        events.once("DescribeCluster", older)
         result = tidelog(*UNCLEAN, *ONE, *option)
         assert result.exit_code == 1 and "need feature level 3" in result.error
         assert tidelog(*PREFERRED, *ONE, *option).exit_code == 2

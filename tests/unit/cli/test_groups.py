@@ -16,6 +16,12 @@ from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
 from unit.cli.conftest import Result, Tidelog
 
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

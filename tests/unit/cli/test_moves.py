@@ -12,6 +12,11 @@ from unit.cli.conftest import Tidelog
 
 
 @pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
 def events(cluster: FakeCluster) -> FakeCluster:
     """Three partitions on brokers 1 to 3; two of them would move."""
     cluster.create("events", partitions=3)

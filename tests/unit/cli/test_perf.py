@@ -3,21 +3,17 @@
 import json
 import random
 import re
-from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.fake_broker import FakeCluster
-from helpers.fake_coordinator import FakeCoordinator
+from helpers.brokers import Driven
 from tidelog.cli.perf_payload import POOL_BYTES, random_values
 from tidelog.cli.perf_stats import Latencies, ReadStats, SendStats
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import TransportError
-from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
 SEND = ("perf", "produce", "--topic", "t")
@@ -37,23 +33,18 @@ COLUMNS = (
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"
 
 
-@pytest.fixture(autouse=True)
-def no_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.runtime.loop.run", sim.run)
-
-
 @pytest.fixture
-def t(cluster: FakeCluster) -> FakeCluster:
+def t(cluster: Driven) -> Driven:
     cluster.create("t", partitions=2)
     return cluster
 
 
-def stored(cluster: FakeCluster, partition: int) -> list[bytes]:
-    return [value or b"" for value in cluster.partition("t", partition).values()]
+def stored(cluster: Driven, partition: int) -> list[bytes]:
+    return [value or b"" for value in cluster.values("t", partition)]
 
 
-def test_totals_in_kafkas_words(tidelog: Tidelog, t: FakeCluster) -> None:
-    t.latency_s = 0.25
+def test_totals_in_kafkas_words(tidelog: Tidelog, t: Driven) -> None:
+    t.delay(0.125)
     (line,) = tidelog(*SEND, "--num-records", "1000", "--record-size", "1024").text.splitlines()
     found = TOTAL.fullmatch(line)
     assert found is not None, line
@@ -66,7 +57,7 @@ def test_totals_in_kafkas_words(tidelog: Tidelog, t: FakeCluster) -> None:
     assert int(found[7]) <= int(found[8]) <= int(found[9]) <= int(found[10]) <= float(found[6])
 
 
-def test_a_throughput_is_kept_and_progress_is_told_as_it_goes(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_a_throughput_is_kept_and_progress_is_told_as_it_goes(tidelog: Tidelog, t: Driven) -> None:
     flags = ("--num-records", "1000", "--record-size", "100", "--throughput", "100", "--reporting-interval", "2000")
     *windows, total = tidelog(*SEND, *flags).text.splitlines()
     assert len(windows) == 4
@@ -77,7 +68,7 @@ def test_a_throughput_is_kept_and_progress_is_told_as_it_goes(tidelog: Tidelog, 
     assert 99 <= float(found[3]) <= 101
 
 
-def test_the_steady_state_leaves_the_warm_up_out(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_the_steady_state_leaves_the_warm_up_out(tidelog: Tidelog, t: Driven) -> None:
     flags = ("--num-records", "100", "--payload-monotonic", "--throughput", "10", "--warmup-records", "60")
     first, *_, total, steady = tidelog(*SEND, *flags).text.splitlines()
     assert first == "Warmup first 60 records. Steady state results will print after the complete test summary."
@@ -88,7 +79,7 @@ def test_the_steady_state_leaves_the_warm_up_out(tidelog: Tidelog, t: FakeCluste
     assert sorted(stored(t, 0) + stored(t, 1), key=int) == [b"%d" % n for n in range(100)]
 
 
-def test_json_is_one_document_and_the_progress_goes_elsewhere(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_json_is_one_document_and_the_progress_goes_elsewhere(tidelog: Tidelog, t: Driven) -> None:
     flags = ("--num-records", "100", "--record-size", "10", "--throughput", "10", "--print-metrics", "--format", "json")
     result = tidelog(*SEND, *flags)
     found = json.loads(result.text)
@@ -100,7 +91,7 @@ def test_json_is_one_document_and_the_progress_goes_elsewhere(tidelog: Tidelog, 
     assert "steadyState" not in found
 
 
-def test_the_producers_counts_are_printed_under_kafkas_names(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_the_producers_counts_are_printed_under_kafkas_names(tidelog: Tidelog, t: Driven) -> None:
     props = ("--producer-props", "acks=1 linger.ms=5", "--producer-props", "batch.size=1000")
 
     async def broken(call: object) -> None:
@@ -115,8 +106,8 @@ def test_the_producers_counts_are_printed_under_kafkas_names(tidelog: Tidelog, t
     assert {call.request.acks for call in t.of("Produce")} == {1}
 
 
-def test_what_fails_is_counted_and_the_exit_code_says_so(tidelog: Tidelog, t: FakeCluster) -> None:
-    t.batch_bytes_max = 500
+def test_what_fails_is_counted_and_the_exit_code_says_so(tidelog: Tidelog, t: Driven) -> None:
+    t.configure("t", max_message_bytes="500")
     result = tidelog(*SEND, "--num-records", "20", "--record-size", "600")
     assert result.exit_code == 1
     assert (TOTAL.fullmatch(result.text.strip()) or [""])[1] == "0"
@@ -124,7 +115,7 @@ def test_what_fails_is_counted_and_the_exit_code_says_so(tidelog: Tidelog, t: Fa
     assert len(result.err.splitlines()) == 11
 
 
-def test_values_from_a_file(tidelog: Tidelog, t: FakeCluster, tmp_path: Path) -> None:
+def test_values_from_a_file(tidelog: Tidelog, t: Driven, tmp_path: Path) -> None:
     (tmp_path / "values").write_bytes(b"one;two;three;")
     flags = ("--num-records", "60", "--payload-file", str(tmp_path / "values"), "--payload-delimiter", ";")
     assert tidelog(*SEND, *flags).exit_code == 0
@@ -138,13 +129,12 @@ def test_random_values_do_not_repeat_within_a_batch() -> None:
     assert all(len(set(values[at : at + 1000])) == 1000 for at in range(0, len(values) - 1000, 1000))
 
 
-def fill(cluster: FakeCluster, count: int) -> None:
+def fill(cluster: Driven, count: int) -> None:
     for n in range(count):
-        batch = encode_batch([Record(b"key", b"x" * 97, (), n)])
-        cluster.partition("t", n % 2).append(batch, 10**6)
+        cluster.append("t", n % 2, encode_batch([Record(b"key", b"x" * 97, (), n)]))
 
 
-def test_reading_in_kafkas_columns(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_reading_in_kafkas_columns(tidelog: Tidelog, t: Driven) -> None:
     fill(t, 300)
     head, row = tidelog(*READ, "--messages", "250").text.splitlines()
     assert head == f"start.time, end.time, {COLUMNS}"
@@ -158,7 +148,7 @@ def test_reading_in_kafkas_columns(tidelog: Tidelog, t: FakeCluster) -> None:
     assert row.count(", ") == 9
 
 
-def test_too_few_records_end_it_after_the_timeout(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_too_few_records_end_it_after_the_timeout(tidelog: Tidelog, t: Driven) -> None:
     fill(t, 10)
     result = tidelog(*READ, "--messages", "11", "--timeout", "3000")
     assert result.exit_code == 1
@@ -166,7 +156,7 @@ def test_too_few_records_end_it_after_the_timeout(tidelog: Tidelog, t: FakeClust
     assert result.text.splitlines()[1].split(", ")[4] == "10"
 
 
-def test_detail_is_a_line_an_interval(tidelog: Tidelog, t: FakeCluster) -> None:
+def test_detail_is_a_line_an_interval(tidelog: Tidelog, t: Driven) -> None:
     fill(t, 10)
     flags = ("--messages", "11", "--timeout", "5000", "--show-detailed-stats", "--reporting-interval", "1000")
     head, *rows = tidelog(*READ, *flags).text.splitlines()
@@ -177,17 +167,8 @@ def test_detail_is_a_line_an_interval(tidelog: Tidelog, t: FakeCluster) -> None:
     assert float(rows[-1].split(", ")[5]) == 0.0, "a rate of its own interval"
 
 
-async def coordinated(cluster: FakeCluster, main: Awaitable[Any]) -> Any:
-    FakeCoordinator(cluster)  # here: its timers need the event loop
-    return await main
-
-
-def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(
-    tidelog: Tidelog, t: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(tidelog: Tidelog, t: Driven) -> None:
     fill(t, 30)
-
-    monkeypatch.setattr("tidelog.runtime.loop.run", lambda main: sim.run(coordinated(t, main)))
     found = json.loads(tidelog(*READ, "--messages", "30", "--group", "g", "--format", "json").text)
     assert found["data.consumed.in.nMsg"] == 30
     assert found["rebalance.time.ms"] > 0
@@ -214,7 +195,7 @@ def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(
         ((*READ, "--messages", "0"), 2, "--messages"),
     ],
 )
-def test_bad_input_is_one_line(tidelog: Tidelog, t: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
+def test_bad_input_is_one_line(tidelog: Tidelog, t: Driven, args: tuple[str, ...], code: int, said: str) -> None:
     result = tidelog(*args)
     assert result.exit_code == code
     assert said in result.error

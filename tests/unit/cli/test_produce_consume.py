@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from helpers.requirements import requirement
 from tidelog.cli.lines import LineSplitter, TooLong
 from tidelog.errors import ErrorCode
@@ -15,19 +15,19 @@ from unit.cli.conftest import Tidelog
 ANY_BYTES = [b"", b"plain", b"\r", b"with\ttab", bytes(b for b in range(256) if b != 10), b"\x00", "æøå".encode()]
 
 
-def test_lines_of_any_bytes_make_the_round_trip(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_lines_of_any_bytes_make_the_round_trip(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     sent = tidelog("produce", "t", stdin=b"\n".join(ANY_BYTES))
     assert sent.exit_code == 0
     assert sent.err == "7 records acknowledged.\n"
-    assert cluster.partition("t").values() == ANY_BYTES
+    assert cluster.values("t") == ANY_BYTES
     got = tidelog("consume", "t", "--from-beginning", "--max-messages", "7")
     assert got.exit_code == 0
     assert got.out == b"\n".join([*ANY_BYTES, b""])
     assert got.err == "Processed a total of 7 messages\n"
 
 
-def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: Driven, tmp_path: Path) -> None:
     cluster.create("t")
     (tmp_path / "in.txt").write_bytes(b"h1:a,h2:b|k1:v1\n|k2:v:2\n")
     sent = tidelog(
@@ -49,18 +49,18 @@ def test_a_file_with_keys_headers_and_compression(tidelog: Tidelog, cluster: Fak
 
 
 @requirement("A producer batch that is sent again is stored once")
-def test_idempotence_is_a_client_setting(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_idempotence_is_a_client_setting(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     for option in ((), ("--command-property", "enable.idempotence=false"), ("--acks", "1")):
         assert tidelog("produce", "t", *option, stdin=b"v\n").exit_code == 0
-    assert [read_header(batch).producer_id for batch in cluster.partition("t").batches] == [1000, -1, -1]
+    assert [read_header(batch).producer_id for batch in cluster.batches("t")] == [0, -1, -1]
     refused = tidelog("produce", "t", "--acks", "1", "--command-property", "enable.idempotence=true", stdin=b"v\n")
     assert refused.exit_code == 2
     assert refused.err.count("\n") == 1 and "enable_idempotence needs acks all" in refused.err
-    assert len(cluster.partition("t").batches) == 3
+    assert len(cluster.batches("t")) == 3
 
 
-def test_json_marks_bytes_that_are_no_text(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_json_marks_bytes_that_are_no_text(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     tidelog("produce", "t", stdin=b"\xff\xfe")
     (row,) = tidelog("consume", "t", "--from-beginning", "--max-messages", "1", "--format", "json").text.splitlines()
@@ -68,7 +68,7 @@ def test_json_marks_bytes_that_are_no_text(tidelog: Tidelog, cluster: FakeCluste
     assert json.loads(row)["key"] is None
 
 
-def test_a_line_over_the_limit_is_refused_and_the_next_one_goes_on(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_line_over_the_limit_is_refused_and_the_next_one_goes_on(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     sent = tidelog(
         "produce", "t", "--record-bytes-max", "1000", stdin=b"a\n" + b"x" * 2000 + b"\n" + b"y" * 990 + b"\nb\n"
@@ -77,10 +77,10 @@ def test_a_line_over_the_limit_is_refused_and_the_next_one_goes_on(tidelog: Tide
     assert "line 2: 2000 bytes; record_bytes_max is 1000" in sent.err
     assert "line 3: a record of " in sent.err
     assert "2 records acknowledged, 2 refused." in sent.err
-    assert cluster.partition("t").values() == [b"a", b"b"]
+    assert cluster.values("t") == [b"a", b"b"]
 
 
-def test_what_the_brokers_refuse_is_told_with_its_line(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_what_the_brokers_refuse_is_told_with_its_line(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     cluster.refuse_produce(ErrorCode.INVALID_RECORD)
     sent = tidelog("produce", "t", stdin=b"a\nb\n")
@@ -90,7 +90,7 @@ def test_what_the_brokers_refuse_is_told_with_its_line(tidelog: Tidelog, cluster
     assert "0 records acknowledged, 2 failed (0 of them may have been written)." in sent.err
 
 
-def test_consume_from_places(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_consume_from_places(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t", partitions=2)
     tidelog("produce", "t", "--partition", "1", stdin=b"a\nb\nc\n")
     got = tidelog("consume", "t", "--partition", "1", "--offset", "1", "--max-messages", "2")
@@ -100,12 +100,12 @@ def test_consume_from_places(tidelog: Tidelog, cluster: FakeCluster) -> None:
     assert tidelog("consume", "t", "--partition", "0", "--from-beginning", "--timeout-ms", "100").text == ""
 
 
-def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     for line in (b"a\n", b"b\n", b"c\n"):
         tidelog("produce", "t", stdin=line)
-    batches = cluster.partition("t").batches
-    batches[1] = batches[1][:-1] + b"!"
+    batch = cluster.batches("t")[1]
+    cluster.damage(batch, batch[:-1] + b"!")
     got = tidelog("consume", "t", "--from-beginning")
     assert (got.exit_code, got.text) == (1, "a\n")
     assert "t-0: bad batch at offset 1: crc" in got.err
@@ -129,12 +129,12 @@ def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: 
         (("produce", "t", "--batch-size", "0"), 2, "--batch-size"),
     ],
 )
-def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
+def test_produce_bad_input(tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], code: int, said: str) -> None:
     cluster.create("t")
     result = tidelog(*args, stdin=b"x\n")
     assert result.exit_code == code
     assert said in result.error
-    assert cluster.partition("t").values() == []
+    assert cluster.values("t") == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_produce_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[s
         (("consume", "t", "--property", "print.key=yes"), 2, "neither true nor false"),
     ],
 )
-def test_consume_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[str, ...], code: int, said: str) -> None:
+def test_consume_bad_input(tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], code: int, said: str) -> None:
     cluster.create("t")
     result = tidelog(*args)
     assert result.exit_code == code
@@ -169,12 +169,12 @@ def test_consume_bad_input(tidelog: Tidelog, cluster: FakeCluster, args: tuple[s
     assert result.out == b""
 
 
-def test_a_line_without_its_separator_is_refused(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_line_without_its_separator_is_refused(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     sent = tidelog("produce", "t", "--key-separator", "\\t", stdin=b"k\tv\nplain\n")
     assert sent.exit_code == 1
     assert "line 2: no key separator" in sent.err
-    assert cluster.partition("t").values() == [b"v"]
+    assert cluster.values("t") == [b"v"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -191,7 +191,7 @@ def test_lines_are_the_same_however_the_bytes_arrive(size: int) -> None:
     assert found[8:] == [b"last"]
 
 
-def test_a_line_is_read_by_the_properties_of_kafkas_tool(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_line_is_read_by_the_properties_of_kafkas_tool(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     how = ("parse.key=true", "key.separator=:", "parse.headers=true", "null.marker=NULL")
     lines = b"a:1,b:NULL\tk:v\n\tk:NULL\n\tNULL:v\n"
@@ -203,13 +203,13 @@ def test_a_line_is_read_by_the_properties_of_kafkas_tool(tidelog: Tidelog, clust
     assert records[0]["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
 
 
-def test_a_line_without_a_key_is_refused_or_sent_without_one(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_a_line_without_a_key_is_refused_or_sent_without_one(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     keyed = ("--property", "parse.key=true")
     refused = tidelog("produce", "t", *keyed, stdin=b"plain\n")
     assert (refused.exit_code, refused.err.splitlines()[0]) == (1, "tidelog: line 1: no key separator '\\t'")
     assert tidelog("produce", "t", *keyed, "--property", "ignore.error=true", stdin=b"plain\n").exit_code == 0
-    assert cluster.partition("t").values() == [b"plain"]
+    assert cluster.values("t") == [b"plain"]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_property_that_is_no_property_is_refused(tidelog: Tidelog, given: str,
     assert (result.exit_code, result.error) == (2, f"tidelog: {said}")
 
 
-def test_consume_ends_where_the_log_ended(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_consume_ends_where_the_log_ended(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t", partitions=3)
     assert tidelog("consume", "t", "--from-beginning", "--exit-at-end").err == "Processed a total of 0 messages\n"
     for partition in range(3):
@@ -243,7 +243,7 @@ def test_consume_ends_where_the_log_ended(tidelog: Tidelog, cluster: FakeCluster
     assert tidelog("consume", "t", "--exit-at-end").text == ""
 
 
-def test_an_empty_line_is_an_empty_value_and_help_says_so(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_an_empty_line_is_an_empty_value_and_help_says_so(tidelog: Tidelog, cluster: Driven) -> None:
     cluster.create("t")
     assert tidelog("produce", "t", stdin=b"a\n\n").exit_code == 0
     reading = ("consume", "t", "--from-beginning", "--max-messages", "2")

@@ -12,6 +12,12 @@ from tidelog.cli import plan_file
 from tidelog.ids import TopicPartition
 from unit.cli.conftest import Tidelog
 
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
 FILE = ("--reassignment-json-file", "plan.json")
 WANTED = [
     {"topic": "events", "partition": 0, "replicas": [2, 3]},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.cli import table
 from tidelog.cli.pipeline_screen import Screen
 from unit.cli.conftest import Tidelog
@@ -72,9 +72,7 @@ def test_a_file_of_settings_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     assert r"Z\xfcrich" in plain("config", "show", "client", "--config", str(file))
 
 
-def test_records_are_bytes_in_any_locale(
-    tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_bytes_in_any_locale(tidelog: Tidelog, cluster: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.create("t")
     value = "Z\u00fcrich".encode()
     assert tidelog("produce", "t", "--key-separator", ":", stdin=value + b":" + value).exit_code == 0

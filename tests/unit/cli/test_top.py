@@ -6,72 +6,81 @@ import re
 import pytest
 
 from helpers.batches import batch
-from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.brokers import Driven
 from tidelog.errors import TransportError
+from tidelog.ids import TopicPartition
+from tidelog.testing.intercept import Call
 from unit.cli.conftest import Tidelog
 
 HASTE = ("--command-property", "request.timeout.ms=200")
 
 
 @pytest.fixture
-def events(cluster: FakeCluster) -> FakeCluster:
+def events(cluster: Driven) -> Driven:
     cluster.create("events", partitions=3)
     cluster.create("other")
-    cluster.partition("events").append(batch(b"a", b"b"), 1 << 20)
-    cluster.groups.create("readers", {("events", 0): 0, ("other", 0): 0}, members={"c": [("events", 0)]})
-    cluster.groups.create("writers")
+    cluster.append("events", 0, batch(b"a", b"b"))
+    cluster.create_group("readers", {TopicPartition("events", 0): 0, TopicPartition("other", 0): 0})
+    cluster.create_group("writers", {TopicPartition("other", 0): 0})
+    cluster.join("readers", "c", "events", polls=False)
     return cluster
 
 
-def test_once_prints_everything_and_ends(tidelog: Tidelog, events: FakeCluster) -> None:
+def test_once_prints_everything_and_ends(tidelog: Tidelog, events: Driven) -> None:
     result = tidelog("top", "--once")
     assert (result.exit_code, result.err) == (0, "")
     lines = result.text.splitlines()
-    assert lines[1] == "controller 0 (epoch 1)  3 of 3 brokers up  2 topics  4 partitions"
+    assert lines[1] == "controller 1 (epoch 1)  3 of 3 brokers up  2 topics  4 partitions"
     (row,) = (line.split() for line in lines if re.match(r"events +0 ", line))
     assert row == ["events", "0", "1", "0", "1,2,3", "3/3", "1,2,3", "2", "2", "0", "-", "-"]
     assert [line.split()[0] for line in lines if "Stable" in line or "Empty" in line] == ["readers", "writers"]
     assert "\x1b" not in result.text
 
 
-def test_without_a_terminal_text_is_printed_once(tidelog: Tidelog, events: FakeCluster) -> None:
+def test_without_a_terminal_text_is_printed_once(tidelog: Tidelog, events: Driven) -> None:
     result = tidelog("top")
     assert (result.exit_code, result.err) == (0, "")
     assert result.text.count("tidelog top") == 1
 
 
-def test_json_is_one_object_a_line(tidelog: Tidelog, events: FakeCluster) -> None:
+def test_json_is_one_object_a_line(tidelog: Tidelog, events: Driven) -> None:
     result = tidelog("top", "--once", "--format", "json", "--topic", "ev.*", "--group", "re.*")
     assert result.text.count("\n") == 1
     found = json.loads(result.text)
-    assert [(p["topic"], p["partition"]) for p in found["partitions"]] == [("events", 1), ("events", 2), ("events", 0)]
+    assert [(p["topic"], p["partition"]) for p in found["partitions"]] == [("events", 0), ("events", 1), ("events", 2)]
     assert [(g["group"], g["lag"]) for g in found["groups"]] == [("readers", 2)], "of the chosen topics"
     assert found["topics"] == 2, "of the whole cluster"
 
 
-def test_a_broker_that_is_down_is_on_the_screen(tidelog: Tidelog, events: FakeCluster) -> None:
-    events.down.add(3)
+def test_a_broker_that_is_down_is_on_the_screen(tidelog: Tidelog, events: Driven) -> None:
+    events.create("single", partitions=3, replicas=1)
+    events.kill(3)
+    events.wait(0.5)  # its session lasts, and its only replica has no other leader
+    result = tidelog("top", "--once")
+    assert result.exit_code == 0
+    assert "no answer from broker 3\n" in result.text
+    assert re.search(r"^ *3  broker-3:9092 +silent ", result.text, re.MULTILINE)
+    assert re.search(r"^single +2 +3 .* leader silent$", result.text, re.MULTILINE)
+    events.notice(3)
     result = tidelog("top", "--once")
     assert result.exit_code == 0
     assert "2 of 3 brokers up" in result.text
-    assert "no answer from broker 3\n" in result.text
     assert re.search(r"^ *3  - +down ", result.text, re.MULTILINE)
-    assert re.search(r"^events +2 +3 .* leader silent$", result.text, re.MULTILINE)
 
 
-def test_a_start_at_which_nothing_answers_is_one_line_after_the_timeout(tidelog: Tidelog, events: FakeCluster) -> None:
-    events.down |= {1, 2, 3}
+def test_a_start_at_which_nothing_answers_is_one_line_after_the_timeout(tidelog: Tidelog, events: Driven) -> None:
+    events.kill(*events.ids)
     for args in (("--once",), ()):
         result = tidelog("top", *args, *HASTE)
         assert result.exit_code == 1
         assert result.out == b""
-        assert "nothing answers at b1:9092, b2:9092, b3:9092 (connection refused)" in result.error
+        assert "nothing answers at broker-1:9092, broker-2:9092, broker-3:9092 (connection refused)" in result.error
 
 
-def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: FakeCluster) -> None:
+def test_with_wait_it_waits_beyond_the_timeout(tidelog: Tidelog, events: Driven) -> None:
     left = 20
 
-    async def not_yet(call: FakeCall) -> object:
+    async def not_yet(call: Call) -> object:
         nonlocal left
         left -= 1
         if left >= 0:

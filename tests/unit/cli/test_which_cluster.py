@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.cluster import api, choice
 from unit.cli.conftest import Tidelog
 
@@ -31,7 +31,7 @@ def nothing_is_named(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch, tmp_path
     )
 
 
-def running(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, *, local: bool, containers: bool) -> None:
+def running(monkeypatch: pytest.MonkeyPatch, cluster: Driven, *, local: bool, containers: bool) -> None:
     """The local one is the cluster in memory."""
     monkeypatch.setattr(choice, "local_runs", lambda _: local)
     monkeypatch.setattr(choice, "cluster_name", lambda *_: "compose/tidelog" if containers else None)
@@ -39,7 +39,7 @@ def running(monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, *, local: boo
 
 
 def test_a_local_cluster_that_runs_is_used_and_named(
-    tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    tidelog: Tidelog, cluster: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, cluster, local=True, containers=False)
     assert tidelog("topics", "create", "a").exit_code == 0
@@ -48,12 +48,12 @@ def test_a_local_cluster_that_runs_is_used_and_named(
     assert tidelog("topics", "delete", "a").exit_code == 0, "of this directory's own cluster"
 
 
-def test_the_choice_is_not_told_when_it_was_explicit(tidelog: Tidelog, cluster: FakeCluster) -> None:
+def test_the_choice_is_not_told_when_it_was_explicit(tidelog: Tidelog, cluster: Driven) -> None:
     assert tidelog("topics", "list", "--bootstrap-server", cluster.bootstrap).err == ""
 
 
 def test_of_two_clusters_a_command_takes_none(
-    tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    tidelog: Tidelog, cluster: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, cluster, local=True, containers=True)
     refused = tidelog("topics", "list")
@@ -62,7 +62,7 @@ def test_of_two_clusters_a_command_takes_none(
 
 
 def test_without_a_cluster_a_command_says_how_to_get_one(
-    tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    tidelog: Tidelog, cluster: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, cluster, local=False, containers=False)
     refused = tidelog("topics", "list")
@@ -72,7 +72,7 @@ def test_without_a_cluster_a_command_says_how_to_get_one(
 
 @pytest.mark.parametrize("args", DESTROYING.values(), ids=list(DESTROYING))
 def test_what_destroys_reaches_containers_by_name_alone(
-    args: tuple[str, ...], tidelog: Tidelog, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    args: tuple[str, ...], tidelog: Tidelog, cluster: Driven, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, cluster, local=False, containers=True)
     refused = tidelog(*args)

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Driven
 from tidelog.runtime import loop
-from tidelog.testing import loop as sim
 from unit.cli.conftest import Tidelog
 
 SOON_S: Final = 2.0
 HINT: Final = ": is the cluster up? `tidelog local up` starts one"
-DOWN: Final = f"nothing answers at b1:9092, b2:9092, b3:9092 (connection refused){HINT}"
+DOWN: Final = f"nothing answers at broker-1:9092, broker-2:9092, broker-3:9092 (connection refused){HINT}"
 NO_HOST: Final = f"nothing answers at nohost:9092 (no such host, or no route to it){HINT}"
 
 
@@ -171,23 +170,25 @@ MISTAKES: Final[list[tuple[str, int, str]]] = [
 
 
 @pytest.fixture
-def spent(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Virtual seconds of each event loop that the command runs."""
+def spent(cluster: Driven, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Virtual seconds of each coroutine that the command runs."""
     seconds: list[float] = []
+    run = loop.run
 
     async def timed(main: Coroutine[Any, Any, Any]) -> Any:
+        began = asyncio.get_running_loop().time()
         try:
             return await main
         finally:
-            seconds.append(asyncio.get_running_loop().time())
+            seconds.append(asyncio.get_running_loop().time() - began)
 
-    monkeypatch.setattr(loop, "run", lambda main: sim.run(timed(main)))
+    monkeypatch.setattr(loop, "run", lambda main: run(timed(main)))
     return seconds
 
 
 @pytest.mark.parametrize("args", NOTHING_ANSWERS, ids=" ".join)
-def test_nothing_answers(tidelog: Tidelog, events: FakeCluster, spent: list[float], args: tuple[str, ...]) -> None:
-    events.down.update(events.addresses)
+def test_nothing_answers(tidelog: Tidelog, events: Driven, spent: list[float], args: tuple[str, ...]) -> None:
+    events.kill(*events.ids)
     found = tidelog(*args, stdin=b"x\n")
     assert (found.exit_code, found.error, found.out) == (1, f"tidelog: {DOWN}", b"")
     assert sum(spent) <= SOON_S
@@ -198,7 +199,7 @@ def test_nothing_answers(tidelog: Tidelog, events: FakeCluster, spent: list[floa
 
 @pytest.mark.parametrize(("line", "exit_code", "said"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
 def test_a_mistake_is_one_line_at_once(
-    tidelog: Tidelog, events: FakeCluster, spent: list[float], tmp_path: Path, line: str, exit_code: int, said: str
+    tidelog: Tidelog, events: Driven, spent: list[float], tmp_path: Path, line: str, exit_code: int, said: str
 ) -> None:
     (tmp_path / "bad.json").write_text("{x")
     (tmp_path / "nosuch.json").write_text('{"partitions": [{"topic": "nosuch", "partition": 0, "offset": 1}]}')
