@@ -414,7 +414,10 @@ class TransportError(Error):
     @property
     def by_size(self) -> bool:
         """The message was larger than its sender or its receiver allows, so the same call can never work."""
-        return self.status == "RESOURCE_EXHAUSTED" and "message larger than max" in self.detail
+        said = "message larger than max" in self.detail or self.detail.startswith(
+            f"{ErrorCode.MESSAGE_TOO_LARGE.name}:"
+        )
+        return self.status == "RESOURCE_EXHAUSTED" and said
 
 
 class UnreadError(TransportError):

@@ -45,6 +45,8 @@ from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 CONTROLLER: Final = 1
 SETTLES_S: Final = 60.0
 FORWARDED_S: Final = 60.0
+AHEAD_MS: Final = 20 * 365 * 24 * 3_600_000
+"""The calendar of brokers is ahead of every timestamp that a test or a clock of this machine gives a record."""
 GROUPS: Final = {
     "coordinator_shards": 1,
     "group_min_session_timeout_ms": 100,
@@ -87,6 +89,7 @@ class Brokers(Interceptor):
         self.world.nodes.update((name, SimNode(self.world, name)) for name in names)
         for node in self.world.brokers:
             node.settings = GROUPS | settings
+            node.clock.wall_offset_ms = AHEAD_MS
         self.controller.settings = {"auto_leader_rebalance_enable": False}
         self.addresses = {b: self.node(b).address for b in self.ids}
         """Addresses at which clients reach the brokers."""
@@ -265,6 +268,16 @@ class Brokers(Interceptor):
         """The term of the broker that coordinates a group."""
         return next((term for broker in self.running if (term := self._term(broker, group_id)) is not None), None)
 
+    async def until_coordinated(self, group_id: str) -> None:
+        """Every running broker names the coordinator of a group."""
+
+        def named() -> bool:
+            found = [self.node(broker).broker for broker in self.running]
+            names = {each.coordinators.coordinator_of(group_id) for each in found if each and each.coordinators}
+            return names == {self.coordinator(group_id)} != {-1}
+
+        await self.until(named, f"every broker knows the coordinator of {group_id}")
+
     def _term(self, broker: int, group_id: str) -> Term | None:
         process = self.node(broker).broker
         term = process and process.coordinators and process.coordinators.term_of(group_id)
@@ -333,7 +346,7 @@ class Brokers(Interceptor):
 
     async def create_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """A group without members that has committed these offsets."""
-        await self.until(lambda: self.coordinator(group_id) > 0, f"group {group_id} has a coordinator")
+        await self.until_coordinated(group_id)
         results = await self.admin.groups.alter_offsets(group_id, offsets)
         assert all(result.error_code is ErrorCode.NONE for result in results), results
 
@@ -353,6 +366,7 @@ class Brokers(Interceptor):
 
         self._members[consumer_id] = process.start("member", run())
         await self.until(lambda: consumer.assignment, f"{consumer_id} owns a partition")
+        await self.until_coordinated(group_id)
         return consumer
 
     async def leave(self, consumer_id: str) -> None:

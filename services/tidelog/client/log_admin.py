@@ -141,19 +141,21 @@ class LogAdmin:
         Raises InvalidRequestError for a broker that is not alive, UnsupportedVersionError for one whose release cannot.
         """
         await self._alive([broker_id])
-        asked = tuple(m.TopicPartitions(topic=name, partitions=tuple(which)) for name, which in (topics or {}).items())
-        request = m.DiscardDamageRequest(broker_id=broker_id, topics=asked, execute=execute)
-        try:
-            answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DISCARD_DAMAGE, request)
-        except TransportError as error:
-            if error.status != "UNIMPLEMENTED":
-                raise
-            raise TidelogError(
-                f"broker {broker_id} is of a release that discards no damage; upgrade it", ErrorCode.UNSUPPORTED_VERSION
-            ) from None
-        if answer.error_code is not ErrorCode.NONE:
-            raise TidelogError(f"broker {broker_id}: {answer.error_message}", answer.error_code)
-        return list(answer.logs)
+        asked = [m.TopicPartitions(topic=name, partitions=tuple(which)) for name, which in (topics or {}).items()]
+        logs: list[m.DamagedLog] = []
+        for part in parts_or_all(m.DiscardDamageRequest, asked):
+            request = m.DiscardDamageRequest(broker_id=broker_id, topics=part, execute=execute)
+            try:
+                answer = await self._call(BrokerId(broker_id), s.ADMIN_SERVICE_DISCARD_DAMAGE, request)
+            except TransportError as error:
+                if error.status != "UNIMPLEMENTED":
+                    raise
+                message = f"broker {broker_id} is of a release that discards no damage; upgrade it"
+                raise TidelogError(message, ErrorCode.UNSUPPORTED_VERSION) from None
+            if answer.error_code is not ErrorCode.NONE:
+                raise TidelogError(f"broker {broker_id}: {answer.error_message}", answer.error_code)
+            logs += answer.logs
+        return logs
 
     async def sizes(
         self, topics: Mapping[int, Collection[str]], patience_s: float

@@ -60,6 +60,7 @@ from tidelog.runtime.metrics import BrokerState, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
 from tidelog.wire import services, znodes
+from tidelog.wire.limits import parts
 
 log = logging.getLogger(__name__)
 
@@ -373,25 +374,27 @@ class Term:
         ends: dict[TopicPartition, ReplicaEnd] = {}
         link = self._links.get(effect.broker_id)
         if link is not None and link.broker_epoch == effect.broker_epoch:
-            request = m.ReplicaEndsRequest(
-                controller_id=self._settings.controller_id,
-                controller_epoch=self._elected.epoch,
-                broker_epoch=effect.broker_epoch,
-                partitions=tuple(
-                    m.ReplicaEndsPartition(topic=tp.topic, topic_id=topic_id, partition=tp.partition)
-                    for tp, topic_id in effect.partitions
-                ),
-            )
+            asked = [
+                m.ReplicaEndsPartition(topic=tp.topic, topic_id=topic_id, partition=tp.partition)
+                for tp, topic_id in effect.partitions
+            ]
             try:
-                answer = await link.wire.call(services.BROKER_CONTROL_REPLICA_ENDS, request, ASK_ENDS_S)
-            except TransportError as error:
+                async with asyncio.timeout(ASK_ENDS_S):
+                    for part in parts(m.ReplicaEndsRequest, asked):
+                        request = m.ReplicaEndsRequest(
+                            controller_id=self._settings.controller_id,
+                            controller_epoch=self._elected.epoch,
+                            broker_epoch=effect.broker_epoch,
+                            partitions=part,
+                        )
+                        answer = await link.wire.call(services.BROKER_CONTROL_REPLICA_ENDS, request, ASK_ENDS_S)
+                        ends.update(
+                            (TopicPartition(each.topic, each.partition), ReplicaEnd(each.last_epoch, each.end_offset))
+                            for each in answer.partitions
+                            if each.error_code is ErrorCode.NONE
+                        )
+            except (TransportError, TimeoutError) as error:
                 log.info("broker %d does not say how far its logs go: %s", effect.broker_id, error)
-            else:
-                ends = {
-                    TopicPartition(each.topic, each.partition): ReplicaEnd(each.last_epoch, each.end_offset)
-                    for each in answer.partitions
-                    if each.error_code is ErrorCode.NONE
-                }
         for tp, end in ends.items():
             log.info("%s: broker %d holds records up to offset %d of epoch %d", tp, effect.broker_id, end[1], end[0])
         self._put(ReplicaEndsTold(effect.broker_id, effect.broker_epoch, effect.partitions, ends))

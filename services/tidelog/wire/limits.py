@@ -82,6 +82,7 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.LeaderAndIsrRequest: {**_TOLD, "topic_states": SERVERS, "topic_states.configs": SERVERS},
     m.StopReplicaRequest: {"partitions": SERVERS},
     m.UpdateMetadataRequest: {**_TOLD, "deleted_topics": SERVERS},
+    m.ReplicaEndsRequest: {"partitions": SERVERS},
     m.AlterIsrRequest: {
         "topics": SERVERS,
         "topics.partitions": SERVERS,
@@ -156,19 +157,20 @@ def _count(holders: Iterable[Any], fields: Iterable[_Field]) -> None:
             _count(held, inner)
 
 
-_ONLY_LISTS: Final[dict[type[Any], tuple[int, tuple[_Field, ...]]]] = {}
+_CUT_LISTS: Final[dict[type[Any], tuple[int, tuple[_Field, ...]]]] = {}
 
 
-def _only_list(kind: type[Any]) -> tuple[int, tuple[_Field, ...]]:
-    """The number of items in one part of the list of a request, and the lists inside its items.
+def _cut_list(kind: type[Any]) -> tuple[int, tuple[_Field, ...]]:
+    """The number of items in one part of the first list of a request, and the lists inside its items.
 
     With the longest topic names PARTITIONS items fit in 4 MiB, and more may not, also where a server would take more.
     """
-    found = _ONLY_LISTS.get(kind)
+    found = _CUT_LISTS.get(kind)
     if found is None:
-        ((_, _, most, inner),) = _fields(kind, "", LIMITS[kind])
+        first = next(iter(LIMITS[kind]))
+        _, _, most, inner = next(field for field in _fields(kind, "", LIMITS[kind]) if field.path == first)
         assert most is not None, kind
-        found = _ONLY_LISTS[kind] = min(most, PARTITIONS), inner
+        found = _CUT_LISTS[kind] = min(most, PARTITIONS), inner
     return found
 
 
@@ -185,11 +187,11 @@ def _counts(item: Any, fields: Iterable[_Field]) -> Counter[str]:
 
 
 def parts(kind: type[Any], items: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """Cuts the list of a request of `kind`, which has one, so that no part is refused; nothing for no items.
+    """Cuts the first list of a request of `kind` so that no part is refused; nothing for no items.
 
     An item that holds more than a request may goes alone.
     """
-    most, inner = _only_list(kind)
+    most, inner = _cut_list(kind)
     if not inner:
         for begin in range(0, len(items), most):
             yield tuple(items[begin : begin + most])

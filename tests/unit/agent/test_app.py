@@ -140,21 +140,20 @@ async def test_a_clean_leave_stores_the_last_offsets_and_the_next_owner_begins_t
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "joined by another"])
 async def test_an_idle_agent_keeps_the_place_of_latest(bed: Bed, killed: bool) -> None:
-    bed.fill(10)
+    await bed.fill(10)
     counting = CountHandler()
     first = bed.agent("a", counting, auto_offset_reset="latest")
     await bed.until(lambda: first.owned == PARTITIONS)
     await bed.cluster.clock.sleep(2.0)
     assert await bed.committed() == [10] * PARTITIONS
     if killed:
-        bed.coordinator.cut_up.add(first.agent.consumer_id)
-        bed.coordinator.cut_down.add(first.agent.consumer_id)
+        bed.cluster.cut(first.host)
         await bed.until(lambda: not first.owned)
-        bed.fill(100)
+        await bed.fill(100)
     second = bed.agent("b", counting, auto_offset_reset="latest")
     await bed.until(lambda: second.owned)
     if not killed:
-        bed.fill(100)
+        await bed.fill(100)
     await bed.until(lambda: counting.counts["t"] == 100 * PARTITIONS)
     await second.end()
     await first.end()

@@ -16,6 +16,17 @@ ONE = (*COMMAND, "--topic", "events", "--partition", "0")
 
 
 @pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def events(cluster: FakeCluster) -> FakeCluster:
+    cluster.create("events", partitions=3)
+    return cluster
+
+
+@pytest.fixture
 def damaged(events: FakeCluster) -> FakeCluster:
     """Two partitions, of which the first has no other replica."""
     events.moves.assign(TopicPartition("events", 0), (1,))

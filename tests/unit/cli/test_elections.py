@@ -49,6 +49,7 @@ def test_one_partition_by_topic_and_number(tidelog: Tidelog, cluster: Driven) ->
     cluster.wait(1.0)  # it is out of sync, and the last replica in sync is down
     assert tidelog(*UNCLEAN, "--topic", "pair", "--partition", "0").text == (
         "Successfully completed leader election (UNCLEAN) for partitions pair-0\n"
+        "pair-0: leader 2, 0 records of live replicas lost; log ends: broker 2: 0 (epoch -1)\n"
     )
     (call,) = cluster.of("ElectLeaders")
     assert call.request.unclean
@@ -93,7 +94,7 @@ def test_release_veto_has_sentences_of_its_own(tidelog: Tidelog, cluster: Driven
     cluster.create("thin", partitions=2)
 
     async def released(_: Call) -> m.ReleaseVetoResponse:
-        return m.ReleaseVetoResponse(results=(m.ElectionResult(topic="thin", partition=1),))
+        return m.ReleaseVetoResponse(results=(m.ElectionResult(topic="thin", partition=1, leader=-1),))
 
     cluster.once("ReleaseVeto", released)
     assert tidelog("brokers", "release-veto", "--topic", "thin", "--partition", "1").text == (

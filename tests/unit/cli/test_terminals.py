@@ -42,7 +42,7 @@ def test_commands_come_in_the_order_of_their_use() -> None:
     loaded = {row.name: list(getattr(row.load(), "commands", ())) for row in table.TABLE}
     assert loaded["topics"] == ["create", "list", "describe", "alter", "delete", "offsets"]
     assert loaded["groups"] == ["list", "describe", "members", "delete", "reset-offsets"]
-    assert loaded["brokers"] == ["list", "drain", "release-veto"]
+    assert loaded["brokers"] == ["list", "drain", "discard-damage", "release-veto"]
     assert loaded["cluster"] == ["describe", "health", "add-brokers"]
 
 

@@ -215,7 +215,7 @@ def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster:
     cluster.create("u", partitions=3)
     cluster.kill(2)
     cluster.wait(0.5)  # it counts as down; its session lasts, and its only replica has no other leader
-    cluster.later(10.0, cluster.brokers.launch, 2)
+    cluster.later(10.8, cluster.brokers.launch, 2)
     watching = ("cluster", "health", "--watch", "--exit-when-healthy")
     lines = tidelog(*watching, "--timeout-ms", "60000").text.split("\n\n")[1].splitlines()
     assert [re.sub(r"^\d\d:\d\d:\d\d  ", "", line) for line in lines] == [

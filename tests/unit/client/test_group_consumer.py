@@ -524,19 +524,18 @@ async def test_coord_14_a_newer_incarnation_of_a_static_member_takes_over_its_pa
 @pytest.mark.parametrize("grows", [True, False], ids=["partition", "topic"])
 async def test_latest_leaves_out_nothing_of_what_appears_later(grows: bool) -> None:
     bed = await new_bed()
-    bed.fill()
+    await bed.fill()
     async with bed.consumer("a", pattern="t.*", auto_offset_reset="latest") as a:
         await bed.until(lambda: len(a.assignment) == 4, a)
         await bed.clock.sleep(1.0)  # it has asked where to begin
         if grows:
-            bed.cluster.grow("t", 5)
+            await bed.cluster.grow("t", 5)
         else:
-            bed.cluster.create("t2", partitions=1)
+            await bed.cluster.create("t2", partitions=1)
         new = TopicPartition("t", 4) if grows else TopicPartition("t2", 0)
-        bed.cluster.partition(*new).append(encode_batch([Record(None, b"first", (), 1000)]), 10**6)
-        bed.coordinator.learn_topics()
+        await bed.cluster.append(*new, encode_batch([Record(None, b"first", (), 1000)]))
         records = await bed.until(lambda: new in a.assignment, a)
-        bed.fill(0, count=1)
+        await bed.fill(0, count=1)
         records += await bed.until(lambda: a.stats.handed_out == 2, a)
         assert {(r.topic, r.partition, r.offset) for r in records} == {("t", 0, 10), (*new, 0)}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tidelog
-from helpers.fake_broker import FakeCluster
+from helpers.brokers import Brokers, brokers
 from tidelog.client.admin import Admin
 from tidelog.client.consumer import Consumer
 from tidelog.client.offsets import EARLIEST
@@ -77,14 +77,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes four items in a list."""
     few = {kind: dict.fromkeys(found, 4) for kind, found in limits.LIMITS.items()}
     monkeypatch.setattr(limits, "LIMITS", few)
-    monkeypatch.setattr(limits, "_ONLY_LISTS", {})
+    monkeypatch.setattr(limits, "_CUT_LISTS", {})
 
 
-def sizes(cluster: FakeCluster, method: str, field: str) -> list[int]:
+def sizes(cluster: Brokers, method: str, field: str) -> list[int]:
     return sorted(len(getattr(call.request, field)) for call in cluster.of(method))
 
 
-def named(cluster: FakeCluster, method: str, field: str = "partitions") -> Counter[TopicPartition]:
+def named(cluster: Brokers, method: str, field: str = "partitions") -> Counter[TopicPartition]:
     return Counter(
         TopicPartition(each.topic, each.partition)
         for call in cluster.of(method)
@@ -97,8 +97,8 @@ ALL = [TopicPartition("t", partition) for partition in range(10)]
 
 @pytest.mark.usefixtures("small")
 async def test_offsets_of_many_partitions() -> None:
-    cluster = FakeCluster(brokers=1)
-    cluster.create("t", 10)
+    cluster = await brokers(1)
+    await cluster.create("t", 10)
     async with Admin(cluster.bootstrap, ports=cluster.ports) as admin:
         assert set(await admin.list_offsets(dict.fromkeys(ALL, EARLIEST))) == set(ALL)
     assert sizes(cluster, "ListOffsets", "partitions") == [2, 4, 4]
@@ -107,8 +107,8 @@ async def test_offsets_of_many_partitions() -> None:
 
 @pytest.mark.usefixtures("small")
 async def test_a_consumer_and_a_producer_of_many_partitions() -> None:
-    cluster = FakeCluster(brokers=1)
-    cluster.create("t", 10)
+    cluster = await brokers(1)
+    await cluster.create("t", 10)
     async with Producer(cluster.bootstrap, ports=cluster.ports, linger_ms=10) as producer:
         for tp in ALL:
             await producer.send(tp.topic, b"v", partition=tp.partition)
@@ -126,7 +126,7 @@ async def test_a_consumer_and_a_producer_of_many_partitions() -> None:
 
 @pytest.mark.usefixtures("small")
 async def test_topics_that_are_created_described_and_deleted() -> None:
-    cluster = FakeCluster(brokers=1)
+    cluster = await brokers(1)
     names = [f"t{number}" for number in range(10)]
     async with Admin(cluster.bootstrap, ports=cluster.ports) as admin:
         new = [m.NewTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
@@ -145,10 +145,10 @@ async def test_topics_that_are_created_described_and_deleted() -> None:
 
 @pytest.mark.usefixtures("small")
 async def test_metadata_of_many_topics() -> None:
-    cluster = FakeCluster(brokers=1)
+    cluster = await brokers(1)
     names = [f"t{number}" for number in range(10)]
     for name in names:
-        cluster.create(name)
+        await cluster.create(name)
     async with Admin(cluster.bootstrap, ports=cluster.ports) as admin:
         found = await admin.list_offsets({TopicPartition(name, 0): EARLIEST for name in names})
         assert len(found) == 10

@@ -156,7 +156,8 @@ LONGEST: dict[type[Any], Any] = {
 def test_the_largest_part_fits_in_a_request(kind: type[Any]) -> None:
     """Names of topics have 249 characters, and ids 16 bytes; an offset has no metadata."""
     item = LONGEST[kind]
-    values_of = {int: 2**31 - 1, bool: True, str: "n" * 249, bytes: bytes(16)}
+    values_of: dict[Any, Any] = {int: 2**31 - 1, bool: True, str: "n" * 249, bytes: bytes(16)}
+    values_of[m.SearchStart | None] = m.SearchStart(offset=2**63 - 1)
     size = 252
     if item is not None:
         filled = {name: values_of[hint] for name, hint in typing.get_type_hints(item).items() if name != "metadata"}
