@@ -17,7 +17,7 @@ from tidelog.storage.compaction import Cleaned, Damage, Source, grouped
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.disk import Crash, SimDisk
-from tidelog.wire.batch import Codec, fillers, from_offset, numbered, read_header, sealed
+from tidelog.wire.batch import NO_CRC, Codec, fillers, from_offset, numbered, read_header, sealed
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
@@ -403,7 +403,14 @@ def test_what_is_left_is_exactly_the_newest_of_each_key(
         assert bed.log.epochs.entries == epochs
         assert rebuilt_epochs(contents(bed.log)) == [e for e in epochs if e.start_offset < bed.log.log_end_offset]
         remembered = {f.producer_id: f.batches for f in producers}
-        assert {f.producer_id: f.batches for f in bed.log.producers.facts()} == remembered
+        # What a batch was before compaction rewrote it is not known to a table that is made from the log.
+        assert {
+            f.producer_id: tuple(
+                each._replace(crc=was.crc) if each.crc == NO_CRC else each
+                for each, was in zip(f.batches, remembered[f.producer_id], strict=True)
+            )
+            for f in bed.log.producers.facts()
+        } == remembered
         start = rand.randrange(bed.log.log_end_offset + 1)
         assert [r for r in read_all(bed.log, start) if r.offset >= start] == [r for r in bed.sent if r.offset >= start]
         now += HOUR_MS // 2 if not hours else hours[0] * HOUR_MS
