@@ -668,3 +668,11 @@ def no_rebalance_for_a_late_member(*_: Any) -> bool:
 def cancelled_handler_is_answered(_: Any, answer: "asyncio.Future[Any]", result: Any) -> None:
     """A handler that was cancelled is answered all the same, by the partition whose records are committed meanwhile."""
     answer.set_result(result)
+
+
+@MUTANTS.mutant(
+    "MISROUTED", ByTest("tests/unit/net/test_grpc_net.py::test_a_call_that_reached_another_broker_connects_anew")
+)
+@around(rpc_server._Misrouted, "service")
+def call_for_another_is_served(*_: Any) -> None:
+    """A broker serves calls that are meant for another one, which had its IP address before."""

@@ -564,11 +564,15 @@ class ReplicaManager:
                 failed = error
             self._logs.end_checkpoint(checkpoint, failed)
 
+    def durable_start(self, host: PartitionHost) -> int:
+        """The log begins there or later after the end of this process."""
+        return self._logs.durable_start(host.log)
+
     def wait_start_durable(self, host: PartitionHost, offset: int, settle: Settle) -> None:
         """Calls `settle` when neither the end of this process nor a loss of power can bring back what lies below `offset`, which
         the log does not serve any more; or with the reason why that will not be. All that wait in one turn share a checkpoint."""
         assert self._context is not None
-        if self._logs.durable_start(host.log) >= offset:
+        if self.durable_start(host) >= offset:
             settle(ErrorCode.NONE)
             return
         # A checkpoint names no start above what is synced.

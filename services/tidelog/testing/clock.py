@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+import math
 
 _WALL_MS = 1_600_000_000_000
 """Where the simulated calendar begins."""
@@ -49,11 +50,16 @@ class SimClock:
         assert drift > -1
         self._offset_s = offset_s
         self._rate = 1.0 + drift
+        self._last = -math.inf
         self.wall_offset_ms = wall_offset_ms
         """May be set at any time: the calendar jumps, monotonic time does not (MUT-28)."""
 
     def now(self) -> float:
-        return self._offset_s + asyncio.get_running_loop().time() * self._rate
+        now = self._offset_s + asyncio.get_running_loop().time() * self._rate
+        if self._rate != 1.0:
+            # The loop waits by its own time: the rest of a wait by this clock could otherwise become too short to pass.
+            now = self._last = max(now, self._last + 1e-9)
+        return now
 
     def wall_ms(self) -> int:
         return _WALL_MS + self.wall_offset_ms + round(asyncio.get_running_loop().time() * 1000)

@@ -21,6 +21,7 @@ RENEWED: Final = "a topic that groups read was made anew"
 MOVED: Final = "a partition moved to other brokers"
 MOVE_OUTLIVED: Final = "a move outlived its controller"
 COMPACTED: Final = "half of a topic was compacted away"
+DELETED: Final = "records were deleted by offset"
 
 GOALS: Final = (
     TRUNCATION,
@@ -41,6 +42,7 @@ GOALS: Final = (
     MOVED,
     MOVE_OUTLIVED,
     COMPACTED,
+    DELETED,
 )
 
 JUDGED_SEEDS: Final = 200

@@ -76,6 +76,11 @@ class ReplicaView(NamedTuple):
     """Capped at the replication factor."""
     epoch_start: int = 0
     epoch_starts: Sequence[tuple[int, int]] = ()
+    log_start_offset: int = 0
+
+    def at(self, batch: BatchView) -> BatchView | None:
+        """What it holds in the place of a batch; the batch itself when all its records were deleted here."""
+        return batch if batch.end_offset <= self.log_start_offset else self.log.by_base.get(batch.base_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +296,7 @@ class Checker:
                 other = view.replicas.get(member)
                 if shown is None or other is None or other.broker_epoch != epoch:
                     continue  # down, or in a life that this ISR does not name
-                held = other.log.by_base.get(shown.base_offset)
+                held = other.at(shown)
                 # Who has this batch has all before it: that is I5.
                 if held != shown:
                     raise _violation("I1", *who, "shows", shown, member, "has", held)
@@ -301,7 +306,7 @@ class Checker:
                 if not replica.maximal_isr >= stored.isr:
                     raise _violation("I4", *who, "counts", sorted(replica.maximal_isr), "stored is", sorted(stored.isr))
                 last = memory.committed_last
-                found = None if last is None else replica.log.by_base.get(last.base_offset)
+                found = None if last is None else replica.at(last)
                 if found != last:
                     raise _violation("I2", *who, "has", found, "committed is", last)
 
@@ -314,7 +319,7 @@ class Checker:
         for member, epoch in stored.isr:
             other = view.replicas.get(member)
             if other is not None and other.broker_epoch == epoch:
-                found = other.log.by_base.get(last.base_offset)
+                found = other.at(last)
                 if found != last:
                     raise _violation("N04", view.tp, "ISR member", member, "has", found, "committed is", last)
 
@@ -334,7 +339,11 @@ def _check_new_batches(where: tuple[object, ...], replica: ReplicaView, memory: 
             _require(before.leader_epoch <= batch.leader_epoch, "I7", *where, "epoch falls", before, batch)
         seen = (batch, None if before is None else (before.base_offset, before.leader_epoch))
         known = memory.written.setdefault((batch.base_offset, batch.leader_epoch), seen)
-        _require(known == seen, "I5", *where, "has", seen, "and elsewhere there was", known)
+        if known[1] is None:
+            memory.written[batch.base_offset, batch.leader_epoch] = seen
+        # The first batch of a log whose start has moved shows nothing before it.
+        same = known[0] == batch and (None in (known[1], seen[1]) or known[1] == seen[1])
+        _require(same, "I5", *where, "has", seen, "and elsewhere there was", known)
         found = next((epoch for epoch, start in reversed(starts) if start <= batch.base_offset), -1)
         _require(found == batch.leader_epoch, "I7", *where, "history", starts, "contradicts", batch)
         log.checked += 1

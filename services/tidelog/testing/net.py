@@ -3,6 +3,9 @@
 A `SimNetwork` is the world; each process has a `SimNet`, which is its `ports.net.Net`. Messages are delayed at random, so calls
 overtake each other while a stream keeps its order. A cut link holds back what is on its way; what is not healed within
 the keepalive breaks at both ends. So a request may be acted on while its answer is lost: the outcome is unknown.
+
+Names are resolved as gRPC resolves them: a channel looks the IP address of a host up when it connects, and again only when
+nothing accepts there. If hosts have swapped their addresses meanwhile, it reaches the wrong one (KIP-1242).
 """
 
 import asyncio
@@ -16,7 +19,7 @@ from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, CallContext, KnownCaller, Probe, Route, Stream, Unary
 from tidelog.ports.rand import Rand
-from tidelog.runtime.rpc_options import as_transport_error
+from tidelog.runtime.rpc_options import MISROUTED, as_transport_error
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
 from tidelog.testing.loop import SimProcess
 from tidelog.testing.net_exchange import End, Exchange, Faults, Link
@@ -59,6 +62,7 @@ class SimNetwork:
         self._links: dict[tuple[str, str], Link] = {}
         self._exchanges: dict[Exchange, None] = {}
         self._owners: dict[Address, str] = {}
+        self._ips: dict[str, str] = {}
         self._next_port = _FIRST_PORT
 
     def node(
@@ -123,6 +127,19 @@ class SimNetwork:
         for exchange in list(self._exchanges):
             if name in exchange.nodes:
                 exchange.break_off()
+
+    def swap(self, hosts: Sequence[str]) -> None:
+        """Each host gets the IP address of the one before it."""
+        ips = [self.ip(host) for host in hosts]
+        self._ips.update(zip(hosts, (ips[-1], *ips[:-1]), strict=True))
+        self.say(f"swap {' '.join(hosts)}")
+
+    def ip(self, host: str) -> str:
+        """What the name server says; the first one of a host is its name."""
+        return self._ips.get(host, host)
+
+    def host_at(self, ip: str) -> str:
+        return next((host for host, its in self._ips.items() if its == ip), ip)
 
     def isolate(self, name: str) -> None:
         """Cuts every link of a node, both ways."""
@@ -243,10 +260,10 @@ class SimNet:
         self.on_bug = on_bug
 
     async def serve(self, listen: Address, routes: Sequence[Route], advertised: Address | None = None) -> "SimServer":
-        return SimServer(self, listen, routes)
+        return SimServer(self, listen, routes, advertised)
 
     def channel(self, address: Address, *, purpose: str, to_anyone: bool = False) -> "SimChannel":
-        return SimChannel(self, address)
+        return SimChannel(self, address, to_anyone)
 
     async def probe(self, address: Address, timeout_s: float) -> Probe:
         network = self.network
@@ -267,8 +284,11 @@ class SimNet:
 class SimServer:
     """`ports.net.Server`."""
 
-    def __init__(self, node: SimNet, listen: Address, routes: Sequence[Route]) -> None:
+    def __init__(
+        self, node: SimNet, listen: Address, routes: Sequence[Route], advertised: Address | None = None
+    ) -> None:
         self.node = node
+        self.advertised = advertised
         self.serving = False
         """What a health check would say."""
         self._routes = {route.method.path: route for route in routes}
@@ -340,16 +360,19 @@ class SimServer:
 class SimChannel:
     """`ports.net.Channel`."""
 
-    def __init__(self, node: SimNet, address: Address) -> None:
+    def __init__(self, node: SimNet, address: Address, to_anyone: bool = False) -> None:
         self.address = address
         self._node = node
+        self._to_anyone = to_anyone
+        self._ip: str | None = None
+        """Of the host, while it is connected."""
         self._open: dict[Exchange, None] = {}
         self._closed = False
 
     async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:
         assert isinstance(request, method.request), f"{method.path} takes {method.request.__name__}"
         deadline = asyncio.get_running_loop().time() + timeout_s
-        there = self._node.network.link(self._node.name, self._node.network.owner(self.address) or self._node.name)
+        there = self._node.network.link(self._node.name, self._node.network.owner(self._reached) or self._node.name)
         if there.faults.duplicate and self._node.network.rand.random() < there.faults.duplicate:
             self._start(method, request, deadline)
         exchange = self._start(method, request, deadline)
@@ -375,16 +398,30 @@ class SimChannel:
         if self._closed:
             raise TransportError("CANCELLED", "the channel is closed")
         network = self._node.network
-        exchange = network.exchange(self._node, self.address, method.path)
+        if self._ip is None:
+            self._ip = network.ip(self.address.host)
+        reached = self._reached
+        exchange = network.exchange(self._node, reached, method.path)
         for old in [e for e in self._open if e.over]:
             del self._open[old]
         self._open[exchange] = None
-        exchange.send("client", "open", lambda: self._arrived(exchange, request, deadline))
+        exchange.send("client", "open", lambda: self._arrived(exchange, reached, request, deadline))
         return exchange
 
-    def _arrived(self, exchange: Exchange, request: Any, deadline: float | None) -> None:
-        server = self._node.network.listening.get(self.address)
+    @property
+    def _reached(self) -> Address:
+        """Address of the host that has the IP address by now."""
+        if self._ip is None:
+            return self.address
+        return Address(self._node.network.host_at(self._ip), self.address.port)
+
+    def _arrived(self, exchange: Exchange, reached: Address, request: Any, deadline: float | None) -> None:
+        server = self._node.network.listening.get(reached)
         if server is None or exchange.links[0].refuses:
+            self._ip = None
             exchange.finish(TransportError("UNAVAILABLE", f"connection refused by {self.address}"))
+        elif not self._to_anyone and server.advertised not in (None, self.address):
+            self._ip = None
+            exchange.finish(TransportError("UNAVAILABLE", f"{MISROUTED}: this is {server.advertised}"))
         else:
             server.accept(exchange, self._node.name, request, deadline)

@@ -22,11 +22,16 @@ from tidelog.wire.batch import iter_batches
 
 
 class SimCluster:
-    def __init__(self, seed: int, brokers: int = 3, controllers: int = 2, compacted: str = "") -> None:
-        """`compacted`: a topic that brokers compact; they scrub then, too."""
+    def __init__(
+        self, seed: int, brokers: int = 3, controllers: int = 2, compacted: str = "", zookeeper_lag_s: float = 0.0
+    ) -> None:
+        """`compacted`: a topic that brokers compact; they scrub then, too. `zookeeper_lag_s`: ZooKeeper has followers, which
+        apply a write up to this late."""
         self.seed = seed
         self.timing = timing = Timing.drawn(seed)
-        self.zookeeper = SimZooKeeper(seeded(seed, "zookeeper"))
+        self.zookeeper = SimZooKeeper(
+            seeded(seed, "zookeeper"), servers=3 if zookeeper_lag_s else 1, lag_s=zookeeper_lag_s
+        )
         self.network = SimNetwork(seeded(seed, "network"), keepalive_s=timing.keepalive_s)
         self.world = World(seed, seeded(seed, "faults"), timing, self.zookeeper, self.network)
         self.world.compacted = compacted

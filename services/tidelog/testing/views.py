@@ -90,6 +90,7 @@ def replica_view(host: PartitionHost, broker_id: int, broker_epoch: int, reader:
         min_isr=0 if leading is None else min(leading.min_isr, leading.factor),
         epoch_start=0 if leading is None else leading.epoch_start,
         epoch_starts=host.log.epochs.entries,
+        log_start_offset=host.log.log_start_offset,
     )
 
 
