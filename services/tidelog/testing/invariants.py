@@ -79,7 +79,7 @@ class ReplicaView(NamedTuple):
     log_start_offset: int = 0
 
     def at(self, batch: BatchView) -> BatchView | None:
-        """What it holds in the place of a batch; the batch itself when all its records were deleted here."""
+        """Returns the batch that it holds in the place of `batch`; `batch` itself if all its records were deleted here."""
         return batch if batch.end_offset <= self.log_start_offset else self.log.by_base.get(batch.base_offset)
 
 

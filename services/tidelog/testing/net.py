@@ -129,13 +129,13 @@ class SimNetwork:
                 exchange.break_off()
 
     def swap(self, hosts: Sequence[str]) -> None:
-        """Each host gets the IP address of the one before it."""
+        """Gives each host the IP address of the one before it."""
         ips = [self.ip(host) for host in hosts]
         self._ips.update(zip(hosts, (ips[-1], *ips[:-1]), strict=True))
         self.say(f"swap {' '.join(hosts)}")
 
     def ip(self, host: str) -> str:
-        """What the name server says; the first one of a host is its name."""
+        """Returns the answer of the name server. The first address of a host is its name."""
         return self._ips.get(host, host)
 
     def host_at(self, ip: str) -> str:
@@ -365,7 +365,7 @@ class SimChannel:
         self._node = node
         self._to_anyone = to_anyone
         self._ip: str | None = None
-        """Of the host, while it is connected."""
+        """The IP address of the host, while it is connected."""
         self._open: dict[Exchange, None] = {}
         self._closed = False
 
@@ -410,7 +410,7 @@ class SimChannel:
 
     @property
     def _reached(self) -> Address:
-        """Address of the host that has the IP address by now."""
+        """The address of the host that has the IP address by now."""
         if self._ip is None:
             return self.address
         return Address(self._node.network.host_at(self._ip), self.address.port)

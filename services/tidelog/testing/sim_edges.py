@@ -2,10 +2,10 @@
 timestamps, topics flush, and all brokers come back at each other's addresses, while everything else breaks too.
 
 It is the story of the cluster and more. One topic has configurations that are drawn, two numbered producers, one consumer that
-lives through the whole run, and an operator who deletes records and looks offsets up by time. Its promises:
+lives through the whole run, and an operator that deletes records and looks offsets up by time. Its promises:
 
 * In the log the numbers of one producer rise.
-* The positions of the consumer rise, and it leaves out no acknowledged record that nobody deleted.
+* The positions of the consumer rise, and it leaves out no acknowledged record unless it was deleted.
 * A lookup by time names a record that exists and is not older.
 * Records that were deleted stay deleted, and every other acknowledged one is read at the end.
 """
@@ -36,15 +36,15 @@ PACE_S: Final = 0.1
 BATCH: Final = 3
 """Records that one producer sends at once, so that offsets cut batches."""
 LAG_S: Final = 0.3
-"""How late a follower of ZooKeeper may apply a write."""
+"""Longest delay of a write at a follower of ZooKeeper."""
 DRIFT: Final = 0.005
-"""How fast or slow a clock of a host runs: half of what leases allow for."""
+"""Largest difference of the rate of a host's clock: half of what leases allow for."""
 MINUTE_MS: Final = 60_000
 AHEAD_MS: Final = 30 * MINUTE_MS
 BEHIND_MS: Final = 365 * 24 * 60 * MINUTE_MS
 RETENTION_MS: Final = 2_000
 LOST: Final = (DeliveryError, TidelogError, TransportError, ClusterUnreachable, TimeoutError)
-"""What a client reports when it gives up."""
+"""Errors of a client that gives up."""
 
 
 class EdgeFaults(Faults):
@@ -81,9 +81,9 @@ class EdgeRun(Run):
         self._times: dict[bytes, int] = {}
         """Timestamp of each value that was sent, ms."""
         self._acked: dict[int, bytes] = {}
-        """By offset."""
+        """Acknowledged values, by offset."""
         self._seen: dict[int, bytes] = {}
-        """By offset, what the long-lived consumer saw."""
+        """Records that the long-lived consumer saw, by offset."""
         self._next = 0
         """Position of the long-lived consumer."""
         self._asked = 0

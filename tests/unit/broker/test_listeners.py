@@ -20,7 +20,9 @@ from tidelog.wire import services as s
 
 CLIENT = KnownCaller("client")
 DOORS = (m.Listener(name="INTERNAL", host="inside", port=1), m.Listener(name="EXTERNAL", host="outside", port=2))
-LIVE = m.LiveBroker(broker_id=1, broker_epoch=77, rack="r", listeners=DOORS, shutting_down=True)
+LIVE = m.LiveBroker(
+    fetch_max_bytes=1 << 20, broker_id=1, broker_epoch=77, rack="r", listeners=DOORS, shutting_down=True
+)
 CLUSTER = m.DescribeClusterResponse(
     controller_id=1, controller_epoch=2, topics=3, partitions=4, leaderless_partitions=5, under_replicated_partitions=6,
     under_min_isr_partitions=7, feature_level=2,
