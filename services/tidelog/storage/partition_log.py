@@ -325,8 +325,10 @@ class PartitionLog:
             try:
                 segment.append(buffers, headers, base)
             except OSError:
-                # Part of it may be there: take it back, so that a restart finds whole batches (full disk, row 29).
+                # Part of it may be there: take it back, so that a restart finds whole batches (full disk, row 29). Durably: a
+                # loss of power could bring it back behind the end of a closed segment.
                 segment.file().truncate(segment.size_bytes)
+                segment.file().sync()
                 raise
         except OSError as error:
             raise self._fenced("append", error) from error

@@ -137,3 +137,16 @@ class LogMachine(RuleBasedStateMachine):
 
 LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
 TestLogModel = LogMachine.TestCase
+
+
+def test_a_failed_append_does_not_come_back() -> None:
+    """It was cut off before the segment was closed."""
+    for seed in range(20):
+        machine = LogMachine()
+        machine.start()
+        machine.follow(news=False, values=[b"first" * 10])
+        machine.clean_restart()
+        machine.failing_append(error=errno.EIO, kept=1, values=[b"x"])
+        machine.follow(news=False, values=[b"second" * 20])
+        machine.lose_power(drop=False, seed=seed)
+        machine.same_bytes()
