@@ -4,10 +4,9 @@ Every broker, and the active controller, registers with its release, its feature
 beside. A registration without a level is that of 0.1.0.
 
 * A release that sends or stores something new has a higher level than the release before it.
-* A new feature is used only while the controller and every live broker have its level. The controller checks that
-  (`ClusterState.check_level`) and tells brokers the level in use (`MetadataCache.feature_level`). A request that needs it is
-  refused with UNSUPPORTED_VERSION until the last broker is upgraded, and again after a broker went back. A process of a lower
-  level reads what is stored without harm: it ignores fields that it does not know.
+* The controller uses a new feature only while every live broker has its level (`ClusterState.check_level`). A request that needs
+  it is refused with UNSUPPORTED_VERSION until the last broker is upgraded, and again after a broker went back. A process of a
+  lower level reads what is stored without harm: it ignores fields that it does not know.
 * A format that an older level would misread is read by one release before the next one writes it; that one has a higher `oldest`.
 * A process refuses to join beside a registered process that it does not work with (`obstacle`), and a controller admits no such
   broker. So a cluster is upgraded one process at a time, in any order, and goes back the same way.
@@ -34,7 +33,9 @@ class Release(NamedTuple):
         return self.level >= other.oldest and other.level >= self.oldest
 
 
-RELEASE: Final = Release(VERSION, level=3, oldest=2)
+LEVEL_0_3: Final = 3
+"""Level of the features of 0.3.0: unclean elections that compare logs, LogAppendTime."""
+RELEASE: Final = Release(VERSION, level=LEVEL_0_3, oldest=2)
 UNLEVELLED: Final = Release("", level=1, oldest=1)
 """Release that a registration without a level stands for."""
 

@@ -34,7 +34,7 @@ async def test_what_only_servers_may_call_is_not_there_for_clients(bed: Bed) -> 
     )
     told = m.LeaderAndIsrRequest(**who, leader_throttle=0, follower_throttle=0)
     stop = m.StopReplicaRequest(controller_id=9, controller_epoch=INT32_MAX, broker_epoch=INT64_MAX, sequence=INT64_MAX)
-    update = m.UpdateMetadataRequest(**who, leader_throttle=0, follower_throttle=0, feature_level=0)
+    update = m.UpdateMetadataRequest(**who, leader_throttle=0, follower_throttle=0)
     isr = m.AlterIsrRequest(broker_id=bed.follower, broker_epoch=1, controller_epoch=INT32_MAX, sequence=INT64_MAX)
 
     async with bed.unharmed() as channel:

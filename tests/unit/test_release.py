@@ -9,7 +9,6 @@ import pytest
 
 from helpers.scripts import ROOT
 from tidelog.controller import describe
-from tidelog.controller.effects import Effect, Send
 from tidelog.controller.store import brokers_of
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId
@@ -18,7 +17,6 @@ from tidelog.release import RELEASE, UNLEVELLED, VERSION, Release, obstacle
 from tidelog.runtime.joining import check_release
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.rand import seeded
-from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from unit.controller.harness import Harness, broker, isr, state, stored_topic
 
@@ -133,13 +131,3 @@ def test_a_feature_waits_until_every_live_broker_has_its_level() -> None:
 
 def test_a_broker_that_is_newer_than_its_controller_raises_nothing() -> None:
     assert cluster_of(THIRD._replace(oldest=1)).machine.state.feature_level == RELEASE.level
-
-
-def test_brokers_are_told_the_level_in_use() -> None:
-    def told(effects: list[Effect]) -> dict[int, int]:
-        sent = [each for each in effects if isinstance(each, Send)]
-        return {e.broker_id: e.request.feature_level for e in sent if isinstance(e.request, m.UpdateMetadataRequest)}
-
-    c = cluster_of(RELEASE, RELEASE)
-    assert told(c.came(replace(broker(3, 44), release=SECOND))) == dict.fromkeys((1, 2, 3), SECOND.level)
-    assert told(c.died(3)) == dict.fromkeys((1, 2), RELEASE.level)

@@ -21,8 +21,6 @@ class MetadataCache:
         self.controller_id = -1
         self.leader_throttle = self.follower_throttle = 0
         """Bytes a second of what moves copy; 0: no limit."""
-        self.feature_level = 0
-        """Up to which features may be used (`tidelog.release`); 0 until a controller that knows has told it."""
         self.carriage = Carriage()
         """Limits of what goes from this broker to the others."""
         self.on_deleted: Callable[[str], None] = lambda topic: None
@@ -42,7 +40,6 @@ class MetadataCache:
                 known.clear()  # another topic of this name: nothing of the old one may be mixed in (HOLE-10)
             known[state.partition] = state
         self.controller_id = request.controller_id
-        self.feature_level = request.feature_level
         self.set_throttles(request.leader_throttle, request.follower_throttle)
         self.set_live(request.live_brokers)
 

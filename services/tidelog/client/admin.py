@@ -15,6 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.net import Unary
+from tidelog.release import LEVEL_0_3
 from tidelog.runtime.retry import ADMIN
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -25,8 +26,6 @@ Res = TypeVar("Res")
 
 DEFAULT: Final = -1
 """For partitions and replication factor: what the cluster's settings say."""
-_UNCLEAN_CHOICE_LEVEL: Final = 3
-"""Feature level from which on an unclean election can be told which replicas it may choose."""
 _ANSWER_SLACK_S: Final = 1.0
 _RETRIED: Final = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
@@ -226,9 +225,9 @@ class Admin:
         """
         if candidates or validate_only:
             level = (await self.describe_cluster()).feature_level
-            if level < _UNCLEAN_CHOICE_LEVEL:  # an older controller would overlook them, and elect
+            if level < LEVEL_0_3:  # an older controller would overlook them, and elect
                 raise TidelogError(
-                    f"candidates, validate_only: need feature level {_UNCLEAN_CHOICE_LEVEL} of the controller and every broker, "
+                    f"candidates, validate_only: need feature level {LEVEL_0_3} of the controller and every broker, "
                     f"the cluster is at {level}",
                     ErrorCode.UNSUPPORTED_VERSION,
                 )

@@ -13,10 +13,11 @@ from tidelog.controller.events import ElectionRequested, Token
 from tidelog.controller.gather import Gather
 from tidelog.controller.model import ClusterState, Partition, PartitionState
 from tidelog.controller.outbox import Outbox
-from tidelog.controller.survey import FEATURE_LEVEL, Ends, SurveyDesk, largest
+from tidelog.controller.survey import Ends, SurveyDesk, largest
 from tidelog.errors import ErrorCode
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
 from tidelog.names import code_of_unknown
+from tidelog.release import LEVEL_0_3
 from tidelog.wire import messages as m
 
 PREFERRED = "preferred"
@@ -125,7 +126,7 @@ class ElectionDesk:
         state, brokers, ineligible = partition.state, self._state.brokers, self._ineligible(partition)
         kind, epoch = wish.kind, self._out.controller_epoch
         if (wish.candidates or wish.validate_only) and not (kind == UNCLEAN and self._surveys.possible):
-            level = f"feature level {FEATURE_LEVEL} of every broker"
+            level = f"feature level {LEVEL_0_3} of every broker"
             return ErrorCode.UNSUPPORTED_VERSION, f"candidates, validate_only: only for an unclean election at {level}"
         if kind == PREFERRED:
             head = partition.replicas[0]

@@ -270,7 +270,6 @@ class Outbox:
                 deleted_topics=() if full else tuple(topic.name for topic in self._deleted),
                 leader_throttle=self._state.placement.leader_throttle,
                 follower_throttle=self._state.placement.follower_throttle,
-                feature_level=self._state.feature_level,
             ),
         )
 

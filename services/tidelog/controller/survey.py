@@ -6,15 +6,12 @@ as unknown.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from tidelog.controller.events import ReplicaEnd, ReplicaEndsTold
 from tidelog.controller.model import Broker, ClusterState, Partition
 from tidelog.controller.outbox import Outbox
 from tidelog.ids import BrokerId
-
-FEATURE_LEVEL: Final = 3
-"""Brokers of a lower level do not know the question."""
+from tidelog.release import LEVEL_0_3
 
 Ends = Mapping[BrokerId, ReplicaEnd]
 
@@ -40,7 +37,8 @@ class SurveyDesk:
 
     @property
     def possible(self) -> bool:
-        return self._state.feature_level >= FEATURE_LEVEL
+        """Brokers of a lower level do not know the question."""
+        return self._state.feature_level >= LEVEL_0_3
 
     def ends(self, partition: Partition, candidates: Iterable[BrokerId]) -> Ends | None:
         """Ends of all candidates that answered; None while one of them has still to."""

@@ -18,6 +18,7 @@ from tidelog.controller.outbox import Outbox
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.names import refuse_internal, validate_topic_name
+from tidelog.release import LEVEL_0_3
 from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
 from tidelog.wire import messages as m
 
@@ -272,4 +273,4 @@ def _accepted(write: TopicWrite) -> m.CreatedTopic:
 def check_features(state: ClusterState, configs: Mapping[str, str]) -> None:
     """UNSUPPORTED_VERSION when a topic is to get a setting that some live broker does not know."""
     if configs.get("message.timestamp.type") == LOG_APPEND_TIME:
-        state.check_level(3, "message.timestamp.type cannot be LogAppendTime")
+        state.check_level(LEVEL_0_3, "message.timestamp.type cannot be LogAppendTime")

@@ -1744,7 +1744,6 @@ class UpdateMetadataRequest(Message):
         "more",
         "leader_throttle",
         "follower_throttle",
-        "feature_level",
     )
     controller_id: int
     controller_epoch: int
@@ -1758,7 +1757,6 @@ class UpdateMetadataRequest(Message):
     more: bool
     leader_throttle: int
     follower_throttle: int
-    feature_level: int
 
     def __init__(
         self,
@@ -1775,7 +1773,6 @@ class UpdateMetadataRequest(Message):
         more=False,
         leader_throttle,
         follower_throttle,
-        feature_level,
     ):
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
@@ -1789,7 +1786,6 @@ class UpdateMetadataRequest(Message):
         self.more = more
         self.leader_throttle = leader_throttle
         self.follower_throttle = follower_throttle
-        self.feature_level = feature_level
 
     def _values(self):
         return (
@@ -1805,7 +1801,6 @@ class UpdateMetadataRequest(Message):
             self.more,
             self.leader_throttle,
             self.follower_throttle,
-            self.feature_level,
         )
 
 

@@ -533,7 +533,6 @@ class UpdateMetadataRequest(Message):
     more: bool = False
     leader_throttle: int
     follower_throttle: int
-    feature_level: int
 
 @value(kw_only=True)
 class UpdateMetadataResponse(Message):
@@ -1019,7 +1018,7 @@ class FetchResponse(Message):
 
 @value(kw_only=True)
 class SearchStart(Message):
-    """Only batches with an offset from here on count."""
+    """A lookup considers only batches with an offset from here on."""
 
     offset: int
 

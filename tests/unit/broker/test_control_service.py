@@ -164,7 +164,6 @@ def news(
     return m.UpdateMetadataRequest(
         leader_throttle=0,
         follower_throttle=0,
-        feature_level=0,
         controller_id=9,
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,

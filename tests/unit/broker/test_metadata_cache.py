@@ -40,7 +40,6 @@ def told(cache: MetadataCache, *states: m.PartitionState, **fields: Any) -> None
         "broker_epoch": 101,
         "sequence": 1,
         "live_brokers": (broker(2, "INTERNAL", "EXTERNAL"), broker(1, "INTERNAL", "EXTERNAL", rack="r1")),
-        "feature_level": 0,
     }
     cache.update(
         m.UpdateMetadataRequest(
@@ -164,14 +163,6 @@ def test_a_topic_that_is_gone_is_told_once() -> None:
     assert gone == ["a"]
     told(cache, partition("c", 0, leader_epoch=4), full=True)
     assert gone == ["a", "b"], "it was deleted while this broker was away"
-
-
-def test_the_level_in_use_is_what_the_controller_told_last() -> None:
-    cache = MetadataCache()
-    assert cache.feature_level == 0
-    told(cache, feature_level=3)
-    told(cache, feature_level=2)
-    assert cache.feature_level == 2
 
 
 def test_a_broker_knows_how_large_a_batch_the_others_take() -> None:

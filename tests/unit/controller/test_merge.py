@@ -66,7 +66,6 @@ def metadata(
     return m.UpdateMetadataRequest(
         leader_throttle=throttle,
         follower_throttle=2 * throttle,
-        feature_level=0,
         controller_id=1,
         controller_epoch=1,
         broker_epoch=11,

@@ -136,7 +136,6 @@ def test_a_state_in_several_requests_is_decoded_once() -> None:
     news = m.UpdateMetadataRequest(
         leader_throttle=0,
         follower_throttle=0,
-        feature_level=0,
         controller_id=1,
         controller_epoch=1,
         broker_epoch=5,

@@ -113,7 +113,6 @@ def test_members_of_known_states_are_counted_too() -> None:
         sequence=1,
         leader_throttle=0,
         follower_throttle=0,
-        feature_level=0,
         partition_states=states,
     )
     data = encode(request)
@@ -192,7 +191,7 @@ def test_what_servers_tell_each_other_is_taken_whole() -> None:
     names = tuple(f"{n:04x}" for n in range(1 << 16)) * 4
     for request in (
         m.LeaderAndIsrRequest(**told, **throttles, full=True, partition_states=states),
-        m.UpdateMetadataRequest(**told, **throttles, feature_level=0, partition_states=states, deleted_topics=names),
+        m.UpdateMetadataRequest(**told, **throttles, partition_states=states, deleted_topics=names),
         m.StopReplicaRequest(**told, partitions=stops),
     ):
         cut = parts.parts(request)
