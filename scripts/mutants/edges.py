@@ -1,45 +1,28 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any, Final
 
 from mutants.altering import altered
-from mutants.patching import BySimulator, ByTest, Code, Table, around
+from mutants.patching import ByTest, Table, around
 from tidelog import config
-from tidelog.agent.files import FileHandler
-from tidelog.agent.worker import Worker
 from tidelog.broker import leader_fetcher, partition_host, pending, registration, replica_manager, retention, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
-from tidelog.client import membership, offsets
-from tidelog.client.fetch_state import FetchState
-from tidelog.client.membership import Membership
-from tidelog.client.numbering import Numbering
-from tidelog.client.producer import Producer
 from tidelog.controller import configs, election, elections
 from tidelog.controller import machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
-from tidelog.coordinator import machine, members
-from tidelog.coordinator.desk import Desk
-from tidelog.coordinator.group import Member
-from tidelog.coordinator.machine import CoordinatorMachine
-from tidelog.coordinator.members import Members
-from tidelog.coordinator.rebalance import Rebalancer
-from tidelog.coordinator.topics import TopicWatcher
-from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.pipeline import admission
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
 from tidelog.runtime import rpc_server
-from tidelog.runtime.clock import RetentionClock
 from tidelog.sizes import Carriage
 from tidelog.storage import producer_snapshot, recovery, topic_marker
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerTable
-from tidelog.wire import limits
+from tidelog.storage.segment import Segment
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
 
@@ -148,13 +131,6 @@ def answer_has_any_size(original: Any, route: Any, _: int, on_bug: Any) -> Any:
     return original(route, 1 << 40, on_bug)
 
 
-@MUTANTS.mutant("UNCUT-REQUEST", ByTest("tests/unit/client/test_parts.py::test_offsets_of_many_partitions"))
-@around(limits, "parts")
-def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
-    """A client names all partitions of a leader in one request, however many there are."""
-    return iter([tuple(items)] if items else [])
-
-
 @MUTANTS.mutant(
     "OPEN-DOORS", ByTest("tests/unit/broker/test_listeners.py::test_a_client_hears_of_its_own_listener_only")
 )
@@ -162,105 +138,6 @@ def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
 def every_listener_is_told(_: Any, listener: str, broker: Any) -> Any:
     """A client is told the epochs of brokers, and the addresses by which brokers reach each other."""
     return broker
-
-
-_TOPICS: Final = "tests/unit/coordinator/test_topics_watcher.py::"
-
-
-@MUTANTS.mutant("DAMAGED-TOPIC", ByTest(f"{_TOPICS}test_a_damaged_topic_stays_as_it_was_read_last"))
-@around(TopicWatcher, "_read")
-async def damaged_topic_is_gone(original: Any, self: Any) -> None:
-    """A coordinator takes a topic whose znode cannot be read for deleted."""
-    await original(self)
-    self._topics = {name: info for name, info in self._topics.items() if name not in self._damaged}
-    for listener in self._listeners:
-        listener(self._topics)
-
-
-@MUTANTS.mutant(
-    "UNKNOWN-TOPIC",
-    ByTest("tests/unit/coordinator/test_failover.py::test_nothing_of_a_topic_that_cannot_be_read_is_dropped"),
-)
-@around(machine, "_believed")
-def unknown_topic_has_no_partitions(_: Any, topics: Any, __: Any) -> Any:
-    """A new coordinator drops what is stored of a topic that it cannot read."""
-    return dict(topics)
-
-
-@MUTANTS.mutant(
-    "OLD-GENERATION",
-    ByTest("tests/unit/coordinator/test_failover.py::test_a_member_that_joins_again_is_told_newer_generations"),
-)
-@around(Members, "_resume")
-def generation_may_be_an_old_one(original: Any, self: Any, group: Any, member: Any) -> None:
-    """A member that returns is started in the stored generation, though later ones have been sent."""
-    with altered(group, used=group.generation):
-        original(self, group, member)
-
-
-@MUTANTS.mutant(
-    "CLOCK-AHEAD", ByTest("tests/unit/coordinator/test_term.py::test_a_clock_that_is_set_ahead_deletes_no_group")
-)
-@around(RetentionClock, "read")
-def wall_clock_is_believed(_: Any, self: Any, wall_ms: float, now: float) -> float:
-    """Retention follows the wall clock wherever it jumps."""
-    return wall_ms
-
-
-@MUTANTS.mutant(
-    "CLOCK-ELSEWHERE",
-    ByTest("tests/unit/coordinator/test_members.py::test_a_group_is_seen_empty_before_a_clock_counts"),
-)
-def clock_of_another_is_believed(code: Code) -> None:
-    """A coordinator deletes a group that is old by its clock, however short a time it has seen it empty."""
-    code.replace(machine, "SEEN_EMPTY_S", 0.0)
-
-
-@MUTANTS.mutant(
-    "ANY-INCARNATION",
-    ByTest("tests/unit/coordinator/test_incarnations.py::test_a_replaced_member_that_goes_on_is_refused_for_good"),
-)
-@around(Members, "_check_place")
-def incarnations_have_no_order(original: Any, self: Any, request: Any, *place: Any) -> Any:
-    """The static member that registers last has the id, also one that was replaced."""
-    return original(self, replace(request, admission=0), *place)
-
-
-@MUTANTS.mutant(
-    "UNSTORED-INCARNATION",
-    ByTest("tests/unit/coordinator/test_incarnations.py::test_the_store_names_an_incarnation_before_it_starts"),
-)
-@around(Members, "admit")
-def incarnation_starts_unstored(_: Any, self: Any, group: Any, member: Any) -> None:
-    """An incarnation that takes the place of another one starts before the store names it."""
-    self._admitted(group, member)
-
-
-@MUTANTS.mutant(
-    "EARLY-NAME",
-    ByTest("tests/unit/coordinator/test_incarnations.py::test_a_new_coordinator_awaits_the_lease_of_the_older_one"),
-)
-@around(Member, "stored")
-def store_names_the_newer_one_early(original: Any, self: Any) -> Any:
-    """The store names an incarnation while the lease of the one before it runs."""
-    with altered(self, before=None):
-        return original(self)
-
-
-@MUTANTS.mutant(
-    "LATE-REFUSAL", ByTest("tests/unit/client/test_membership.py::test_a_paused_member_learns_that_it_was_replaced")
-)
-@around(membership, "_is_refusal")
-def late_refusal_is_not_read(*_: Any) -> bool:
-    """A member whose lease is out does not read the reason of its refusal."""
-    return False
-
-
-@MUTANTS.mutant("LATEST-ANEW", ByTest("tests/unit/agent/test_app.py::test_an_idle_agent_keeps_the_place_of_latest"))
-@around(Worker, "_note_placed")
-def place_of_latest_is_not_kept(*_: Any) -> bool:
-    """An agent commits nothing of a partition before it has handled a record of it."""
-    return False
 
 
 @MUTANTS.mutant("SECOND-SELF", ByTest(f"{_REGISTRATION}test_a_second_process_ends_and_names_the_first"))
@@ -285,6 +162,13 @@ async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> b
     with altered(self, _session_id=0):
         found: bool = await original(self, *asked)
     return found
+
+
+@MUTANTS.mutant("HALF-APPEND", ByTest("tests/unit/storage/test_log_model.py::test_a_failed_append_does_not_come_back"))
+@around(Segment, "take_back")
+def failed_append_may_come_back(_: Any, self: Any) -> None:
+    """A loss of power brings back what a failed append left in the file."""
+    self.file().truncate(self.size_bytes)
 
 
 @MUTANTS.mutant("OUT-OF-ORDER", ByTest("tests/unit/storage/test_damage.py::test_write_back_out_of_order_is_cut"))
@@ -355,16 +239,6 @@ def unmarked_batches_are_believed(*_: Any) -> None:
     """A restart takes the batches of a leader of release 0.2.0 for what their producers sent."""
 
 
-_BY_TIME: Final = "tests/unit/client/test_offsets.py::"
-
-
-@MUTANTS.mutant("DELETED-RECORD", ByTest(f"{_BY_TIME}test_a_deleted_record_is_never_found"))
-@around(offsets, "_look")
-def deleted_records_are_found(original: Any, tp: Any, records: Any, _: int, wanted_ms: int) -> Any:
-    """A look-up by time finds the records of a batch that are deleted, too."""
-    return original(tp, records, 0, wanted_ms)
-
-
 @MUTANTS.mutant("LOOK-BEHIND", ByTest("tests/unit/broker/test_fetch.py::test_a_look_up_by_time_goes_on_behind_a_batch"))
 @around(PartitionLog, "offset_for_timestamp")
 def look_up_begins_anew(original: Any, self: Any, timestamp_ms: int, end_offset: int, *_: int) -> Any:
@@ -373,7 +247,6 @@ def look_up_begins_anew(original: Any, self: Any, timestamp_ms: int, end_offset:
 
 
 _OVERSIZED: Final = "tests/unit/broker/test_oversized_batches.py::"
-_SIZES: Final = "tests/unit/client/test_message_sizes.py::"
 
 
 @MUTANTS.mutant(
@@ -423,29 +296,6 @@ def positions_go_at_once(_: Any, positions: list[Any]) -> tuple[list[Any], list[
     return positions, []
 
 
-@MUTANTS.mutant("UNKNOWN-REFUSAL", ByTest(f"{_SIZES}test_a_record_that_was_not_received_was_not_written"))
-@around(Producer, "_request_refused")
-def refused_request_may_have_been_written(_: Any, self: Any, batches: list[Any], error: Any) -> None:
-    """A request that the broker did not receive because of its size counts as one without an answer."""
-    for batch in batches:
-        self._retry_or_fail(batch, TransportError("RESOURCE_EXHAUSTED", str(error)))
-
-
-@MUTANTS.mutant("LOST-NEIGHBOURS", ByTest(f"{_SIZES}test_records_around_one_that_is_too_large_are_written_once"))
-@around(Numbering, "break_at")
-def all_is_behind_the_gap(original: Any, self: Any, _: Any) -> None:
-    """A batch that was sent before one that is missing is not sent again."""
-    original(self, ())
-
-
-@MUTANTS.mutant("SHARED-ANSWER", ByTest(f"{_SIZES}test_a_batch_too_large_to_fetch_fails_its_partition_alone"))
-@around(FetchState, "too_large")
-def large_answer_is_an_error_of_all(_: Any, self: Any, asks: list[Any], error: Any) -> None:
-    """An answer that is too large is an error of every partition in it."""
-    for each in asks:
-        self.broken(each, TidelogError(str(error)))
-
-
 @MUTANTS.mutant("LARGE-ANSWER", ByTest(f"{_OVERSIZED}test_a_reader_gets_an_error_for_a_batch_too_large_to_send"))
 @around(FetchHandler, "_read")
 def answer_of_any_size(original: Any, self: Any, *asked: Any, **named: Any) -> Any:
@@ -484,54 +334,6 @@ def append_time_is_not_seen(*_: Any) -> bool:
 @around(configs, "check_features")
 def setting_waits_for_no_broker(*_: Any) -> None:
     """A topic gets a setting that some broker does not know."""
-
-
-_LIVES: Final = "tests/unit/coordinator/test_topic_lives.py::"
-
-
-@MUTANTS.mutant("FOREIGN-OFFSET", BySimulator())
-@around(Desk, "is_foreign")
-def foreign_offset_counts(*_: Any) -> bool:
-    """An offset counts in whichever topic has the name of the one that it was committed in."""
-    return False
-
-
-@MUTANTS.mutant("LEFT-OFFSETS", ByTest(f"{_LIVES}test_the_next_coordinator_deletes_offsets_of_gone_topics"))
-@around(CoordinatorMachine, "_load")
-def offsets_of_gone_topics_stay(original: Any, self: Any, stored: Any) -> Any:
-    """A new coordinator leaves what is stored of topics that are gone in the store."""
-    with altered(self._desk, out=[]):
-        return original(self, stored)
-
-
-@MUTANTS.mutant("OLD-POSITION", ByTest(f"{_LIVES}test_a_position_in_an_earlier_topic_is_not_stored"))
-@around(CoordinatorMachine, "_forget_stale")
-def position_in_a_gone_topic_counts(original: Any, self: Any, group: Any, *what: Any) -> None:
-    """A member goes on where it was in a topic that has been made anew."""
-    before = {member.consumer_id: (set(member.void), member.assigned) for member in group.members.values()}
-    original(self, group, *what)
-    for member in group.members.values():
-        member.void, member.assigned = before[member.consumer_id]
-
-
-@MUTANTS.mutant(
-    "SAME-NAME",
-    ByTest("tests/unit/client/test_membership.py::test_a_start_of_another_topic_of_the_name_begins_anew"),
-)
-@around(Membership, "_is_another_topic")
-def name_is_the_topic(*_: Any) -> bool:
-    """A member goes on with a partition of another topic of the name."""
-    return False
-
-
-@MUTANTS.mutant(
-    "UNGIVEN-TOPIC",
-    ByTest("tests/unit/client/test_group_rules.py::test_a_paused_position_in_an_earlier_topic_is_not_stored"),
-)
-@around(FetchState, "add")
-def topic_is_whichever_has_the_name(original: Any, self: Any, tp: Any, *_: Any) -> None:
-    """A member reads a new topic of the name before its coordinator has given that to it."""
-    original(self, tp)
 
 
 @MUTANTS.mutant("STRAYS-GO", ByTest(f"{_MANAGER}test_a_log_that_a_list_leaves_out_comes_back"))
@@ -574,46 +376,6 @@ def deletion_is_answered_early(_: Any, __: Any, ___: Any, ____: int, settle: Any
 
 
 @MUTANTS.mutant(
-    "LATE-PARTITION",
-    ByTest("tests/unit/coordinator/test_new_partitions.py::test_an_added_partition_is_read_from_its_start"),
-)
-@around(Rebalancer, "_first_records")
-def policy_decides_of_new_partitions(*_: Any) -> dict[Any, Any]:
-    """The reset policy decides where reading begins, also in a partition that is newer than the group."""
-    return {}
-
-
-@MUTANTS.mutant(
-    "UNDATED-TOPIC",
-    ByTest("tests/unit/coordinator/test_new_partitions.py::test_an_old_topic_that_is_subscribed_later"),
-)
-@around(Desk, "newest_topic")
-def topics_have_no_age(*_: Any) -> int:
-    """Every topic counts as newer than the group."""
-    return 0
-
-
-_STREAM: Final = "tests/unit/pipeline/test_stream_reader.py::"
-
-
-@MUTANTS.mutant("UNNAMED-START", ByTest(f"{_STREAM}test_a_topic_that_was_created_anew_is_known_by_its_id"))
-@around(admission, "topic_ids_of")
-def checkpoint_names_no_topic_ids(*_: Any) -> dict[str, bytes]:
-    """A stream goes on in whichever topic has the name of the one in its checkpoint."""
-    return {}
-
-
-@MUTANTS.mutant(
-    "REPLACED-FILE",
-    ByTest("tests/unit/agent/test_handlers.py::test_file_replaces_no_other_records_of_the_same_offsets"),
-)
-@around(FileHandler, "_free_name")
-def file_of_the_name_is_replaced(_: Any, self: Any, stem: str, __: bytes) -> str:
-    """A file takes the place of one with the same offsets of an earlier topic of the name."""
-    return f"{stem}.{self._suffix}"
-
-
-@MUTANTS.mutant(
     "OTHER-DISK",
     ByTest("tests/unit/controller/test_election.py::test_an_only_copy_on_another_disk_needs_consent"),
 )
@@ -648,16 +410,6 @@ def first_live_replica_leads(_original: Any, candidates: Any, _ends: Any) -> Any
 def first_live_replica_leads_by_consent(_original: Any, candidates: Any, _ends: Any) -> Any:
     """In a topic that consents, an unclean election takes the first live replica, whatever it holds."""
     return candidates[0]
-
-
-@MUTANTS.mutant(
-    "MISSED-FIRST",
-    ByTest("tests/unit/coordinator/test_failover.py::test_a_group_whose_members_all_miss_its_first_rebalance"),
-)
-@around(members, "_missed_its_first_rebalance")
-def no_rebalance_for_a_late_member(*_: Any) -> bool:
-    """A member whose stream was broken during its first rebalance waits for another one that may never come."""
-    return False
 
 
 @MUTANTS.mutant(

@@ -325,10 +325,7 @@ class PartitionLog:
             try:
                 segment.append(buffers, headers, base)
             except OSError:
-                # Part of it may be there: take it back, so that a restart finds whole batches (full disk, row 29). Durably: a
-                # loss of power could bring it back behind the end of a closed segment.
-                segment.file().truncate(segment.size_bytes)
-                segment.file().sync()
+                segment.take_back()
                 raise
         except OSError as error:
             raise self._fenced("append", error) from error

@@ -83,6 +83,14 @@ class Segment:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
+    def take_back(self) -> None:
+        """Removes the part of a failed append that is in the file, as on a full disk, so that a restart finds whole batches.
+
+        Durably: a loss of power could bring it back behind the end of a closed segment. Waits for the device.
+        """
+        self.file().truncate(self.size_bytes)
+        self.file().sync()
+
     def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], base_offset: int) -> None:
         """`headers` may still carry a producer's offsets; the batches take consecutive ones from `base_offset`."""
         index = self.index
