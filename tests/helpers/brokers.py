@@ -5,10 +5,9 @@ the cluster itself goes around the interceptor.
 """
 
 import asyncio
-import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -21,9 +20,8 @@ from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.coordinator.term import Term
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import Address, TopicPartition
-from tidelog.ports.net import Bidi, CallContext, Channel, Net, Route, Server, Stream, Unary
-from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.ids import TopicPartition
+from tidelog.ports.net import Server
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash
@@ -37,14 +35,12 @@ from tidelog.testing.rand import seeded
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import stored_states
 from tidelog.wire import messages as m
-from tidelog.wire import services as s
 from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
 from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
 
 CONTROLLER: Final = 1
 SETTLES_S: Final = 60.0
-FORWARDED_S: Final = 60.0
 AHEAD_MS: Final = 20 * 365 * 24 * 3_600_000
 """The calendar of brokers is ahead of every timestamp that a test or a clock of this machine gives a record."""
 GROUPS: Final = {
@@ -385,7 +381,8 @@ class Brokers(Interceptor):
     @property
     def running(self) -> list[int]:
         """Brokers whose process runs and is not stopped."""
-        return [b for b in self.ids if self.node(b).running and not self.node(b).process.paused]  # type: ignore[union-attr]
+        nodes = {broker: self.node(broker) for broker in self.ids}
+        return [broker for broker, it in nodes.items() if it.running and not (it.process and it.process.paused)]
 
     def kill(self, *brokers: int) -> None:
         """SIGKILL. The controller notices it soon; `settle` waits for that."""
@@ -580,121 +577,6 @@ async def unstarted(count: int, **options: Any) -> Brokers:
 async def brokers(count: int = 3, **options: Any) -> Brokers:
     """A cluster that serves; it ends with the loop of the test."""
     return await Brokers(count, **options).start()
-
-
-async def serve_over_grpc(count: int = 3, **options: Any) -> Brokers:
-    """A cluster whose clients reach it over sockets of this machine; on a real loop, and until that ends.
-
-    Each broker has a listener more. A real server takes what clients send there and passes it on, through the interceptor.
-    """
-    cluster = Brokers(count, controlled_shutdown_enable=False, **options)
-    net = cluster.ports.net
-    for broker in cluster.ids:
-        node, routes = cluster.node(broker), Forwarder(net)
-        server = await GrpcNet().serve(Address("127.0.0.1", 0), routes.all())
-        cluster.servers.append(server)
-        routes.address = cluster.addresses[broker] = server.address
-        node.settings = {**node.settings, "listeners": {"INTERNAL": node.address, "EXTERNAL": server.address}}
-    return await cluster.start()
-
-
-class Forwarder:
-    """Passes calls and streams on to `address`."""
-
-    def __init__(self, net: Net) -> None:
-        self._net = net
-        self.address: Address | None = None
-
-    def all(self) -> list[Route]:
-        methods = [method for name, method in vars(s).items() if isinstance(method, Unary | Bidi) and name.isupper()]
-        return [Route(method, self._handler(method)) for method in methods]
-
-    def _handler(self, method: Any) -> Any:
-        return partial(self._call if isinstance(method, Unary) else self._stream, method)
-
-    def _channel(self) -> Channel:
-        assert self.address is not None
-        return self._net.channel(self.address, purpose="forwarded")
-
-    async def _call(self, method: Any, request: Any, _: CallContext) -> Any:
-        return await self._channel().call(method, request, FORWARDED_S)
-
-    async def _stream(self, method: Any, outer: Stream[Any, Any], _: CallContext) -> None:
-        inner = self._channel().open(method)
-
-        async def up() -> None:
-            while (message := await outer.read()) is not None:
-                await inner.write(message)
-
-        async with asyncio.TaskGroup() as group:
-            writing = group.create_task(up())
-            try:
-                while (message := await inner.read()) is not None:
-                    await outer.write(message)
-            finally:
-                writing.cancel()
-                inner.cancel()
-
-
-class Driven:
-    """Brokers for tests without a loop of their own: `call` runs what they are asked in the loop in which they live."""
-
-    def __init__(self, brokers: Brokers, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self.brokers = brokers
-        self._call = call
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.brokers, name)
-        return partial(self._ask, found) if inspect.ismethod(found) else found
-
-    def begin(self) -> None:
-        """Starts the cluster unless it has started."""
-        if not self.brokers.started:
-            self._call(self.brokers.start())
-
-    def _ask(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        self.begin()
-
-        async def ask() -> Any:
-            answer = method(*args, **options)
-            return await answer if inspect.isawaitable(answer) else answer
-
-        return self._call(ask())
-
-
-class DrivenRunner:
-    """`asyncio.Runner` on a loop that goes on afterwards."""
-
-    def __init__(self, loop: SimLoop, cluster: Driven) -> None:
-        self._loop = loop
-        self._cluster = cluster
-
-    def __enter__(self) -> "DrivenRunner":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def get_loop(self) -> SimLoop:
-        return self._loop
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        self._cluster.begin()
-        return self._loop.run_until_complete(coroutine)
-
-
-@contextmanager
-def driven_brokers(count: int = 3, **options: Any) -> Iterator[tuple[Driven, DrivenRunner]]:
-    """A cluster for tests without a loop of their own, and what runs coroutines in its loop.
-
-    The cluster starts when it is first asked for something.
-    """
-    loop = SimLoop()
-    try:
-        cluster = Driven(loop.run_until_complete(unstarted(count, **options)), loop.run_until_complete)
-        yield cluster, DrivenRunner(loop, cluster)
-    finally:
-        loop.finish()
 
 
 @asynccontextmanager

@@ -308,7 +308,7 @@ async def test_an_answered_deletion_outlives_the_leader(loss: Crash) -> None:
         assert (again.host.log.log_start_offset, again.host.log.log_end_offset) == (5, 8)
 
 
-async def test_deletions_of_one_turn_share_a_checkpoint() -> None:
+async def test_deletions_of_one_turn_share_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     async with broker_world(1) as (world, one):
         topics = [f"t{number}" for number in range(20)]
         world.told(1, 3, topics=topics, config=ALONE)
@@ -316,7 +316,7 @@ async def test_deletions_of_one_turn_share_a_checkpoint() -> None:
             one.append(topic=topic)
         written: list[str] = []
         begin = one.logs.begin_checkpoint
-        one.logs.begin_checkpoint = lambda marks: (written.append("checkpoint"), begin(marks))[1]  # type: ignore[method-assign]
+        monkeypatch.setattr(one.logs, "begin_checkpoint", lambda marks: (written.append("checkpoint"), begin(marks))[1])
         await asyncio.gather(*(delete(one, (topic, 0, 1)) for topic in topics))
         assert {one.logs.durable_start(one.part(topic).log) for topic in topics} == {1}
         assert len(written) <= 3

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -104,15 +105,11 @@ async def test_a_follower_of_many_partitions_states_them_in_parts() -> None:
         error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
         log_start_offset=2**63 - 1,
     )
-    written: list[m.ReplicaFetchRequest] = []
-
-    class Stream:
-        async def write(self, request: m.ReplicaFetchRequest) -> None:
-            written.append(request)
-
+    stream = AsyncMock()
     async with broker_world(2) as (_, two):
         positions = [replace(position, partition=number) for number in range(10_000)]
-        await leader_fetcher.LeaderLink(1, two.links)._write(Stream(), positions, acked_chunk=7)  # type: ignore[arg-type]
+        await leader_fetcher.LeaderLink(1, two.links)._write(stream, positions, acked_chunk=7)
+    written = [call.args[0] for call in stream.write.await_args_list]
     assert [each for request in written for each in request.partitions] == positions
     assert len(written) > 1 and max(len(encode(request)) for request in written) <= PART_BYTES
     assert [request.acked_chunk for request in written] == [0] * (len(written) - 1) + [7], "when all has been said"

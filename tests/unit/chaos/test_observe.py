@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from helpers.aio import eventually
 from helpers.batches import batch
-from helpers.brokers import serve_over_grpc
+from helpers.driven_brokers import serve_over_grpc
 from tidelog.chaos import samples as s
 from tidelog.chaos.observe import ANSWER_WITHIN_S, Observer, measured, zookeeper_role
 from tidelog.cluster.api import BROKER, ClusterError, ProcessStatus, State, kind_of

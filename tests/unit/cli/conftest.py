@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.brokers import Driven, driven_brokers
+from helpers.driven_brokers import Driven, driven_brokers
 from tidelog.cli import connection
 from tidelog.cli.main import run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.cli.main import run
 from tidelog.cli.table import TABLE
 from tidelog.ids import TopicPartition

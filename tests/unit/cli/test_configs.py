@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.errors import ErrorCode
 from tidelog.wire import messages as m
 from unit.cli.conftest import Tidelog

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.client import consumer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
 from unit.cli.conftest import Tidelog

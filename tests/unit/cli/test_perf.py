@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.cli.perf_payload import POOL_BYTES, random_values
 from tidelog.cli.perf_stats import Latencies, ReadStats, SendStats
 from tidelog.client.records import Record, encode_batch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from helpers.requirements import requirement
 from tidelog.cli.lines import LineSplitter, TooLong
 from tidelog.errors import ErrorCode

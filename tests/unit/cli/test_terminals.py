@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.cli import table
 from tidelog.cli.pipeline_screen import Screen
 from unit.cli.conftest import Tidelog

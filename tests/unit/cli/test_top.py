@@ -6,7 +6,7 @@ import re
 import pytest
 
 from helpers.batches import batch
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.errors import TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.intercept import Call

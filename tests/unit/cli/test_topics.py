@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers import overviews
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from helpers.requirements import requirement
 from tidelog import names
 from tidelog.cli.commands.cluster import health_of

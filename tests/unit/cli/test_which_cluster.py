@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.cluster import api, choice
 from unit.cli.conftest import Tidelog
 

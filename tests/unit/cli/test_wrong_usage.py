@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from helpers.brokers import Driven
+from helpers.driven_brokers import Driven
 from tidelog.runtime import loop
 from unit.cli.conftest import Tidelog
 

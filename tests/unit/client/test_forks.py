@@ -5,7 +5,7 @@ import pytest
 from helpers.programs import run_program
 
 MADE_BEFORE = """
-from helpers.brokers import serve_over_grpc
+from helpers.driven_brokers import serve_over_grpc
 from tidelog.client.sync import SyncAdmin, SyncProducer, _LoopThread
 thread = _LoopThread()
 cluster = thread.call(serve_over_grpc())

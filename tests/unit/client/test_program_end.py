@@ -11,7 +11,7 @@ from unit.client.clients import producer
 
 PROGRAM = """
 import atexit
-from helpers.brokers import Driven, serve_over_grpc
+from helpers.driven_brokers import Driven, serve_over_grpc
 from tidelog.client import sync
 sync._EXIT_S = {limit_s}
 thread = sync._LoopThread()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from helpers.batches import batch
-from helpers.brokers import Driven, serve_over_grpc
+from helpers.driven_brokers import Driven, serve_over_grpc
 from tidelog.client.errors import ClientClosed, DeliveryError
 from tidelog.client.sync import Acked, SyncAdmin, SyncConsumer, SyncProducer, _LoopThread, _Unseen
 from tidelog.errors import TidelogError

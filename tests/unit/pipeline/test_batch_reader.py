@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, StringStartsWith
 from pyspark.sql.types import StructType
 
-from helpers.brokers import Driven, serve_over_grpc
+from helpers.driven_brokers import Driven, serve_over_grpc
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.records import Record, encode_batch
 from tidelog.client.sync import _LoopThread

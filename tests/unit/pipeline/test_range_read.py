@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.brokers import Driven, driven_brokers
+from helpers.driven_brokers import Driven, driven_brokers
 from tidelog.client.errors import BadBatchError, ClusterUnreachable
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
