@@ -52,7 +52,16 @@ class BrokerSizes(Protocol):
     """The settings of a broker that are sizes of messages."""
 
     @property
+    def message_max_bytes(self) -> int: ...
+
+    @property
+    def replica_fetch_chunk_bytes(self) -> int: ...
+
+    @property
     def request_max_bytes(self) -> int: ...
+
+    @property
+    def fetch_max_bytes(self) -> int: ...
 
 
 def contradictions(settings: BrokerSizes) -> Iterable[str]:

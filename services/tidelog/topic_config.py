@@ -65,7 +65,7 @@ class TopicConfig:
     """A record is compacted at this age at the latest, regardless of min.cleanable.dirty.ratio."""
     message_timestamp_type: str = CREATE_TIME
     """CreateTime: records have the timestamps that producers give them. LogAppendTime: the leader gives all records of a
-    batch the time at which it appends them. Needs brokers of release 0.3.0 or later only."""
+    batch the time at which it appends them. All brokers must run release 0.3.0 or later."""
     message_timestamp_before_max_ms: int = _INT64_MAX
     """With CreateTime, a batch whose newest record is older than this is refused with INVALID_TIMESTAMP."""
     message_timestamp_after_max_ms: int = 3_600_000

@@ -52,7 +52,7 @@ class DeleteRecordsHandler:
         return [answer.result() if answer.done() else ErrorCode.REQUEST_TIMED_OUT for answer in answers]
 
     def _trimmed(self, host: PartitionHost, offset: int, settle: Settle, code: ErrorCode) -> None:
-        """Waits for the disk before the answer: a deletion that is answered outlives the end of every replica."""
+        """Waits for the disk of the leader before the answer, so that a deletion that was answered outlives its process."""
         if code is ErrorCode.NONE:
             self._manager.wait_start_durable(host, offset, settle)
         else:

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ids import NO_LEADER, TopicPartition
+from tidelog.ids import NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.ports.disk import Disk
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.recovery import end_behind
 from tidelog.wire import messages as m
-
-_NONE = -1
 
 
 class DiscardDamageHandler:
@@ -77,8 +75,8 @@ def _refused(tp: TopicPartition, error: TidelogError) -> m.DamagedLog:
         partition=tp.partition,
         error_code=error.code,
         error_message=error.message,
-        offset=_NONE,
-        end_offset=_NONE,
-        size_bytes=_NONE,
+        offset=NO_OFFSET,
+        end_offset=NO_OFFSET,
+        size_bytes=-1,
         leader=NO_LEADER,
     )

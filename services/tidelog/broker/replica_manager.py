@@ -1,7 +1,6 @@
 """All partitions of this broker: opens and removes their logs, applies the controller's decisions, ticks, checkpoints."""
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -576,7 +575,7 @@ class ReplicaManager:
             settle(ErrorCode.NONE)
             return
         # A checkpoint names no start above what is synced.
-        host.wait_synced(offset, functools.partial(self._start_synced, host, offset, settle))
+        host.wait_synced(offset, partial(self._start_synced, host, offset, settle))
         if host.log.recovery_point < offset:
             self._context.flushes.request(host)
 

@@ -164,8 +164,8 @@ def _next(
 def _complete(replica: BrokerId, isr: Sequence[IsrMember], brokers: Brokers, only_copy: bool) -> bool:
     """A broker that returned in another life still holds everything committed, or there is no other copy to wait for.
 
-    An ISR member that has lost nothing since the life in which it was admitted has what it had then (reliability 3.6). One with
-    another data directory has nothing of it, also where it is the only copy; the directory of that life may come back.
+    An ISR member that has lost nothing since the life in which it was admitted still has what it had then. One with another
+    data directory has none of it, even as the only copy: the directory of that life may come back.
     """
     broker = brokers.get(replica)
     if broker is None:

@@ -186,7 +186,7 @@ class CoordinatorMachine:
             self._forget_stale(group, names, anew)
 
     def _forget_stale(self, group: Group, names: Collection[str], anew: Collection[str] = ()) -> None:
-        """Offsets count within one life of a topic (HOLE-10): of `names`, those of another life go, and all of those `anew`. A
+        """Offsets count within one life of a topic: of `names`, those of another life go, and all of those `anew`. A
         group that was in a topic that has been made anew begins at its start, and no member goes on where it was."""
         desk = self._desk
         known = [group.offsets, group.reported, *self._commits.pending(group), *self._members.leaving(group)]
@@ -284,9 +284,9 @@ class CoordinatorMachine:
             self._desk.out.append(Reply(token, m.DeleteGroupsResponse(results=tuple(results))))
 
     def _forget_old_groups(self) -> None:
-        """KIP-211: from the day on which nobody was left, or offsets were set by hand (HOLE-48, OPEN-05).
+        """KIP-211: from the day on which nobody was left, or offsets were set by hand.
 
-        The day was told by one clock and today is told by another: either may be wrong by days.
+        One clock told that day and another one tells today; either may be wrong by days.
         """
         desk = self._desk
         desk.deadlines.set(RETENTION, desk.now + RETENTION_LOOK_S)

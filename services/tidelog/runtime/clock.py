@@ -23,8 +23,8 @@ class SystemClock:
 class RetentionClock:
     """The wall clock, but it gains on the monotonic one no faster than the latter runs.
 
-    A clock that is set forward by an hour must not delete an hour of what is still to be kept, neither records nor groups
-    (row 34). The hour is made up for within an hour, so that a clock that was set right is believed in the end; one that is
+    A clock that is set forward by an hour must not delete an hour of what is still to be kept, neither records nor groups.
+    The hour is made up for within an hour, so that a clock that was set right is believed in the end; one that is
     set back is believed at once, since that keeps more.
     """
 

@@ -344,7 +344,9 @@ class LogMetrics:
             "tidelog_data_dir_size_bytes", "Of the file system of the data directory.", registry=registry
         )
         self._strays = Gauge(
-            "tidelog_log_stray_partitions", "Set aside: the controller does not list them.", registry=registry
+            "tidelog_log_stray_partitions",
+            "Logs set aside because the controller does not list them.",
+            registry=registry,
         )
 
         self._ahead = Gauge(

@@ -1,8 +1,7 @@
 """What a log's files still hold after a stop that was not clean, and whether what is missing may be missing.
 
 A torn tail is what a crash leaves and is cut, as is all from the first bad batch on that was not synced before a loss of
-power. A bad batch anywhere else is damage: it is named, and nothing is cut, served or replicated until somebody decides
-(reliability 8.1, fault rows 32 and 33).
+power. A bad batch anywhere else is damage: it is named, and nothing is cut, served or replicated until somebody decides.
 """
 
 from collections.abc import Sequence

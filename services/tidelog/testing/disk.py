@@ -2,7 +2,8 @@
 
 One SimDisk belongs to one host and outlives its processes. Each file has its synced bytes and the writes since; each
 directory its synced names and the changes since. A crash keeps any prefix of a file's writes, the last one torn or an
-earlier one missing, and any of a directory's changes (reliability 4.2 and 8.2). It also fails on demand: no space,
+earlier one missing, and any of a directory's changes: what a file system may do (Pillai et al., OSDI 2014). It also fails on
+demand: no space,
 input/output errors, flipped bits, a device that takes its time.
 """
 

@@ -1,6 +1,6 @@
 """A seeded run of consumer groups: agents that read what a producer writes, while they, their coordinators and the network break.
 
-When everything is healed each group must become stable and process every record (LIVE-5). In half of the runs the groups also
+When everything is healed each group must become stable and process every record. In half of the runs the groups also
 read a topic that is deleted and made anew again and again: of the last one of its name, too, they must process every record.
 """
 

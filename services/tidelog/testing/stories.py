@@ -12,6 +12,6 @@ _IN_TURN: Final[tuple[type[Run], ...]] = (Run, Run, Run, Run, GroupRun, CompactR
 
 
 def story_of(seed: int) -> type[Run]:
-    """Of eight seeds in a row one has groups, one a compacted topic, one partitions that move, one faults at the edges; four have
-    the cluster alone."""
+    """Eight seeds in a row play five stories: one has groups, one a compacted topic, one partitions that move, one faults at the
+    edges, and four have the cluster alone."""
     return _IN_TURN[seed % len(_IN_TURN)]

@@ -178,7 +178,8 @@ def iter_batches(records: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def validate_produce(records: Buffer, *, batch_bytes_max: int, sent: Buffer | None = None) -> Batches:
-    """What a client sent, if a leader may append it; `sent` where `records` may be what this leader has made of that.
+    """Returns the batches that a client sent, if a leader may append them. `sent`: the bytes of the client, if the leader has
+    changed them into `records`.
 
     Every fault that the header shows is refused (CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE) with the field and
     the limit; nothing inside a batch is decoded.

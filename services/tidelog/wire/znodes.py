@@ -166,9 +166,9 @@ class BrokerRegistration:
     """Unique for each try to register, so that an unknown outcome can be examined."""
     release: Release = RELEASE
     directory_id: str = ""
-    """Of the broker's data directory; a copy of the directory has the same."""
+    """Id of the broker's data directory; a copy of the directory has the same id."""
     carried: Carried = UNREGISTERED
-    """The sizes that it can carry."""
+    """Sizes of messages that the broker can carry."""
 
 
 @dataclass(frozen=True, slots=True)
