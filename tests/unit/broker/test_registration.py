@@ -235,6 +235,18 @@ async def test_a_paused_process_is_not_taken_for_dead(store: SimZooKeeper) -> No
     assert first.registration.holds_lease() and len(first.epochs) == 1
 
 
+async def test_a_process_out_of_reach_is_not_taken_for_dead(store: SimZooKeeper) -> None:
+    first = await Life(store).start()
+    await first.registered()
+    first.net.network.cut("second", "first")
+    second = await Life(store, "second").start()
+    await asyncio.sleep(SESSION_S)
+    assert second.epochs == [] and not second.verdict
+    assert first.registration.holds_lease() and len(first.epochs) == 1
+    first.net.network.heal("second", "first")
+    await until(lambda: "first:9092" in second.verdict, limit_s=10.0)
+
+
 async def test_a_process_paused_beyond_its_session_ends(store: SimZooKeeper) -> None:
     first = await Life(store).start()
     await first.registered()
