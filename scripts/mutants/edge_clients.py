@@ -203,7 +203,7 @@ def name_is_the_topic(*_: Any) -> bool:
 
 @MUTANTS.mutant(
     "UNGIVEN-TOPIC",
-    ByTest("tests/unit/client/test_group_rules.py::test_a_paused_position_in_an_earlier_topic_is_not_stored"),
+    ByTest("tests/unit/client/test_fetch_state.py::test_a_partition_is_read_of_the_topic_that_it_was_added_with"),
 )
 @around(FetchState, "add")
 def topic_is_whichever_has_the_name(original: Any, self: Any, tp: Any, *_: Any) -> None:

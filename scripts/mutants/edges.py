@@ -77,10 +77,10 @@ def leader_keeps_its_epoch(*_: Any) -> None:
     "LOST-START", ByTest("tests/unit/storage/test_log_start.py::test_a_lost_checkpoint_of_starts_costs_no_record")
 )
 @around(LogStore, "_open_log")
-def lost_start_is_zero(original: Any, self: Any, key: Any) -> Any:
+def lost_start_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
     """A log begins at 0 when the checkpoint of starts is lost."""
     with altered(self._log_starts, complete=True):
-        return original(self, key)
+        return original(self, key, **how)
 
 
 @MUTANTS.mutant(
@@ -185,10 +185,10 @@ def later_batches_prove_damage(original: Any, offset: int, opening: Any, *, vali
     ByTest("tests/unit/broker/test_dropped_tombstones.py::test_a_follower_begins_anew_once_if_marks_are_lost"),
 )
 @around(LogStore, "_open_log")
-def lost_mark_is_zero(original: Any, self: Any, key: Any) -> Any:
+def lost_mark_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
     """No tombstone counts as dropped when the file that tells of them is lost."""
     with altered(self, _dropped_is_lost=False):
-        return original(self, key)
+        return original(self, key, **how)
 
 
 @MUTANTS.mutant(
