@@ -7,8 +7,7 @@ breaks them when a test says so. What it stores is what it was sent, so a test c
 import asyncio
 import random
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -20,8 +19,7 @@ from helpers.fake_produce_stream import FakeProduceStream
 from tidelog.client.connections import ClientPorts
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
-from tidelog.ports.net import Probe, Route
-from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.ports.net import Probe
 from tidelog.testing.clock import SimClock
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -60,13 +58,10 @@ class FakeCluster:
         self.down: set[int] = set()
         self.deaths_are_known = True
         """False: metadata goes on naming brokers that are down, as for a moment after a kill."""
-        self.paused: set[int] = set()
         self.faults: list[Fault] = []
         self.calls: list[FakeCall] = []
         self.batch_bytes_max = 1_048_588
         self.next_producer_id = 1000
-        self.in_flight: dict[tuple[str, int], int] = {}
-        self.in_flight_most = 0
         self.rand = random.Random(seed)
         self._changed = asyncio.Event()
 
@@ -88,18 +83,8 @@ class FakeCluster:
         self.topics[name] = topic
         return topic
 
-    def grow(self, name: str, total: int) -> None:
-        ids = list(self.addresses)
-        partitions = self.topics[name].partitions
-        partitions.extend(FakePartition(ids[p % len(ids)]) for p in range(len(partitions), total))
-
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
         return self.topics[topic].partitions[partition]
-
-    def elect(self, topic: str, partition: int, leader: int) -> None:
-        p = self.partition(topic, partition)
-        p.leader, p.leader_epoch = leader, p.leader_epoch + 1
-        self.notify()
 
     def notify(self) -> None:
         self._changed.set()
@@ -131,20 +116,6 @@ class FakeCluster:
         for _ in range(times):
             self.once(method, lose)
 
-    def refuse_produce(self, code: ErrorCode, *, times: int = 1, append: bool = False, **result: Any) -> None:
-        async def refuse(call: FakeCall) -> m.ProduceResponse:
-            if append:
-                await call.serve()
-            return m.ProduceResponse(
-                results=tuple(
-                    produce_result(p.topic, p.partition, error_code=code, error_message="scripted", **result)
-                    for p in call.request.partitions
-                )
-            )
-
-        for _ in range(times):
-            self.once("Produce", refuse)
-
     # -- serving ------------------------------------------------------------------------------------------------------
 
     async def call(self, broker_id: int, path: str, request: Any, timeout_s: float) -> Any:
@@ -156,8 +127,6 @@ class FakeCluster:
                 await self.clock.sleep(self.latency_s)
                 if broker_id in self.down:
                     raise TransportError("UNAVAILABLE", "connection refused")
-                while broker_id in self.paused:
-                    await self.clock.sleep(0.05)
                 for fault in list(self.faults):
                     answer = await fault(call)
                     if answer is not NotImplemented:
@@ -222,16 +191,8 @@ class FakeCluster:
         return p
 
     async def _produce(self, broker_id: int, request: m.ProduceRequest) -> m.ProduceResponse:
-        for ask in request.partitions:
-            key = (ask.topic, ask.partition)
-            self.in_flight[key] = self.in_flight.get(key, 0) + 1
-            self.in_flight_most = max(self.in_flight_most, self.in_flight[key])
-        try:
-            await self.clock.sleep(self.latency_s)
-            return m.ProduceResponse(results=tuple(self._append(broker_id, ask) for ask in request.partitions))
-        finally:
-            for ask in request.partitions:
-                self.in_flight[ask.topic, ask.partition] -= 1
+        await self.clock.sleep(self.latency_s)
+        return m.ProduceResponse(results=tuple(self._append(broker_id, ask) for ask in request.partitions))
 
     def _append(self, broker_id: int, ask: m.ProducePartition) -> m.ProduceResult:
         found = self._find(broker_id, ask)
@@ -315,83 +276,6 @@ class FakeCluster:
 
     # -- admin --------------------------------------------------------------------------------------------------------
 
-    async def _create_topics(self, broker_id: int, request: m.CreateTopicsRequest) -> m.CreateTopicsResponse:
-        return m.CreateTopicsResponse(
-            topics=tuple(self._create_topic(t, request.validate_only) for t in request.topics)
-        )
-
-    def _create_topic(self, new: m.NewTopic, validate_only: bool) -> m.CreatedTopic:
-        partitions = len(new.assignments) or (1 if new.num_partitions == -1 else new.num_partitions)
-        assert not new.assignments or new.num_partitions == new.replication_factor == -1
-        created = m.CreatedTopic(name=new.name, num_partitions=partitions, replication_factor=1)
-        if new.name in self.topics:
-            return replace(
-                created, error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=f"topic {new.name!r} already exists"
-            )
-        if partitions < 1:
-            return replace(
-                created,
-                error_code=ErrorCode.INVALID_PARTITIONS,
-                error_message=f"num_partitions: {partitions} is below 1",
-            )
-        if not validate_only:
-            topic = self.create(new.name, partitions, **{c.key: c.value for c in new.configs})
-            created = replace(created, topic_id=topic.topic_id)
-        return created
-
-    async def _create_partitions(
-        self, broker_id: int, request: m.CreatePartitionsRequest
-    ) -> m.CreatePartitionsResponse:
-        return m.CreatePartitionsResponse(topics=tuple(self._grow(t, request.validate_only) for t in request.topics))
-
-    def _grow(self, wanted: m.NewPartitions, validate_only: bool) -> m.PartitionsCreated:
-        topic = self.topics.get(wanted.name)
-        if topic is None:
-            return m.PartitionsCreated(name=wanted.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        had = len(topic.partitions)
-        if wanted.total_count <= had:
-            return m.PartitionsCreated(
-                name=wanted.name,
-                error_code=ErrorCode.INVALID_PARTITIONS,
-                error_message=f"topic {wanted.name!r} has {had} partitions already",
-            )
-        if not validate_only:
-            self.grow(wanted.name, wanted.total_count)
-        return m.PartitionsCreated(name=wanted.name)
-
-    async def _delete_topics(self, broker_id: int, request: m.DeleteTopicsRequest) -> m.DeleteTopicsResponse:
-        deleted = []
-        for name in request.names:
-            known = self.topics.pop(name, None) is not None
-            code = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            deleted.append(m.DeletedTopic(name=name, error_code=code))
-        return m.DeleteTopicsResponse(topics=tuple(deleted))
-
-    async def _elect_leaders(self, broker_id: int, request: m.ElectLeadersRequest) -> m.ElectLeadersResponse:
-        asked = [(t.topic, p) for t in request.topics for p in t.partitions]
-        if not request.topics:
-            asked = [(name, p) for name, topic in self.topics.items() for p in range(len(topic.partitions))]
-        return m.ElectLeadersResponse(results=tuple(self._elect(topic, p) for topic, p in asked))
-
-    async def _release_veto(self, broker_id: int, request: m.ReleaseVetoRequest) -> m.ReleaseVetoResponse:
-        asked = [(t.topic, p) for t in request.topics for p in t.partitions]
-        return m.ReleaseVetoResponse(results=tuple(self._elect(topic, p) for topic, p in asked))
-
-    def _elect(self, name: str, partition: int) -> m.ElectionResult:
-        """The first broker is everybody's preferred leader here."""
-        result = m.ElectionResult(topic=name, partition=partition, leader=-1)
-        topic, first = self.topics.get(name), next(iter(self.addresses))
-        if topic is None or partition >= len(topic.partitions):
-            message = f"topic {name!r} has no partition {partition}"
-            return replace(result, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=message)
-        if topic.partitions[partition].leader == first:
-            return replace(result, error_code=ErrorCode.ELECTION_NOT_NEEDED, error_message="it leads")
-        if first in self.down:
-            message = f"broker {first} is not alive"
-            return replace(result, error_code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, error_message=message)
-        self.elect(name, partition, first)
-        return result
-
     async def _describe_topics(self, broker_id: int, request: m.DescribeTopicsRequest) -> m.DescribeTopicsResponse:
         return m.DescribeTopicsResponse(topics=tuple(self._describe(n) for n in request.names or sorted(self.topics)))
 
@@ -456,11 +340,6 @@ _METHODS = (
     s.REPLICA_SERVICE_INIT_PRODUCER_ID,
     s.REPLICA_SERVICE_FETCH,
     s.REPLICA_SERVICE_LIST_OFFSETS,
-    s.ADMIN_SERVICE_CREATE_TOPICS,
-    s.ADMIN_SERVICE_DELETE_TOPICS,
-    s.ADMIN_SERVICE_CREATE_PARTITIONS,
-    s.ADMIN_SERVICE_ELECT_LEADERS,
-    s.ADMIN_SERVICE_RELEASE_VETO,
     s.ADMIN_SERVICE_DESCRIBE_TOPICS,
     s.ADMIN_SERVICE_DESCRIBE_CLUSTER,
 )
@@ -549,53 +428,3 @@ class FakeNet:
         if address not in brokers:
             return Probe.GONE
         return Probe.REFUSED if brokers[address] in self._cluster.down else Probe.OPEN
-
-
-def forgotten_meanwhile(client: Any, broker: int, task: str) -> None:
-    """A refresh of the metadata comes between the choice of `broker` and the first step of the task that calls it, once."""
-    supervisor, metadata = client._supervisor, client._metadata
-    start = supervisor.start
-
-    def late(name: str, coroutine: Any) -> Any:
-        if name == task:
-            supervisor.start = start
-            left = {b: address for b, address in metadata.snapshot.brokers.items() if b != broker}
-            metadata.snapshot = replace(metadata.snapshot, brokers=left)
-        return start(name, coroutine)
-
-    supervisor.start = late
-
-
-@asynccontextmanager
-async def no_tasks_left() -> AsyncIterator[None]:
-    """A client that was stopped leaves no task behind."""
-    before = asyncio.all_tasks()
-    yield
-    assert asyncio.all_tasks() <= before
-
-
-async def serve_over_grpc(cluster: FakeCluster) -> list[Any]:
-    """The same brokers behind real sockets of this machine; `cluster.addresses` become theirs."""
-
-    def produce_stream(broker_id: int) -> Any:
-        async def serve(stream: Any, _context: Any) -> None:
-            number = 0
-            while (request := await stream.read()) is not None:
-                number += 1
-                response = await cluster.call(broker_id, s.REPLICA_SERVICE_PRODUCE.path, request, 60.0)
-                await stream.write(m.ProduceAnswers(answers=(m.ProduceAnswer(number=number, response=response),)))
-
-        return serve
-
-    def routes(broker_id: int) -> list[Route]:
-        def handler(method: Any) -> Callable[[Any, Any], Awaitable[Any]]:
-            return lambda request, context: cluster.call(broker_id, method.path, request, 60.0)
-
-        return [
-            *(Route(method, handler(method)) for method in (*_METHODS, *_GROUP_METHODS, *_MOVE_METHODS)),
-            Route(s.REPLICA_SERVICE_PRODUCE_STREAM, produce_stream(broker_id)),
-        ]
-
-    servers = [await GrpcNet().serve(Address("127.0.0.1", 0), routes(b)) for b in cluster.addresses]
-    cluster.addresses = dict(zip(cluster.addresses, (server.address for server in servers), strict=True))
-    return servers

@@ -41,13 +41,6 @@ class FakePartition:
             self.epochs.append((self.leader_epoch, base))
         return base
 
-    def truncate_to(self, offset: int) -> None:
-        self.batches = [b for b in self.batches if read_header(b).end_offset <= offset]
-        self.epochs = [(e, start) for e, start in self.epochs if start < self.end]
-        self.producers.clear()
-        for header in map(read_header, self.batches):
-            self.producers.note((header,), header.base_offset)
-
     def diverging(self, offset: int, epoch: int) -> tuple[int, int]:
         """KIP-320: (-1, -1), or where the reader has to go back to."""
         if epoch < 0:
