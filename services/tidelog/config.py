@@ -154,7 +154,8 @@ class BrokerSettings(ServerSettings):
     """Maximum size of a batch in topics that do not set max.message.bytes."""
     validate_inflated_bytes_max: Bytes = 64 << 20
     """Maximum size of a batch after decompression. It applies where the broker decompresses batches: in compacted
-    topics and in topics with validate=full or a compression.type other than producer."""
+    topics and in topics with validate=full or a compression.type other than producer. The broker does not start if
+    message_max_bytes is larger."""
     fetch_max_bytes: Bytes = FETCH_MAX_BYTES
     """Maximum size of one response to a consumer, and of one batch that the broker replicates. The broker does not start
     if message_max_bytes or replica_fetch_chunk_bytes is larger."""

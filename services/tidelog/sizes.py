@@ -33,6 +33,7 @@ PART_BYTES: Final = 1 << 20
 _NOT_ABOVE: Final = (
     ("message_max_bytes", "request_max_bytes"),
     ("message_max_bytes", "fetch_max_bytes"),
+    ("message_max_bytes", "validate_inflated_bytes_max"),
     ("replica_fetch_chunk_bytes", "fetch_max_bytes"),
 )
 """Settings of a broker: the first of each pair must not be above the second."""
@@ -62,6 +63,9 @@ class BrokerSizes(Protocol):
 
     @property
     def fetch_max_bytes(self) -> int: ...
+
+    @property
+    def validate_inflated_bytes_max(self) -> int: ...
 
 
 def contradictions(settings: BrokerSizes) -> Iterable[str]:

@@ -113,6 +113,11 @@ def test_every_problem_is_told_at_once_one_line_each(tmp_path: Path, environment
         ("MESSAGE_MAX_BYTES", "9000000", "message_max_bytes: 9000000 is over request_max_bytes=4194304"),
         ("FETCH_MAX_BYTES", "1048580", "message_max_bytes: 1048588 is over fetch_max_bytes=1048580"),
         (
+            "VALIDATE_INFLATED_BYTES_MAX",
+            "1048580",
+            "message_max_bytes: 1048588 is over validate_inflated_bytes_max=1048580",
+        ),
+        (
             "REPLICA_FETCH_CHUNK_BYTES",
             "60000000",
             "replica_fetch_chunk_bytes: 60000000 is over fetch_max_bytes=52428800",
