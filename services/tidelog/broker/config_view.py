@@ -69,9 +69,9 @@ def _as_seen_at(listener: str, row: config.Row) -> config.Row:
 
 def _broker_synonyms(row: config.Row) -> list[m.ConfigSynonym]:
     said = []
-    if row.source != config.DEFAULT:
-        said.append(_synonym(row.key, row.value, STATIC_BROKER_CONFIG, row.source))
     default = config.default_text(BrokerSettings, row.key)
+    if row.source != config.DEFAULT or default is None:
+        said.append(_synonym(row.key, row.value, STATIC_BROKER_CONFIG, row.source))
     if default is not None:
         said.append(_synonym(row.key, default, DEFAULT_CONFIG))
     return said

@@ -63,6 +63,11 @@ class CancelledHandler:
         self._call: Cancelled[Any] | None = None
 
     @property
+    def called(self) -> bool:
+        """True once the method has been called."""
+        return self._call is not None
+
+    @property
     def reached(self) -> bool:
         """True once the handler has been cancelled."""
         return self._call is not None and self._call.reached
