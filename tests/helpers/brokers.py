@@ -151,9 +151,12 @@ class Brokers(Interceptor):
 
     async def create(self, name: str, partitions: int = 1, *, replicas: int = 0, **configs: str) -> None:
         """Partition p is led by the p-th broker, and the next ones follow; `replicas` 0: all of them."""
-        rows = [self._row(p, replicas) for p in range(partitions)]
+        await self.place(name, *(self._row(p, replicas) for p in range(partitions)), **configs)
+
+    async def place(self, name: str, *rows: Sequence[int], **configs: str) -> None:
+        """A topic with a partition on the brokers of each row."""
         configs = {key.replace("_", "."): value for key, value in configs.items()}
-        await self.admin.create_topic(name, assignment=rows, configs=configs)
+        await self.admin.create_topic(name, assignment=list(rows), configs=configs)
         await self.settle()
 
     async def configure(self, name: str, **configs: str) -> None:
@@ -420,6 +423,15 @@ class Brokers(Interceptor):
                 self.world.zookeeper.expire(meta.session_id)
         self._unnoticed.difference_update(brokers)
         await self.settle()
+
+    def part(self, one: int, other: int) -> None:
+        """Until `rejoin`, neither of two brokers copies what the other leads."""
+        for source, target in ((one, other), (other, one)):
+            self.world.network.cut(f"broker-{source}", f"broker-{target}")
+
+    def rejoin(self, one: int, other: int) -> None:
+        for source, target in ((one, other), (other, one)):
+            self.world.network.heal(f"broker-{source}", f"broker-{target}")
 
     def cut(self, client: str, *, up: bool = True, down: bool = True) -> None:
         """Messages from a client to brokers (`up`), or from them to it, no longer arrive."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.driven_brokers import Driven, driven_brokers
+from helpers.driven_brokers import Driven, DrivenRunner, driven_brokers
 from tidelog.cli import connection
 from tidelog.cli.main import run
 
@@ -36,15 +36,22 @@ Tidelog = Callable[..., Result]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
-    """Three brokers on a loop of their own, in which commands run too."""
+def served() -> Iterator[tuple[Driven, DrivenRunner]]:
+    """Three brokers on a loop of their own. Where tests change nothing, one cluster serves all of a module."""
+    with driven_brokers() as served:
+        yield served
+
+
+@pytest.fixture
+def cluster(served: tuple[Driven, DrivenRunner], monkeypatch: pytest.MonkeyPatch) -> Driven:
+    """Commands run in the loop of the brokers too."""
+    cluster, runner = served
     root = logging.getLogger()  # a command that ran before may have left a handler that writes to its closed output
     monkeypatch.setattr(
         root, "handlers", [each for each in root.handlers if type(each).__module__.startswith("_pytest")]
     )
-    with driven_brokers() as (cluster, runner):
-        monkeypatch.setattr("tidelog.runtime.loop.run", runner.run)
-        yield cluster
+    monkeypatch.setattr("tidelog.runtime.loop.run", runner.run)
+    return cluster
 
 
 @pytest.fixture

@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from helpers.fake_broker import FakeCall, FakeCluster
+from helpers.brokers import Brokers, brokers
 from tidelog.client.consumer import Consumer
 from tidelog.client.errors import DeliveryError
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
+from tidelog.testing.intercept import Call
 from tidelog.wire.codec import encode
 from unit.client.clients import producer
 
 LIMIT = 10_000
 
 
-def limited(cluster: FakeCluster, method: str, whose: str, message_of: Callable[[FakeCall], Any]) -> None:
+def limited(cluster: Brokers, method: str, whose: str, message_of: Callable[[Call], Any]) -> None:
     """gRPC refuses messages over LIMIT, in its own words."""
 
-    async def check(call: FakeCall) -> Any:
+    async def check(call: Call) -> Any:
         if call.method != method:
             return NotImplemented
         size = len(encode(message_of(call)))
@@ -32,16 +33,16 @@ def limited(cluster: FakeCluster, method: str, whose: str, message_of: Callable[
     cluster.faults.append(check)
 
 
-def receiving(*topics: str) -> FakeCluster:
-    cluster = FakeCluster(brokers=1)
+async def receiving(*topics: str) -> Brokers:
+    cluster = await brokers(1)
     for topic in topics:
-        cluster.create(topic)
+        await cluster.create(topic)
     limited(cluster, "Produce", "SERVER: Received", lambda call: call.request)
     return cluster
 
 
 async def test_a_record_that_was_not_received_was_not_written() -> None:
-    cluster = receiving("t", "u")
+    cluster = await receiving("t", "u")
     async with producer(cluster) as p:
         large, small = await p.send("t", bytes(2 * LIMIT)), await p.send("u", b"small")
         with pytest.raises(DeliveryError, match=f"the broker takes {LIMIT}") as caught:
@@ -50,33 +51,33 @@ async def test_a_record_that_was_not_received_was_not_written() -> None:
         assert caught.value.outcome_known
         await small
         await (await p.send("t", b"the next one"))
-    assert cluster.partition("t").values() == [b"the next one"]
+    assert cluster.values("t") == [b"the next one"]
 
 
 async def test_a_batch_that_was_not_received_is_sent_in_parts() -> None:
-    cluster = receiving("t")
+    cluster = await receiving("t")
     values = [bytes([n]) * 1000 for n in range(40)]
     async with producer(cluster, linger_ms=10) as p:
         acks = [await p.send("t", value) for value in values]
         await asyncio.gather(*acks)
-    assert cluster.partition("t").values() == values
+    assert cluster.values("t") == values
 
 
 async def test_a_request_that_was_not_received_is_sent_in_parts() -> None:
     topics = [f"t{n}" for n in range(12)]
-    cluster = receiving(*topics)
+    cluster = await receiving(*topics)
     async with producer(cluster, linger_ms=10) as p:
         for _ in range(3):
             tries = len(cluster.of("Produce"))
             await asyncio.gather(*[await p.send(topic, bytes(3000)) for topic in topics])
-    assert [cluster.partition(topic).values() for topic in topics] == [[bytes(3000)] * 3] * 12
+    assert [cluster.values(topic) for topic in topics] == [[bytes(3000)] * 3] * 12
     later = cluster.of("Produce")[tries:]
     assert max(len(encode(call.request)) for call in later) <= LIMIT, "the size is remembered"
 
 
 async def test_other_requests_of_the_stream_are_sent_again() -> None:
     """They end with the stream, and nothing is wrong with them."""
-    cluster = receiving("t", "u")
+    cluster = await receiving("t", "u")
     async with producer(cluster, enable_idempotence=False, acks=1) as p:
         await (await p.send("u", b"first"))
         cluster.once("Produce", _late)
@@ -86,22 +87,22 @@ async def test_other_requests_of_the_stream_are_sent_again() -> None:
         with pytest.raises(DeliveryError):
             await large
         await waits
-    assert cluster.partition("u").values() == [b"first", b"waits"]
+    assert cluster.values("u") == [b"first", b"waits"]
 
 
-async def _late(call: FakeCall) -> Any:
+async def _late(call: Call) -> Any:
     await asyncio.sleep(3600)
 
 
-def answering(*topics: str) -> FakeCluster:
+async def answering(*topics: str) -> Brokers:
     """Each topic holds a small batch, and `large` one that cannot be fetched behind it."""
-    cluster = FakeCluster(brokers=1)
+    cluster = await brokers(1)
     for topic in topics:
-        cluster.create(topic)
-        cluster.partition(topic).append(encode_batch([Record(None, b"small", (), 1)]), 1 << 20)
-    cluster.partition("large").append(encode_batch([Record(None, bytes(2 * LIMIT), (), 1)]), 1 << 20)
+        await cluster.create(topic)
+        await cluster.append(topic, 0, encode_batch([Record(None, b"small", (), 1)]))
+    await cluster.append("large", 0, encode_batch([Record(None, bytes(2 * LIMIT), (), 1)]))
 
-    async def check(call: FakeCall) -> Any:
+    async def check(call: Call) -> Any:
         if call.method != "Fetch":
             return NotImplemented
         answer = await call.serve()
@@ -115,7 +116,7 @@ def answering(*topics: str) -> FakeCluster:
 
 
 async def test_a_batch_too_large_to_fetch_fails_its_partition_alone() -> None:
-    cluster = answering("large", "other", "third")
+    cluster = await answering("large", "other", "third")
     async with Consumer(cluster.bootstrap, ports=cluster.ports, max_wait_ms=10) as consumer:
         await consumer.assign([TopicPartition(topic, 0) for topic in ("large", "other", "third")])
         found: list[tuple[str, int]] = []
@@ -125,14 +126,13 @@ async def test_a_batch_too_large_to_fetch_fails_its_partition_alone() -> None:
         with pytest.raises(TidelogError, match="large-0: the batch at offset 1 is too large to be fetched") as caught:
             await consumer.poll(1.0)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-        cluster.partition("large").append(encode_batch([Record(None, b"behind", (), 1)]), 1 << 20)
-        cluster.notify()
+        await cluster.append("large", 0, encode_batch([Record(None, b"behind", (), 1)]))
         consumer.seek(TopicPartition("large", 0), 2)
         assert [r.value for r in await consumer.poll(1.0)] == [b"behind"], "a seek goes past it"
 
 
 async def test_records_around_one_that_is_too_large_are_written_once() -> None:
-    cluster = receiving("t")
+    cluster = await receiving("t")
     async with producer(cluster, batch_bytes=500) as p:
         await (await p.send("t", b"first"))
         cluster.lose_answer("Produce")
@@ -142,4 +142,4 @@ async def test_records_around_one_that_is_too_large_are_written_once() -> None:
         assert caught.value.outcome_known
         await before
         await after
-    assert cluster.partition("t").values() == [b"first", b"before", b"after"]
+    assert cluster.values("t") == [b"first", b"before", b"after"]
