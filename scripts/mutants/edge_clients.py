@@ -12,12 +12,13 @@ from tidelog.client.fetch_state import FetchState
 from tidelog.client.membership import Membership
 from tidelog.client.numbering import Numbering
 from tidelog.client.producer import Producer
-from tidelog.coordinator import machine, members
+from tidelog.coordinator import machine, members, store
 from tidelog.coordinator.desk import Desk
 from tidelog.coordinator.group import Member
 from tidelog.coordinator.machine import CoordinatorMachine
 from tidelog.coordinator.members import Members
 from tidelog.coordinator.rebalance import Rebalancer
+from tidelog.coordinator.term import Term
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import TidelogError, TransportError
 from tidelog.pipeline import admission
@@ -58,6 +59,24 @@ async def damaged_topic_is_gone(original: Any, self: Any) -> None:
 def unknown_topic_has_no_partitions(_: Any, topics: Any, __: Any) -> Any:
     """A new coordinator drops what is stored of a topic that it cannot read."""
     return dict(topics)
+
+
+@MUTANTS.mutant(
+    "UNREPAIRED", ByTest("tests/unit/coordinator/test_term.py::test_a_group_that_is_repaired_is_served_again")
+)
+@around(Term, "_watch_damage")
+async def repaired_group_is_not_read(*_: Any) -> None:
+    """A group that could not be read is refused until another term begins, also when it has been repaired."""
+
+
+@MUTANTS.mutant(
+    "EMPTY-HEAD",
+    ByTest("tests/unit/coordinator/test_store.py::test_a_damaged_group_is_set_aside_and_the_others_are_read"),
+)
+@around(store, "_is_unwritten")
+def empty_head_was_never_written(_: Any, data: bytes, __: Any) -> bool:
+    """A group whose head has been emptied has no members and begins at generation 0."""
+    return not data
 
 
 @MUTANTS.mutant(

@@ -333,7 +333,7 @@ async def read_groups(meta: Meta, is_mine: Callable[[str], bool], wall_ms: int) 
             stored.groups.append(
                 StoredGroup(
                     group_id=name,
-                    head=head_of(name, node[0]) if node[0] else _headless(wall_ms),
+                    head=_headless(wall_ms) if _is_unwritten(*node) else head_of(name, node[0]),
                     owners=_decoded(owners.get(name, {}), owner_of),
                     offsets=_decoded(offsets.get(name, {}), offset_of),
                 )
@@ -353,6 +353,11 @@ def _is_group(name: str) -> bool:
         log.error("%s is no group: %s", znodes.group_path(name), error)
         return False
     return True
+
+
+def _is_unwritten(data: bytes, stat: Stat) -> bool:
+    """A group's znode may have been made only to have others below it; one that is emptied later has lost its head."""
+    return not data and stat.version == 0
 
 
 def _headless(wall_ms: int) -> GroupHead:

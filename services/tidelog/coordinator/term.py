@@ -56,6 +56,9 @@ QUEUE_MAX: Final = 20_000
 DRAIN_S: Final = 2.0
 """For the last offsets, at the end of a term in order."""
 
+REPAIRED_S: Final = 5.0
+"""Between two looks at groups that could not be read."""
+
 
 class Consumer(Protocol):
     """One consumer's stream."""
@@ -305,7 +308,7 @@ class Term:
     async def _take_over(self, won_at: float) -> None:
         around = self._around
         await self._may_act()
-        stored = await self._read()
+        stored = await self._read(self._is_mine)
         await around.topics.current()
         await self._may_act()
         self._damaged = stored.damaged
@@ -329,15 +332,26 @@ class Term:
         log.info("shard %d: %d groups with %d offsets read in %.3f s", self.shard, len(stored.groups), offsets, took_s)
         self._metrics.elected(self.shard, self.epoch, took_s)
         around.look_up_lags()
+        if stored.damaged:
+            self._tasks.start("coordinator damage", self._watch_damage())
         await self._run_events()
 
-    async def _read(self) -> Stored:
+    async def _read(self, is_wanted: Callable[[str], bool]) -> Stored:
         while True:
             try:
-                return await read_groups(self._around.meta, self._is_mine, self._around.wall_ms())
+                return await read_groups(self._around.meta, is_wanted, self._around.wall_ms())
             except MetaError as error:
                 log.info("cannot read the groups of shard %d: %r; again", self.shard, error)
                 await self._clock.sleep(READ_AGAIN_S)
+
+    async def _watch_damage(self) -> None:
+        """Ends the term when a group that could not be read is repaired or gone: the next term reads all of them."""
+        while True:
+            await self._clock.sleep(REPAIRED_S)
+            found = await self._read(self._damaged.__contains__)
+            if found.damaged.keys() != self._damaged.keys():
+                await self.finish("a group that could not be read is repaired")
+                return
 
     async def _run_events(self) -> None:
         while not self._over.is_set():

@@ -265,12 +265,13 @@ async def test_a_head_that_no_multi_can_hold_is_refused_and_the_next_write_goes_
 
 @requirement("A new coordinator serves once its groups and topics are read")
 async def test_a_damaged_group_is_set_aside_and_the_others_are_read(bench: Bench) -> None:
-    for group_id in ("good", "head", "offset", "owner", "name"):
+    for group_id in ("good", "head", "emptied", "offset", "owner", "name"):
         bench.write(group_id, {tp(0): Committed(1)}, {tp(0): Owner("c-0", "c", 1)}, head())
     await bench.drained()
     await bench.meta.twin.multi(
         [
             SetData(znodes.group_path("head"), b"{}"),
+            SetData(znodes.group_path("emptied"), b""),
             SetData(znodes.offset_path("offset", "t", 0), b"12"),
             SetData(znodes.owner_path("owner", "t", 0), b""),
             Create(f"{znodes.offsets_path('name')}/t/first", b""),
@@ -279,7 +280,7 @@ async def test_a_damaged_group_is_set_aside_and_the_others_are_read(bench: Bench
     )
     stored = await bench.elect()
     assert [each.group_id for each in stored.groups] == ["good"]
-    assert set(stored.damaged) == {"head", "offset", "owner", "name"}
+    assert set(stored.damaged) == {"head", "emptied", "offset", "owner", "name"}
     assert stored.damaged["offset"].startswith("/consumers/offset/offsets/t/0")
 
 

@@ -233,6 +233,27 @@ async def test_a_damaged_group_is_refused_until_it_is_repaired(world: World) -> 
     assert (await world.member(host, "c1", "others")).starts
 
 
+@requirement("A new coordinator serves once its groups and topics are read")
+async def test_a_group_that_is_repaired_is_served_again(world: World) -> None:
+    await world.topic()
+    host = await world.serving()
+    await (await world.member(host)).commit(p0=1)
+    path = znodes.offset_path(GROUP, "events", 0)
+    node = world.zookeeper.find(path)
+    assert node is not None
+    await world.operator.multi([SetData(path, b"?")])
+    world.zookeeper.expire(host.meta.session_id)
+    await world.until(lambda: not host.serves(), "the term is over")
+    await world.until(host.serves, "it is elected again")
+    assert await fetched(world, host) is E.COORDINATOR_NOT_AVAILABLE
+    await world.clock.sleep(20)
+    assert host.serves(), "what is still damaged ends no term"
+    await world.operator.multi([SetData(path, node.data)])
+    await world.until(lambda: not host.serves(), "the next term reads it")
+    await world.until(host.serves, "it is elected again")
+    assert await fetched(world, host) == {0: 1}
+
+
 class SlowTopics:
     """A coordinator's look at the topics that takes until `gate` opens: its lease may be in doubt for as long."""
 
