@@ -101,6 +101,27 @@ def records_without_a_name_go(*_: Any) -> int:
 
 
 @MUTANTS.mutant(
+    "LATE-ORDER", ByTest("tests/unit/storage/test_log_store.py::test_records_whose_marker_went_with_the_power_go_too")
+)
+@around(LogStore, "_clear_unmarked")
+def unnamed_records_await_an_order(*_: Any) -> None:
+    """A folder whose marker went with the power stays as it is until an order comes, in whichever life that is."""
+
+
+@MUTANTS.mutant(
+    "UNTOLD-FOLDER", ByTest("tests/unit/storage/test_log_store.py::test_records_without_a_marker_are_not_deleted")
+)
+@around(LogStore, "create")
+def folder_in_the_way_is_not_told(original: Any, self: Any, tp: Any, topic_id: bytes) -> Any:
+    """A log that cannot be made counts as one that works when the controller asks, so that it repeats its order at once."""
+    try:
+        return original(self, tp, topic_id)
+    except TidelogError:
+        self.failed.pop(tp, None)
+        raise
+
+
+@MUTANTS.mutant(
     "EMPTY-FETCH",
     ByTest("tests/unit/testing/test_empty_requests.py::test_a_request_for_nothing_keeps_no_loop"),
 )

@@ -148,6 +148,8 @@ class LogStore:
         tp, topic_id = parse_folder_name(name), topic_marker.topic_id_in(self._disk, folder)
         if tp is not None and topic_id is None:
             topic_id = self._restore_marker(tp, folder)
+            if topic_id is None and self._data_dir.power_lost:
+                self._clear_unmarked(folder)
         if tp is None or topic_id is None:
             self.notes.append(f"{folder} is not a partition of this broker; left alone")
             return
@@ -161,6 +163,13 @@ class LogStore:
         if stray is not None:
             self._known.add(stray.key)
         self.notes.append(f"{self._root}/{name} holds a log that the controller had not listed; it is kept for now")
+
+    def _clear_unmarked(self, folder: str) -> None:
+        """The next start will not know of the loss of power that explains this folder, and an order may come only then."""
+        try:
+            topic_marker.clear_unmarked(self._disk, folder, power_lost=True)
+        except (OSError, TidelogError) as error:
+            self.notes.append(f"{folder}: cannot be emptied: {error}")
 
     def _restore_marker(self, tp: TopicPartition, folder: str) -> bytes | None:
         """The id of the topic whose marker is gone from `folder`, if the recovery points name synced records of it.
@@ -342,9 +351,9 @@ class LogStore:
             if self._disk.kind(folder) is None:
                 self._disk.make_dir(folder)
             else:
-                topic_marker.clear_unmarked(self._disk, folder, power_lost=self._data_dir.power_lost)
+                topic_marker.clear_unmarked(self._disk, folder, power_lost=False)
             topic_marker.write(self._disk, folder, topic_id)
-        except OSError as error:
+        except (OSError, TidelogError) as error:
             reason = f"{folder}: cannot be made: {error}"
             self.failed[tp] = FailedLog(reason, topic_id)
             raise TidelogError(reason, ErrorCode.KAFKA_STORAGE_ERROR) from error

@@ -610,6 +610,20 @@ def test_records_without_a_marker_are_not_deleted() -> None:
         store.create(TP, TOPIC_ID)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.read(f"{ROOT}/events-0/00000000000000000000.log") == placed(B, 0, 0)
+    assert store.failed[TP].topic_id == TOPIC_ID, "the controller hears of it"
+
+
+def test_records_whose_marker_went_with_the_power_go_too() -> None:
+    """An order for them may come in a later life, which knows nothing of the loss of power."""
+    disk = SimDisk()
+    store = open_store(disk)
+    lead(store.create(TP, TOPIC_ID), B, 0)
+    store.logs[TP].flush()
+    disk.crash(Crash.DROP_UNSYNCED)
+    disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
+    open_store(disk)
+    disk.crash(Crash.PROCESS)
+    assert open_store(disk).create(TP, TOPIC_ID).log_end_offset == 0
 
 
 def test_thousand_partitions_cost_few_calls_each() -> None:
