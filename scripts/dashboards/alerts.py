@@ -163,6 +163,17 @@ DATA: Final = (
         (SILENT,),
     ),
     Alert(
+        "AnotherPast",
+        "tidelog_log_another_past > 0",
+        0,
+        CRITICAL,
+        "ZooKeeper is behind what {{ $labels.instance }} has seen.",
+        "ZooKeeper seems to have been restored from an older copy. It may not know topics whose logs are still on the brokers. "
+        "The broker deletes nothing that is set aside, `tidelog log-dirs describe` shows it under `strays`. Restore a newer copy "
+        "or recover the records, or give them up. Then remove the file `another-past` from the data directory.",
+        (SILENT,),
+    ),
+    Alert(
         "DiskNearlyFull",
         # A disk that is small by itself, as deploy/chaos/small-disks.yml has them, is not nearly full by that.
         "tidelog_data_dir_free_bytes < 500e6 and tidelog_data_dir_free_bytes < 0.1 * tidelog_data_dir_size_bytes",

@@ -1,18 +1,16 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
-from typing import Any, Final
-
 from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog import config
 from tidelog.broker import leader_fetcher, partition_host, pending, registration, replica_manager, retention, service
 from tidelog.broker.fetch import FetchHandler
 from tidelog.broker.follower_session import FollowerSession
+from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
-from tidelog.controller import configs, election, elections
-from tidelog.controller import machine as controller_machine
+from tidelog.controller import configs, election, elections, machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
@@ -23,14 +21,17 @@ from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerTable
 from tidelog.storage.segment import Segment
+from tidelog.storage.store_past import StorePast
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
+from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
 _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
 _REGISTRATION: Final = "tests/unit/broker/test_registration.py::"
 _MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
+_PAST: Final = "tests/unit/broker/test_past_guard.py::"
 
 
 @MUTANTS.mutant("LATE-ANSWER", ByTest(f"{_PRODUCE}test_a_cancelled_request_takes_no_effect_with_it"))
@@ -449,3 +450,17 @@ def cancelled_handler_is_answered(_: Any, answer: "asyncio.Future[Any]", result:
 @around(rpc_server._Misrouted, "service")
 def call_for_another_is_served(*_: Any) -> None:
     """A broker serves calls that are meant for another one, which had its IP address before."""
+
+
+@MUTANTS.mutant("OLDER-STORE", ByTest(f"{_PAST}test_after_a_restore_nothing_is_deleted"))
+@around(PastGuard, "_tell")
+def older_store_is_believed(*_: Any) -> None:
+    """A ZooKeeper from an older copy is taken for the one that was there before."""
+
+
+@MUTANTS.mutant("UNKNOWN-PAST", ByTest(f"{_PAST}test_a_damaged_checkpoint_is_another_past"))
+@around(StorePast, "_read")
+def damaged_past_is_none(original: Any, self: Any) -> None:
+    """A damaged file of what was seen of ZooKeeper is read as empty."""
+    original(self)
+    self.problem = None

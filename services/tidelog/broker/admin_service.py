@@ -76,7 +76,15 @@ class BrokerAdmin:
         partitions = tuple(sorted(here + unopened, key=lambda each: (each.topic, each.partition)))
         strays = tuple(_stray(each) for each in self._manager.strays if not wanted or each.key.topic in wanted)
         return m.DescribeLogDirsResponse(
-            log_dirs=(m.LogDir(path=path, usable_bytes=usable_bytes, partitions=partitions, strays=strays),)
+            log_dirs=(
+                m.LogDir(
+                    path=path,
+                    usable_bytes=usable_bytes,
+                    partitions=partitions,
+                    strays=strays,
+                    another_past=self._manager.another_past,
+                ),
+            )
         )
 
     async def discard_damage(self, request: m.DiscardDamageRequest) -> m.DiscardDamageResponse:
@@ -104,7 +112,11 @@ def _log_dir_partition(host: PartitionHost) -> m.LogDirPartition:
 
 def _stray(stray: Stray) -> m.LogDirPartition:
     return m.LogDirPartition(
-        topic=stray.key.topic, partition=stray.key.partition, size_bytes=stray.size_bytes, offset_lag=-1
+        topic=stray.key.topic,
+        partition=stray.key.partition,
+        size_bytes=stray.size_bytes,
+        offset_lag=-1,
+        folder=stray.folder,
     )
 
 

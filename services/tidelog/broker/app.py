@@ -23,6 +23,7 @@ from tidelog.broker.groups import coordinators, group_snapshots
 from tidelog.broker.hand_over import HandOver
 from tidelog.broker.leader_fetcher import LeaderFetchers
 from tidelog.broker.metadata_cache import MetadataCache
+from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.produce import ProduceHandler
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.registration import Registration
@@ -116,6 +117,8 @@ class Broker:
         link = ControllerLink(ports.meta, ports.net, ports.clock)
         control = self._control(manager)
         manager.on_failed = control.disk_failed
+        guard = PastGuard(settings.broker_id, logs.past, ports.meta, ports.clock)
+        control.on_controller = guard.ordered
         manager.carriage = self.metadata.carriage = Carriage(settings.fetch_max_bytes)
         registration = self.registration = Registration(
             self._describe,
@@ -124,7 +127,8 @@ class Broker:
             ports.clock,
             ports.rand,
             self._spawn,
-            lambda epoch: self._on_registered(epoch, control, fetchers),
+            lambda epoch: self._on_registered(epoch, guard, control, fetchers),
+            guard.witness,
         )
         self._hand_over = self._leaving(manager, link, registration)
         plane = AlterIsrControlPlane(
@@ -167,6 +171,7 @@ class Broker:
         self._spawn("flushes", flusher.run(manager, settings.log_flush_interval_ms / 1000))
         self._spawn("high watermarks", sessions.run_flushes())
         self._spawn("registration", registration.run())
+        self._spawn("witness", guard.run())
 
     def _maintain(self, manager: ReplicaManager, logs: LogStore) -> None:
         """Compaction and scrub, in the worker process, and what becomes of logs that have rotted."""
@@ -350,8 +355,11 @@ class Broker:
             carried=Carried(self._settings.request_max_bytes, self._settings.fetch_max_bytes),
         )
 
-    def _on_registered(self, broker_epoch: int, control: ControlService, fetchers: LeaderFetchers) -> None:
+    def _on_registered(
+        self, broker_epoch: int, guard: PastGuard, control: ControlService, fetchers: LeaderFetchers
+    ) -> None:
         assert self._logs is not None
+        guard.witnessed(broker_epoch)
         self._logs.registered(broker_epoch)
         control.registered_again()
         fetchers.new_broker_epoch(broker_epoch)
@@ -414,7 +422,7 @@ class Broker:
         logs.load()
         for note in logs.notes:
             _log.warning("%s", note)
-        self._metrics.log.watch_strays(lambda: len(logs.strays))
+        self._metrics.log.watch_strays(lambda: len(logs.strays), lambda: bool(logs.past.another))
         self._metrics.log.recovered(self._ports.clock.now() - started)
         disk, data_dir = self._ports.disk, str(self._settings.data_dir)
         self._metrics.log.watch_space(partial(disk.free_bytes, data_dir), partial(disk.total_bytes, data_dir))

@@ -82,6 +82,8 @@ class ControlService:
         """The highest of that controller epoch."""
         self._roles: _FullList[tuple[TopicPartition, bytes]] = _FullList()
         self._news: _FullList[m.PartitionState] = _FullList()
+        self.on_controller: Callable[[int], None] = lambda epoch: None
+        """Called with the epoch of a controller that is new here."""
         self._has_metadata = False
         self.ready = False
         """True once a full LeaderAndIsr of an active controller has been applied in this life."""
@@ -105,6 +107,7 @@ class ControlService:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.controller_epoch > self.controller_epoch:
             self.controller_epoch, self._sequence = request.controller_epoch, request.sequence
+            self.on_controller(request.controller_epoch)
             self._roles.forget()
             self._news.forget()
         if request.sequence < self._sequence:

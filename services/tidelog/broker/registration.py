@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,9 @@ class Registration:
         rand: Rand,
         spawn: Spawn,
         on_registered: Callable[[int], None],
+        with_it: Callable[[], Awaitable[list[Op]]],
     ) -> None:
+        """`with_it` is asked for what else the multi that registers writes."""
         self._describe = describe
         self._session_id = 0
         """The session of its last registration."""
@@ -57,6 +59,7 @@ class Registration:
         self._rand = rand
         self._spawn = spawn
         self._on_registered = on_registered
+        self._with_it = with_it
         self._wanted = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
         self._stopped = False
@@ -95,7 +98,7 @@ class Registration:
             # Named anew for each try, so that an unknown outcome can be told from somebody else's (reliability 6.4).
             registration = replace(self._describe(), attempt=self._rand.randbytes(8).hex())
             path, payload = broker_path(registration.broker_id), encode_broker(registration)
-            stat = await register(self._meta, path, payload, self._is_dead, self._record_directory)
+            stat = await register(self._meta, path, payload, self._is_dead, self._beside)
             self._session_id = stat.ephemeral_owner
             if self._describe().intact_since == registration.intact_since:
                 break
@@ -117,6 +120,9 @@ class Registration:
             _log.info("registered with broker epoch %d", self.broker_epoch)
             self._on_registered(self.broker_epoch)
         self._spawn("lease", self._keep(self._keeper))
+
+    async def _beside(self) -> list[Op]:
+        return [*await self._record_directory(), *await self._with_it()]
 
     async def _record_directory(self) -> list[Op]:
         """Tells controllers of a data directory that is not the one of the last life, in the multi that registers."""

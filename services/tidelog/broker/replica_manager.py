@@ -93,6 +93,10 @@ class ReplicaManager:
     def strays(self) -> Strays:
         return self._logs.strays
 
+    @property
+    def another_past(self) -> str:
+        return self._logs.past.another
+
     def __len__(self) -> int:
         return len(self._hosts)
 

@@ -26,12 +26,14 @@ class StrayKeeper:
         self._meta = meta
         self._clock = clock
         self._since: dict[str, float] = {}
-        """Monotonic time at which each folder was first seen in this life."""
+        """Monotonic time at which each folder was first seen in this life, or since a note of another past was removed."""
 
     async def run(self) -> None:
         while True:
             self._see()
             await self._clock.sleep(CHECK_S)
+            if self._manager.another_past:
+                self._since.clear()  # such a store confirms nothing
             for stray in self._manager.strays:
                 if stray.named and self._clock.now() - self._since.get(stray.folder, self._clock.now()) >= KEPT_S:
                     try:

@@ -348,6 +348,11 @@ class LogMetrics:
             "Logs set aside because the controller does not list them.",
             registry=registry,
         )
+        self._another_past = Gauge(
+            "tidelog_log_another_past",
+            "1: ZooKeeper is behind what this broker has seen, so that nothing set aside is deleted.",
+            registry=registry,
+        )
 
         self._ahead = Gauge(
             "tidelog_log_segments_ahead_of_clock",
@@ -364,9 +369,10 @@ class LogMetrics:
     def recovered(self, seconds: float) -> None:
         self._recovery.set(seconds)
 
-    def watch_strays(self, strays: Callable[[], int]) -> None:
+    def watch_strays(self, strays: Callable[[], int], another_past: Callable[[], bool]) -> None:
         """Called at each scrape, on another thread."""
         self._strays.set_function(strays)
+        self._another_past.set_function(another_past)
 
     def watch_space(self, free_bytes: Callable[[], int], total_bytes: Callable[[], int]) -> None:
         """Called at each scrape, on another thread."""

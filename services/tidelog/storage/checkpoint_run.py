@@ -2,13 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog.ports.disk import Disk
-from tidelog.storage.checkpoint import LogKey, OffsetCheckpoint, write_beside
+from tidelog.storage.checkpoint import LogKey, write_beside
 from tidelog.storage.epoch_journal import EpochJournal
 
 NEXT_SUFFIX: Final = ".next"
+
+
+class Replaced(Protocol):
+    """A small file that a checkpoint replaces."""
+
+    @property
+    def path(self) -> str: ...
+
+    def installed(self) -> None:
+        """The new content is in place."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +29,7 @@ class Checkpoint:
     disk: Disk
     root: str
     journal: EpochJournal
-    files: Sequence[tuple[OffsetCheckpoint, bytes]]
+    files: Sequence[tuple[Replaced, bytes]]
     lowerings: int
     deleted: Sequence[str]
     log_starts: Mapping[LogKey, int]

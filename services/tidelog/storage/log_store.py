@@ -20,6 +20,7 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
+from tidelog.storage.store_past import ANOTHER_PAST_FILE, SEEN_FILE, StorePast
 from tidelog.storage.strays import STRAY_SUFFIX, Stray, Strays, folder_name, free_name
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
@@ -39,6 +40,8 @@ _KNOWN_FILES: Final = OWN_FILES | {
     DROPPED_FILE,
     epoch_journal.FILE_NAME,
     RESERVE_FILE,
+    SEEN_FILE,
+    ANOTHER_PAST_FILE,
 }
 
 
@@ -76,6 +79,7 @@ class LogStore:
         )
         self._journal = EpochJournal(disk, root)
         self._reserve = Reserve(disk, root, config.reserve_bytes)
+        self.past = StorePast(disk, root, self._reserve)
         self._files = Handles(disk, open_files_max)
         self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config, producers)
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -543,7 +547,8 @@ class LogStore:
             self._mark(log)
         self.write_epochs()
         log_starts = self._log_starts.stored()
-        files = [(marks, data) for marks in self._marks if (data := marks.next_file()) is not None]
+        small = (*self._marks, self.past)
+        files = [(each, data) for each in small if (data := each.next_file()) is not None]
         deleted = tuple(self._deleted)
         return Checkpoint(self._disk, self._root, self._journal, files, self._lowerings, deleted, log_starts)
 

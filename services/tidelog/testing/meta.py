@@ -186,6 +186,21 @@ class SimZooKeeper:
         for client in self._clients:
             client.knock()
 
+    def copy(self) -> tuple[dict[str, Znode], int]:
+        """The committed znodes, but for the ephemerals, and the last transaction: for `restore`."""
+        lasting = {path: node for path, node in self.dump().items() if not node.stat.ephemeral_owner}
+        return lasting, self._zxid
+
+    def restore(self, copy: tuple[dict[str, Znode], int], *, zxid: int = 0) -> None:
+        """The store comes back from an older copy, without any session. It goes on behind the copy's last transaction, as a
+        single server does, or at `zxid`, as an ensemble does that has elected a leader."""
+        for session_id in self.live_sessions:
+            self.expire(session_id)
+        nodes, last = copy
+        self._zxid = max(last, zxid)
+        self._leader = ZnodeTree(nodes)
+        self._servers = [Server(ZnodeTree(nodes), self._zxid) for _ in self._servers]
+
     # -- for Connection and SimMeta ----------------------------------------------------------------------------------
 
     def latency(self) -> float:

@@ -1,6 +1,6 @@
 """The znodes of one simulated ZooKeeper server: versions, zxids, ephemerals, and which watches a change touches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.ports.meta import (
@@ -35,9 +35,12 @@ def parent_of(path: str) -> str:
 
 
 class ZnodeTree:
-    def __init__(self) -> None:
+    def __init__(self, nodes: Mapping[str, Znode] | None = None) -> None:
         self._nodes: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0, 0, 0))}
         self._children: dict[str, dict[str, None]] = {}
+        for path, node in (nodes or {}).items():
+            if path != "/":
+                self.put(path, node)
 
     def find(self, path: str) -> Znode | None:
         return self._nodes.get(path)

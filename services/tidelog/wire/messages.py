@@ -1175,21 +1175,25 @@ class DescribeLogDirsRequest(Message):
 
 
 class LogDirPartition(Message):
-    __slots__ = ("topic", "partition", "size_bytes", "offset_lag", "is_future", "error_code")
+    __slots__ = ("topic", "partition", "size_bytes", "offset_lag", "is_future", "error_code", "folder")
     topic: str
     partition: int
     size_bytes: int
     offset_lag: int
     is_future: bool
     error_code: ErrorCode
+    folder: str
 
-    def __init__(self, *, topic="", partition, size_bytes, offset_lag, is_future=False, error_code=ErrorCode.NONE):
+    def __init__(
+        self, *, topic="", partition, size_bytes, offset_lag, is_future=False, error_code=ErrorCode.NONE, folder=""
+    ):
         self.topic = topic
         self.partition = partition
         self.size_bytes = size_bytes
         self.offset_lag = offset_lag
         self.is_future = is_future
         self.error_code = error_code
+        self.folder = folder
 
     def _values(self):
         return (
@@ -1199,21 +1203,24 @@ class LogDirPartition(Message):
             self.offset_lag,
             self.is_future,
             self.error_code,
+            self.folder,
         )
 
 
 class LogDir(Message):
-    __slots__ = ("path", "usable_bytes", "partitions", "strays")
+    __slots__ = ("path", "usable_bytes", "partitions", "strays", "another_past")
     path: str
     usable_bytes: int
     partitions: tuple[LogDirPartition, ...]
     strays: tuple[LogDirPartition, ...]
+    another_past: str
 
-    def __init__(self, *, path="", usable_bytes, partitions=(), strays=()):
+    def __init__(self, *, path="", usable_bytes, partitions=(), strays=(), another_past=""):
         self.path = path
         self.usable_bytes = usable_bytes
         self.partitions = partitions
         self.strays = strays
+        self.another_past = another_past
 
     def _values(self):
         return (
@@ -1221,6 +1228,7 @@ class LogDir(Message):
             self.usable_bytes,
             self.partitions,
             self.strays,
+            self.another_past,
         )
 
 

@@ -379,6 +379,7 @@ class LogDirPartition(Message):
     offset_lag: int
     is_future: bool = False
     error_code: ErrorCode = ErrorCode.NONE
+    folder: str = ""
 
 @value(kw_only=True)
 class LogDir(Message):
@@ -386,6 +387,7 @@ class LogDir(Message):
     usable_bytes: int
     partitions: tuple[LogDirPartition, ...] = ()
     strays: tuple[LogDirPartition, ...] = ()
+    another_past: str = ""
 
 @value(kw_only=True)
 class DescribeLogDirsResponse(Message):

@@ -29,6 +29,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_DIRECTORIES: Final = "/brokers/directories"
+BROKER_WITNESSES: Final = "/brokers/witnesses"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -74,6 +75,11 @@ def broker_path(broker_id: int) -> str:
 
 def broker_directories_path(broker_id: int) -> str:
     return f"{BROKER_DIRECTORIES}/{broker_id}"
+
+
+def broker_witness_path(broker_id: int) -> str:
+    """The znode whose last write tells a broker that the store is the one that it knows. It holds nothing."""
+    return f"{BROKER_WITNESSES}/{broker_id}"
 
 
 def broker_id_of(name: str) -> BrokerId | None:

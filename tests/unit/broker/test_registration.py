@@ -12,7 +12,7 @@ from helpers.replication import until
 from helpers.requirements import requirement
 from tidelog.broker.registration import Registration
 from tidelog.ids import Address, BrokerId
-from tidelog.ports.meta import Delete, SetData
+from tidelog.ports.meta import Delete, Op, SetData
 from tidelog.ports.net import CallContext, Route, Stream
 from tidelog.runtime.tasks import MustEnd
 from tidelog.runtime.zk_patterns import ensure_path
@@ -68,6 +68,7 @@ class Life:
             seeded(1, name),
             self.process.start,
             self.epochs.append,
+            self.beside,
         )
 
     async def start(self) -> "Life":
@@ -75,6 +76,9 @@ class Life:
         await self.meta.start()
         self.process.start("registration", self.registration.run())
         return self
+
+    async def beside(self) -> list[Op]:
+        return []
 
     async def listen(self, broker_id: int) -> None:
         async def answer(stream: Stream[LivenessPing, LivenessPong], _: CallContext) -> None:

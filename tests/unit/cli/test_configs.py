@@ -263,8 +263,10 @@ def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: Driven) -> 
     broken = m.LogDirPartition(
         topic="t", partition=1, size_bytes=-1, offset_lag=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR
     )
-    stray = m.LogDirPartition(topic="gone", partition=3, size_bytes=7, offset_lag=-1)
-    directory = m.LogDir(path="/data", usable_bytes=1, partitions=(partition, broken), strays=(stray,))
+    stray = m.LogDirPartition(topic="gone", partition=3, size_bytes=7, offset_lag=-1, folder="/data/gone-3.ab-stray")
+    directory = m.LogDir(
+        path="/data", usable_bytes=1, partitions=(partition, broken), strays=(stray,), another_past="behind"
+    )
     answer(cluster, "DescribeLogDirs", m.DescribeLogDirsResponse(log_dirs=(directory,)))
     first, second, third = tidelog(
         "log-dirs", "describe", "--broker-list", "1,3", "--topic-list", "t"
@@ -281,7 +283,8 @@ def test_log_dirs_are_told_in_kafkas_json(tidelog: Tidelog, cluster: Driven) -> 
         ],
         "error": None,
         "logDir": "/data",
-        "strays": [{"partition": "gone-3", "size": 7}],
+        "strays": [{"partition": "gone-3", "size": 7, "folder": "/data/gone-3.ab-stray"}],
+        "anotherPast": "behind",
     }
     assert cluster.of("DescribeLogDirs")[0].request.topics == ("t",)
     assert len(json.loads(tidelog("log-dirs", "describe", "--format", "json").text)["brokers"]) == 3

@@ -47,7 +47,7 @@ DOCUMENTED = {
         tidelog_records_in tidelog_bytes_in tidelog_bytes_out tidelog_produce_rejected
         tidelog_log_size_bytes tidelog_log_segments tidelog_log_flush_duration_seconds
         tidelog_log_recovery_duration_seconds tidelog_data_dir_free_bytes tidelog_data_dir_size_bytes
-        tidelog_log_stray_partitions
+        tidelog_log_stray_partitions tidelog_log_another_past
         tidelog_build_info process_cpu_seconds process_resident_memory_bytes
     """,
     "controller": """

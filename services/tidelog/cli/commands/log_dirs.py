@@ -34,7 +34,8 @@ async def describe(
 ) -> None:
     """Show how large each partition is in each broker's data directory, and how far it is behind its leader, as JSON.
 
-    Under "strays" are logs that the controller does not list. A broker keeps them for a day.
+    Under "strays" are logs that the controller does not list. A broker keeps them for a day,
+    and as long as "anotherPast" says that ZooKeeper came back from an older copy.
 
     Example: tidelog log-dirs describe --broker-list 0,1 --topic-list events
     """
@@ -71,6 +72,9 @@ def _dir_json(broker_id: int, log_dir: "LogDir") -> dict[str, Any]:
     if log_dir.strays:
         # Kafka's tool has no such field: a reader of its lines may not know it.
         found["strays"] = [
-            {"partition": f"{each.topic}-{each.partition}", "size": each.size_bytes} for each in log_dir.strays
+            {"partition": f"{each.topic}-{each.partition}", "size": each.size_bytes, "folder": each.folder}
+            for each in log_dir.strays
         ]
+    if log_dir.another_past:
+        found["anotherPast"] = log_dir.another_past
     return {"broker": broker_id, "logDirs": [found]}
