@@ -1,6 +1,8 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
+from typing import Any, Final
+
 from mutants.altering import altered
 from mutants.patching import ByTest, Table, around
 from tidelog import config
@@ -10,7 +12,8 @@ from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
-from tidelog.controller import configs, election, elections, machine as controller_machine
+from tidelog.controller import configs, election, elections
+from tidelog.controller import machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
@@ -24,7 +27,6 @@ from tidelog.storage.segment import Segment
 from tidelog.storage.store_past import StorePast
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
-from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
