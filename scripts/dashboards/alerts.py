@@ -126,7 +126,8 @@ DATA: Final = (
         "A leader was elected from outside the ISR.",
         'Acknowledged records may be lost. "Records truncated" on *Cluster health* counts the records that other replicas '
         "have truncated. The controller's log names the partitions. Either unclean.leader.election.enable allowed the "
-        "election, or an operator requested it.",
+        "election, or an operator requested it. For a day, brokers keep the records that they cut: `tidelog log-dirs describe` "
+        "shows them under `strays`.",
         (SILENT, Proof(Fault.LOSE_TWO, "series == 0", "series == 1")),
     ),
     Alert(

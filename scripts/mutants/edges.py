@@ -25,6 +25,7 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerTable
 from tidelog.storage.segment import Segment
 from tidelog.storage.store_past import StorePast
+from tidelog.storage.strays import Strays
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
 
@@ -33,6 +34,7 @@ MUTANTS: Final = Table(__name__)
 _PRODUCE: Final = "tests/unit/broker/test_produce.py::"
 _REGISTRATION: Final = "tests/unit/broker/test_registration.py::"
 _MANAGER: Final = "tests/unit/broker/test_replica_manager.py::"
+_UNCLEAN: Final = "tests/unit/broker/test_unclean_cuts.py::"
 _PAST: Final = "tests/unit/broker/test_past_guard.py::"
 
 
@@ -380,6 +382,37 @@ def leads_again_in_its_epoch(*_: Any) -> None:
 async def stray_goes_unconfirmed(_: Any, self: Any, stray: Any) -> None:
     """A stray is deleted when its time is over, whatever ZooKeeper says."""
     self._manager.delete_stray(stray)
+
+
+@MUTANTS.mutant("CUT-GOES", ByTest(f"{_UNCLEAN}test_records_that_an_unclean_election_cuts_can_be_read"))
+@around(Strays, "begin_cut")
+def what_is_cut_goes(*_: Any) -> None:
+    """A log is cut below its high watermark, and nothing is set aside."""
+
+
+@MUTANTS.mutant("RESET-GOES", ByTest(f"{_UNCLEAN}test_a_leader_that_has_deleted_its_start_cuts_them_all"))
+@around(FollowerSession, "_tell_log_start")
+def divergence_below_the_start_is_not_told(original: Any, self: Any, host: Any, offset: int, *_: Any) -> None:
+    """A follower below its leader's log start does not hear that the leader never had its records."""
+    original(self, host, offset)
+
+
+@MUTANTS.mutant(
+    "BROKEN-CUT", ByTest("tests/unit/storage/test_cuts.py::test_a_crash_in_the_middle_of_a_cut_loses_nothing")
+)
+@around(Strays, "cuts")
+def broken_cut_is_not_known(*_: Any) -> list[Any]:
+    """After a crash in the middle of a cut nothing tells that what is left of it was committed."""
+    return []
+
+
+@MUTANTS.mutant(
+    "LOWERED", ByTest("tests/unit/broker/test_revival.py::test_a_cut_that_a_full_disk_refuses_is_set_aside_later")
+)
+@around(ReplicaManager, "high_watermarks")
+def high_watermark_of_a_refused_cut(_: Any, self: Any) -> Any:
+    """A checkpoint takes the high watermark of a copy whose cut the disk has refused."""
+    return {host.tp: host.replica.high_watermark for host in self}
 
 
 @MUTANTS.mutant("WHOLE-ORDER", ByTest(f"{_MANAGER}test_a_bug_in_an_order_costs_its_partition"))

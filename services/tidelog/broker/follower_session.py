@@ -204,7 +204,7 @@ class FollowerSession:
                     self._forget(host.tp)
                     self._answers.append(self._chunk(host, effect.offset, epoch=effect.epoch, end=effect.end))
                 case fx.SendLogStart():
-                    self._tell_log_start(host, effect.offset)
+                    self._tell_log_start(host, effect.offset, effect.diverging_end)
                 case fx.RefusePosition():
                     self._refuse(position, effect.code)
 
@@ -222,9 +222,9 @@ class FollowerSession:
         elif last_result is not ErrorCode.NONE:
             _log.warning("follower %d could not append to %s: %s", self.replica, host.tp, last_result.name)
 
-    def _tell_log_start(self, host: PartitionHost, offset: int) -> None:
+    def _tell_log_start(self, host: PartitionHost, offset: int, diverging_end: int = NO_OFFSET) -> None:
         self._forget(host.tp)
-        self._answers.append(self._chunk(host, offset, code=ErrorCode.OFFSET_OUT_OF_RANGE))
+        self._answers.append(self._chunk(host, offset, end=diverging_end, code=ErrorCode.OFFSET_OUT_OF_RANGE))
 
     def _refuse(self, position: m.ReplicaPosition, code: ErrorCode) -> None:
         self._forget(TopicPartition(position.topic, position.partition))

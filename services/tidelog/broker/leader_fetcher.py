@@ -211,7 +211,8 @@ class LeaderLink:
     def _start_again(self, host: PartitionHost, part: m.ReplicaChunk) -> m.ReplicaPosition | None:
         """What this log wants next is not kept by its leader any more."""
         try:
-            effects = host.step(ev.BelowLogStart(part.leader_epoch, part.offset, part.log_start_offset))
+            diverges = part.diverging_end_offset >= 0
+            effects = host.step(ev.BelowLogStart(part.leader_epoch, part.offset, part.log_start_offset, diverges))
         except TidelogError as error:
             _log.warning("%s cannot start again at %d: %s", host.tp, part.log_start_offset, error)
             return None

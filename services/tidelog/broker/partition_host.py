@@ -305,12 +305,12 @@ class PartitionHost:
                         reader.fire()
                 case fx.TruncateTo():
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
-                    end = self._on_disk(self.log.truncate_to, effect.offset)
+                    end = self._on_disk(self.log.truncate_to, effect.offset, effect.committed)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
                     self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
                     left += self.step(ev.Truncated(end))
                 case fx.ResetTo():
-                    self._on_disk(self.log.reset_to, effect.offset)
+                    self._on_disk(self.log.reset_to, effect.offset, effect.committed)
                     _log.warning("%s is empty and goes on at %d, where its leader's log begins", self.tp, effect.offset)
                 case _:
                     left.append(effect)

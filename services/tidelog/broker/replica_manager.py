@@ -55,6 +55,7 @@ class ReplicaManager:
         self._settings = settings
         self._clock = clock
         self._logs = logs
+        logs.strays.on_cut = _tell_cut
         self._hosts: dict[TopicPartition, PartitionHost] = {}
         self.examined: set[TopicPartition] = set()
         """Partitions of topics whose records are looked at when they come, mostly none."""
@@ -257,9 +258,12 @@ class ReplicaManager:
 
     def stop(self, tp: TopicPartition, topic_id: bytes, leader_epoch: int, delete: bool) -> ErrorCode:
         """StopReplica; a smaller or equal epoch is a late or repeated command (HOLE-09)."""
-        stray = self.strays.find(LogKey(tp.topic, tp.partition, topic_id))
-        if delete and stray is not None and leader_epoch == DELETED_TOPIC_EPOCH:
-            return self.delete_stray(stray)
+        key = LogKey(tp.topic, tp.partition, topic_id)
+        if delete and leader_epoch == DELETED_TOPIC_EPOCH:
+            for cut in self.strays.cuts(key):
+                self.delete_stray(cut)
+            if (stray := self.strays.find(key)) is not None:
+                return self.delete_stray(stray)
         host = self._hosts.get(tp)
         if host is None:
             if topic_id and self._logs.stored_topic_id(tp) not in (None, topic_id):
@@ -297,7 +301,7 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def delete_stray(self, stray: Stray) -> ErrorCode:
-        """Its topic is deleted, or this broker has no replica of it any more."""
+        """Its topic is deleted, this broker has no replica of it any more, or what was cut off it has been kept for long."""
         try:
             self._logs.delete_stray(stray)
         except OSError as error:
@@ -459,7 +463,7 @@ class ReplicaManager:
         rebuilt_on = self._rebuilding.get(tp)
         if rebuilt_on is not None and rebuilt_on.config.compacts:
             # Its leader may have dropped tombstones of keys that this copy would still hold.
-            log.truncate_to(log.log_start_offset)
+            log.truncate_to(log.log_start_offset, log.recorded_high_watermark)
         _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
 
     def stored(self) -> Mapping[TopicPartition, PartitionLog]:
@@ -504,7 +508,7 @@ class ReplicaManager:
                 f"the damage of {tp} was found after broker {self._settings.broker_id} had registered; restart it first",
                 ErrorCode.INVALID_REQUEST,
             )
-        host.log.discard_damage()
+        host.log.discard_damage(max(self.recorded_end(host.log), host.log.log_end_offset + 1))
         _log.warning("%s was cut at its damage by an operator, its log ends at %d", tp, host.log.log_end_offset)
         del self._hosts[tp]
         self._former[tp] = host.topic_id, host.replica
@@ -614,7 +618,15 @@ class ReplicaManager:
                 await self._clock.sleep(_TAIL_POLL_S)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {h.tp: h.replica.high_watermark for h in self._hosts.values()}
+        """Without those of copies that are offline: a cut that the disk refused has lowered them already."""
+        return {h.tp: h.replica.high_watermark for h in self._hosts.values() if h.offline is None}
+
+
+def _tell_cut(stray: Stray, records: int) -> None:
+    _log.warning(
+        "%s: %d records from offset %d on, of which some were committed, are cut off the log: %d bytes are set aside in %s",
+        *(stray.key, records, stray.cut_at, stray.size_bytes, stray.folder),
+    )
 
 
 def _older_epoch(host: PartitionHost, leader_epoch: int) -> TidelogError:

@@ -1,4 +1,5 @@
-"""Deletes strays, a day after they were set aside, where ZooKeeper confirms that this broker has no such replica."""
+"""Deletes strays a day after they were set aside: parts of logs then, and logs where ZooKeeper confirms that this broker has
+no such replica."""
 
 import logging
 from typing import Final
@@ -35,7 +36,9 @@ class StrayKeeper:
             if self._manager.another_past:
                 self._since.clear()  # such a store confirms nothing
             for stray in self._manager.strays:
-                if stray.named and self._clock.now() - self._since.get(stray.folder, self._clock.now()) >= KEPT_S:
+                if (stray.named or stray.cut_at is not None) and self._clock.now() - self._since.get(
+                    stray.folder, self._clock.now()
+                ) >= KEPT_S:
                     try:
                         await self._judge(stray)
                     except SessionClosed:
@@ -48,6 +51,9 @@ class StrayKeeper:
         self._since = {stray.folder: self._since.get(stray.folder, now) for stray in self._manager.strays}
 
     async def _judge(self, stray: Stray) -> None:
+        if stray.cut_at is not None:
+            self._manager.delete_stray(stray)
+            return
         key, path = stray.key, topic_path(stray.key.topic)
         await self._meta.sync(path)
         node = await find(self._meta, path)

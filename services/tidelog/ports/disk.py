@@ -69,7 +69,8 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic within one directory; replaces a file of the new name."""
+        """Atomic within one directory; replaces a file of the new name. From one directory to another a loss of power may
+        leave both names or none, until both directories are synced."""
         ...
 
     def remove(self, path: str) -> None: ...

@@ -3,6 +3,7 @@
 from dataclasses import field
 
 from tidelog.errors import ErrorCode
+from tidelog.ids import NO_OFFSET
 from tidelog.replica.isr import Member
 from tidelog.values import value
 
@@ -57,6 +58,8 @@ class TruncateTo:
     """Cut the log's end back to `offset`; then state the new position."""
 
     offset: int
+    committed: int = 0
+    """The high watermark before: a cut below it is set aside, for no other replica may hold that."""
 
 
 @value()
@@ -64,6 +67,8 @@ class ResetTo:
     """Drop the whole log and go on at `offset`, where the leader's begins; then state the new position."""
 
     offset: int
+    committed: int = 0
+    """The high watermark as of TruncateTo; 0 if the leader had all that is here."""
 
 
 @value()
@@ -90,6 +95,8 @@ class SendLogStart:
 
     replica: int
     offset: int
+    diverging_end: int = NO_OFFSET
+    """The offset from which its history is another one; -1: this log had all that it holds."""
 
 
 @value()

@@ -149,6 +149,8 @@ class BelowLogStart:
     leader_epoch: int
     offset: int
     log_start: int
+    diverges: bool = False
+    """The leader never had all that is here."""
 
 
 @value()

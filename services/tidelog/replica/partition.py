@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final, assert_never
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import NO_OFFSET
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.isr import Committed, IsrState, Member, PendingExpand
@@ -292,12 +293,13 @@ class PartitionReplica:
         # An empty log has a history too, of an epoch that it once led and wrote nothing in: what we send may be older.
         # One that was begun anew at a leader's log start has none: all before was committed, and then deleted.
         has_history = event.offset > event.own_start or event.last_epoch >= 0
+        diverges = has_history and (event.found_epoch != event.last_epoch or event.found_end < event.offset)
         if event.offset < event.log_start or (not has_history and event.offset > self.log_end_offset):
             leading.progress.pop(event.replica, None)
-            return [fx.SendLogStart(event.replica, event.offset)]
+            return [fx.SendLogStart(event.replica, event.offset, max(event.found_end, 0) if diverges else NO_OFFSET)]
         if has_history and event.found_epoch < 0:
             return [fx.RefusePosition(event.replica, ErrorCode.UNKNOWN_LEADER_EPOCH)]  # a history that we do not know
-        if has_history and (event.found_epoch != event.last_epoch or event.found_end < event.offset):
+        if diverges:
             # Whatever it holds beyond is not ours: counting it would commit what it will cut away (HOLE-04).
             leading.progress.pop(event.replica, None)
             return [fx.SendDivergence(event.replica, event.offset, event.found_epoch, event.found_end)]
@@ -406,8 +408,9 @@ class PartitionReplica:
         # Also when nothing is cut off: an epoch that was begun here and stayed empty must leave the history, else the
         # same answer comes for ever (KAFKA-10706).
         cut = max(0, min(cut, self.log_end_offset))
+        committed = self.high_watermark
         self._cut_to(cut)
-        return [fx.TruncateTo(cut), fx.Reposition()]
+        return [fx.TruncateTo(cut, committed), fx.Reposition()]
 
     def _on_below_log_start(self, event: ev.BelowLogStart) -> list[fx.Effect]:
         """Everything that the leader keeps lies behind what we hold, or before it (after an unclean election)."""
@@ -415,8 +418,10 @@ class PartitionReplica:
             return []
         if event.offset != self.log_end_offset:
             return [fx.Reposition()]
+        # What the leader had and has deleted is not lost, and what it still has comes again.
+        committed = self.high_watermark if event.diverges else 0
         self.log_end_offset = self.high_watermark = event.log_start
-        return [fx.ResetTo(event.log_start), fx.Reposition()]
+        return [fx.ResetTo(event.log_start, committed), fx.Reposition()]
 
     def _on_truncated(self, event: ev.Truncated) -> list[fx.Effect]:
         self._cut_to(event.end)

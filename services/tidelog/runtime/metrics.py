@@ -345,7 +345,7 @@ class LogMetrics:
         )
         self._strays = Gauge(
             "tidelog_log_stray_partitions",
-            "Logs set aside because the controller does not list them.",
+            "Logs that the controller does not list, and parts of logs that were cut below the high watermark, all set aside.",
             registry=registry,
         )
         self._another_past = Gauge(

@@ -9,6 +9,7 @@ from tidelog.storage.epoch_journal import EpochJournal
 from tidelog.storage.handles import Handles
 from tidelog.storage.offset_index import INDEX_INTERVAL_BYTES
 from tidelog.storage.producer_state import ProducerLimits
+from tidelog.storage.strays import Strays
 from tidelog.storage.tail import TailBudget
 
 SEGMENT_BYTES: Final = 1024 * 1024 * 1024
@@ -57,6 +58,7 @@ class LogContext:
     journal: EpochJournal
     tails: TailBudget
     owner: LogOwner
+    strays: Strays
     config: LogConfig = field(default_factory=LogConfig)
     producers: ProducerLimits = field(default_factory=ProducerLimits)
 

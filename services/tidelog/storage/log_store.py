@@ -1,6 +1,5 @@
 """All logs of one broker in one data directory: found and recovered at start, made, deleted, checkpointed, closed."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -9,7 +8,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
-from tidelog.storage import epoch_journal, topic_marker
+from tidelog.storage import epoch_journal, strays, topic_marker
 from tidelog.storage.checkpoint import OFFSET_MAX, LogKey, OffsetCheckpoint, number
 from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
@@ -20,8 +19,8 @@ from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.storage.recovery import Opening
 from tidelog.storage.reserve import RESERVE_FILE, Reserve
-from tidelog.storage.store_past import ANOTHER_PAST_FILE, SEEN_FILE, StorePast
-from tidelog.storage.strays import STRAY_SUFFIX, Stray, Strays, folder_name, free_name
+from tidelog.storage.store_past import PAST_FILES, StorePast
+from tidelog.storage.strays import DELETE_SUFFIX, STRAY_SUFFIX, Stray, Strays
 from tidelog.storage.tail import TailBudget
 from tidelog.storage.trouble import Trouble, no_space
 
@@ -30,9 +29,9 @@ RECOVERY_POINTS_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS_FILE: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSETS_FILE: Final = "cleaner-offset-checkpoint"
 DROPPED_FILE: Final = "dropped-tombstone-checkpoint"
-DELETE_SUFFIX: Final = "-delete"
-_TURN: Final = re.compile(rf"-\d+(?={DELETE_SUFFIX}$)")
-_KNOWN_FILES: Final = OWN_FILES | {
+_KNOWN_FILES: Final = {
+    *OWN_FILES,
+    *PAST_FILES,
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     LOG_STARTS_FILE,
@@ -40,8 +39,6 @@ _KNOWN_FILES: Final = OWN_FILES | {
     DROPPED_FILE,
     epoch_journal.FILE_NAME,
     RESERVE_FILE,
-    SEEN_FILE,
-    ANOTHER_PAST_FILE,
 }
 
 
@@ -81,7 +78,9 @@ class LogStore:
         self._reserve = Reserve(disk, root, config.reserve_bytes)
         self.past = StorePast(disk, root, self._reserve)
         self._files = Handles(disk, open_files_max)
-        self._context = LogContext(disk, self._files, self._journal, TailBudget(), self, config, producers)
+        self.strays = Strays(disk, root)
+        shared = disk, self._files, self._journal, TailBudget()
+        self._context = LogContext(*shared, self, self.strays, config, producers)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._deleted: list[str] = []
         """Folders of deleted logs whose marks may still be on disk: they tell a deleted log from a lost one."""
@@ -89,7 +88,6 @@ class LogStore:
         self._set_aside: list[str] = []
         """Files of segments that are below the starts of their logs."""
         self._known: set[LogKey] = set()
-        self.strays = Strays(disk, root)
         self._lowerings = 0
         self._lost = False
         self.failed: dict[TopicPartition, FailedLog] = {}
@@ -163,10 +161,8 @@ class LogStore:
 
     def _load_stray(self, name: str) -> None:
         marked = [key for marks in self._marks for key in marks.logs()]
-        stray = self.strays.load(name, marked, power_lost=self._data_dir.power_lost)
-        if stray is not None:
-            self._known.add(stray.key)
-        self.notes.append(f"{self._root}/{name} holds a log that the controller had not listed; it is kept for now")
+        self._known |= self.strays.load(name, marked, power_lost=self._data_dir.power_lost)
+        self.notes.append(f"{self._root}/{name} was set aside; it is kept for now")
 
     def _clear_unmarked(self, folder: str) -> None:
         """The next start will not know of the loss of power that explains this folder, and an order may come only then."""
@@ -278,9 +274,9 @@ class LogStore:
         """Drops the marks of logs that are not there. A log with committed records that is gone is a loss, unless it was
         deleted, or its names went with the power (then the directory is not intact anyway)."""
         gone = {key for known in (*self._marks, self._journal) for key in known.logs()} - self._known
-        deleted = {_TURN.sub("", path.rpartition("/")[2]) for path in self._deleted}
+        deleted = {strays.without_turn(path) for path in self._deleted}
         for key in sorted(gone):
-            was_deleted = folder_name(key, DELETE_SUFFIX) in deleted
+            was_deleted = strays.folder_name(key, DELETE_SUFFIX) in deleted
             if self._high_watermarks.get(key) and not self._data_dir.power_lost and not was_deleted:
                 self._lost = True
                 self.notes.append(
@@ -422,9 +418,9 @@ class LogStore:
         self._known.add(key)
         self.failed.pop(tp, None)
         if discard and log.damage is not None:
-            log.discard_damage()
+            log.discard_damage(opening.high_watermark)
         if sync_failed:
-            log.truncate_to(min(synced, log.log_end_offset))
+            log.truncate_to(min(synced, log.log_end_offset), opening.high_watermark)
         if log.damage is not None and (old is None or old.damage is None):
             self.data_lost(key, str(log.damage))
         return log
@@ -436,7 +432,7 @@ class LogStore:
         """
         if (key := self._close(tp)) is not None:
             folder = self._folder(tp)
-            gone = free_name(self._disk, self._root, key, DELETE_SUFFIX)
+            gone = strays.free_name(self._disk, self._root, key, DELETE_SUFFIX)
             try:
                 self._disk.rename(folder, gone)
             except OSError as error:
@@ -470,9 +466,11 @@ class LogStore:
 
     def delete_stray(self, stray: Stray) -> None:
         """Deletes it as `delete` does a log. OSError keeps it."""
-        gone = free_name(self._disk, self._root, stray.key, DELETE_SUFFIX)
-        self.strays.move(stray, gone)
-        self._gone(stray.key, gone)
+        gone = self.strays.delete(stray)
+        if stray.cut_at is None:
+            self._gone(stray.key, gone)
+        else:
+            self._purgeable.append(gone)  # no mark tells of it
 
     def _close(self, tp: TopicPartition) -> LogKey | None:
         """Closes the log, if it is open; None when nothing is in its folder that could be named."""
@@ -507,10 +505,7 @@ class LogStore:
             except FileNotFoundError:
                 pass  # it went with its log
         for folder in deleted:
-            if self._disk.kind(folder) is EntryKind.DIRECTORY:
-                for entry in self._disk.list_dir(folder):
-                    self._disk.remove(f"{folder}/{entry.name}")
-                self._disk.remove_dir(folder)
+            strays.remove_folder(self._disk, folder)
 
     def _folder(self, tp: TopicPartition) -> str:
         return f"{self._root}/{tp.topic}-{tp.partition}"

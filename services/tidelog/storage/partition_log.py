@@ -22,6 +22,7 @@ from tidelog.storage.producer_state import AS_SENT, ProducerTable, SentCrcs
 from tidelog.storage.recovery import Damage, Opening, RottenError, history_reaches, hollow, recover, why_damaged
 from tidelog.storage.segment import Segment, parse_segment_name
 from tidelog.storage.segment_swap import SegmentSwap, settle_names
+from tidelog.storage.strays import Cut
 from tidelog.storage.tail import Tail
 from tidelog.storage.time_lookup import TimestampOffset, first_at, newest
 from tidelog.storage.trouble import Trouble, trouble_of
@@ -168,13 +169,18 @@ class PartitionLog:
         self._bases = [segment.base_offset for segment in segments]
         self.log_end_offset = end_offset
 
-    def _drop_stray(self) -> None:
+    def _drop_stray(self, cut: Cut | None = None) -> None:
         if self._stray:
             # From the last one, and durably: a revived segment could fit behind what is written next.
             for segment in reversed(self._stray):
                 self.cut_bytes += segment.size_bytes
-                segment.remove()
+                if cut is None:
+                    segment.remove()
+                else:
+                    cut.take(segment)
             self._stray = []
+            if cut is not None:
+                cut.sync_names()
             self._disk.sync_dir(self.folder)
 
     def _segment(self, base_offset: int) -> Segment:
@@ -430,36 +436,37 @@ class PartitionLog:
 
     # --- cutting ------------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, committed: int = 0) -> int:
         """Cuts the log's end back to `offset`, or to the start of the batch that holds it; returns the new end.
 
         Cutting nothing still forgets epochs that begin at the end, or a follower would truncate for ever (KAFKA-10706).
-        Below the log's start nothing is left of it, and it goes on at `offset`.
+        Below the log's start nothing is left of it, and it goes on at `offset`. A cut below `committed` is set aside.
         """
         self._check()
         if offset < self.log_start_offset:
-            self.reset_to(offset)
+            self.reset_to(offset, committed)
             return offset
         if offset < self.log_end_offset:
-            self.guarded("truncate", lambda: self._cut(offset))
+            self.guarded("truncate", lambda: self._cut(offset, committed))
         self._context.journal.truncate_from(self.key, min(offset, self.log_end_offset))
         return self.log_end_offset
 
-    def _cut(self, offset: int) -> None:
+    def _cut(self, offset: int, committed: int) -> None:
         keep = bisect_right(self._bases, offset) - 1
         found = self._segments[keep].find(offset)
         if found is None:
             segment = self._segments[keep]
             raise self.condemn(Damage(segment.path, segment.size_bytes, offset, "the file ends before this"))
-        position, header = found
-        if position == 0 and keep > 0:
-            keep -= 1
-            position = self._segments[keep].size_bytes
-        self._cut_at(keep, position, header.base_offset)
+        self._cut_at(keep, found[0], found[1].base_offset, committed)
 
-    def _cut_at(self, keep: int, position: int, end_offset: int) -> None:
-        """Segment `keep` becomes the last one and ends at `position`."""
+    def _cut_at(self, keep: int, position: int, end_offset: int, committed: int) -> None:
+        """Segment `keep` becomes the last one and ends at `position`; there, the one before it does."""
+        if position == 0 and keep >= 0:
+            keep -= 1
+            position = self._segments[keep].size_bytes if keep >= 0 else 0
         self._begin_cut()
+        cut = self._set_aside(keep, position, end_offset, committed)
+        records = max(self.log_end_offset, committed) - end_offset
         self._context.owner.lower_marks(self.key, end_offset)
         if end_offset < self.log_start_offset:
             self._context.owner.replace_log_start(self.key, end_offset)  # the batch that held it goes as a whole
@@ -469,10 +476,18 @@ class PartitionLog:
         self.dropped_to = min(self.dropped_to, end_offset)
         self._stray = self._segments[keep + 1 :] + self._stray
         self._take(self._segments[: keep + 1], end_offset)
-        self._drop_stray()
+        self._drop_stray(cut)
         if self._segments and position < self._segments[-1].size_bytes:
             self._segments[-1].cut(position)
         self._producers.cut(self._segments, self.log_start_offset, end_offset)
+        if cut is not None:
+            self._context.strays.end_cut(cut, records)
+
+    def _set_aside(self, keep: int, position: int, end_offset: int, committed: int) -> Cut | None:
+        """Begins to set aside what follows `position` of segment `keep`, if some of it was committed."""
+        behind = [*self._segments[keep + 1 :], *self._stray]
+        kept = self._segments[keep] if keep >= 0 else None
+        return self._context.strays.begin_cut(self.key, end_offset, committed, kept, position, behind)
 
     def record_dropped_to(self, end: int) -> None:
         """Durable when it returns; KAFKA_STORAGE_ERROR when it cannot be, and then nothing changes."""
@@ -485,16 +500,22 @@ class PartitionLog:
         if self.swap is not None:
             self.swap.settle_now()
 
-    def reset_to(self, offset: int) -> None:
-        """Drops everything; the log is empty and goes on at `offset` (a follower below its leader's log start)."""
+    def reset_to(self, offset: int, committed: int = 0) -> None:
+        """Drops everything; the log is empty and goes on at `offset` (a follower below its leader's log start).
+
+        A log that begins below `committed` is set aside.
+        """
         self._check()
         try:
             self._begin_cut()
+            cut = self._set_aside(-1, 0, self.log_start_offset, committed)
             self._context.owner.lower_marks(self.key, 0)
             self._stray = self._segments + self._stray
-            self._drop_stray()
+            self._drop_stray(cut)
             self._producers.forget()
             self._context.owner.replace_log_start(self.key, offset)
+            if cut is not None:
+                self._context.strays.end_cut(cut, self.log_end_offset - self.log_start_offset)
         except OSError as error:
             raise self._fenced("reset", error) from error
         self._take([], offset)
@@ -510,17 +531,17 @@ class PartitionLog:
         gone = [(s.path, 0, s.size_bytes) for s in (*after, *self._stray)]
         return [(s.path, self.damage.position, s.size_bytes) for s in cut] + gone
 
-    def discard_damage(self) -> int:
+    def discard_damage(self, committed: int = 0) -> int:
         """Cuts the log where the damage begins, so that the rest can be fetched again; returns the new end.
 
-        Only for a replica that has left the in-sync set, or when an operator says so.
+        Only for a replica that has left the in-sync set, or when an operator says so. `committed` as of `truncate_to`.
         """
         assert self.damage is not None, self
         damage, self.damage = self.damage, None
         try:
             paths = [segment.path for segment in self._segments]
             keep = paths.index(damage.path) if damage.path in paths else len(paths) - 1
-            self._cut_at(keep, damage.position, damage.offset)
+            self._cut_at(keep, damage.position, damage.offset, committed)
             self._producers.restore(self._segments, self.log_start_offset, damage.offset)
         except OSError as error:
             raise self._fenced("truncate", error) from error

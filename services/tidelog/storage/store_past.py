@@ -11,6 +11,7 @@ from tidelog.storage.reserve import Reserve
 
 SEEN_FILE: Final = "zookeeper-checkpoint"
 ANOTHER_PAST_FILE: Final = "another-past"
+PAST_FILES: Final = frozenset({SEEN_FILE, ANOTHER_PAST_FILE})
 
 
 class StorePast:

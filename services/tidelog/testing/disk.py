@@ -465,12 +465,15 @@ class SimDisk:
     def rename(self, old: str, new: str) -> None:
         directory, old_name = self._parent(old)
         target, new_name = self._parent(new)
-        assert directory is target, "a rename across directories is not atomic"
         node = self._lookup(old)
         if isinstance(node, _Directory) and new_name in directory.names:
             raise OSError(errno.ENOTEMPTY, "directory not empty", new)
         self.step("rename", old)
-        directory.change((old_name, None), (new_name, node))
+        if directory is target:
+            directory.change((old_name, None), (new_name, node))
+        else:  # two changes: a loss of power may keep one without the other
+            directory.change((old_name, None))
+            target.change((new_name, node))
 
     def remove(self, path: str) -> None:
         self._file(path)

@@ -17,9 +17,8 @@ from tidelog.ports.bundle import Ports
 from tidelog.ports.rand import Rand
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
-from tidelog.storage.log_store import DELETE_SUFFIX
 from tidelog.storage.segment import LOG_SUFFIX
-from tidelog.storage.strays import STRAY_SUFFIX
+from tidelog.storage.strays import DELETE_SUFFIX, STRAY_SUFFIX
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash, SimDisk
 from tidelog.testing.loop import SimProcess

@@ -71,6 +71,8 @@ async def test_a_last_copy_is_cut_at_its_damage_and_leads_again() -> None:
     assert bench.told(leader_epoch=5, config=ALONE) is ErrorCode.NONE
     assert (await bench.send(A)).base_offset == 1
     assert offsets(contents(bench.host.log)) == [0, 1]
+    (stray,) = bench.manager.strays
+    assert (stray.cut_at, stray.size_bytes) == (1, log.size_bytes), "what is left of it can be looked at for a day"
     disk.crash(Crash.PROCESS)
     log_again = BrokerBench(disk).logs.logs[EVENTS]
     assert (log_again.failure, log_again.log_end_offset) == (None, 2)
@@ -114,7 +116,7 @@ async def test_a_log_that_is_whole_and_one_that_is_not_there() -> None:
 async def test_a_disk_that_fails_during_the_cut_leaves_it_offline() -> None:
     disk = await damaged()
     bench, handler = started(disk)
-    disk.fail("remove", errno.EIO, path=".log")
+    disk.fail("rename", errno.EIO, path=".log")
     (log,) = await ask(handler, EVENTS, execute=True)
     assert log.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert bench.host.offline is not None

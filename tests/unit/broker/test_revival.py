@@ -16,6 +16,7 @@ from tidelog.broker.control_plane.port import Decision
 from tidelog.broker.revival import NO_PAUSE, PAUSE_MAX_S, Step, next_step
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
+from tidelog.replica import events as ev
 from tidelog.replica.partition import Role
 from tidelog.storage.log_context import LogConfig
 from tidelog.storage.partition_log import PartitionLog
@@ -301,6 +302,27 @@ async def test_a_copy_that_fails_while_it_is_rebuilt_goes_on_counting_as_failed(
     assert bench.manager.failed() == ()
 
 
+async def test_a_cut_that_a_full_disk_refuses_is_set_aside_later(bench: BrokerBench) -> None:
+    for value in (b"a", b"b", b"c"):
+        await bench.send(batch(value))
+    held = contents(bench.host.log)
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    assert tell(bench, told(isr=(2,), offline=())) is ErrorCode.NONE
+    diverges = ev.ChunkArrived(4, 3, diverging_epoch=3, diverging_end=1, own_epoch=3, own_end=3)
+    bench.disk.capacity_bytes = bench.disk.used_bytes + 20
+    with pytest.raises(TidelogError):
+        bench.host.step(diverges)
+    assert bench.host.offline is not None and not bench.manager.strays
+    bench.disk.mend()
+    bench.logs.checkpoint(bench.manager.high_watermarks())
+    await asyncio.sleep(120.0)
+    assert tell(bench, told(isr=(2,), offline=())) is ErrorCode.NONE
+    assert contents(bench.host.log) == held
+    bench.host.step(diverges)
+    (stray,) = bench.manager.strays
+    assert contents(bench.host.log) + bench.disk.read(f"{stray.folder}/{1:020d}.log") == held
+
+
 @requirement("A flipped bit is never served or replicated")
 async def test_an_unclean_leader_has_nothing_to_rebuild(bench: BrokerBench) -> None:
     await cut(bench)
@@ -344,11 +366,11 @@ async def test_a_rebuilt_copy_that_cannot_be_cut_ends_no_revivals(
     """A compacted copy is cut to its start before it is fetched again."""
     cuts: list[int] = []
 
-    def truncate_to(self: PartitionLog, offset: int) -> int:
+    def truncate_to(self: PartitionLog, offset: int, committed: int) -> int:
         cuts.append(offset)
         if len(cuts) == 1:
             self.failed("truncate", OSError(errno.EIO, "planted"))
-        return original(self, offset)
+        return original(self, offset, committed)
 
     original = PartitionLog.truncate_to
     monkeypatch.setattr(PartitionLog, "truncate_to", truncate_to)

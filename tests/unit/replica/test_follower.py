@@ -61,7 +61,7 @@ def test_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
     harness = follower()
     # The leader's epoch 3 ends at 7, ours at 9: what lies beyond 7 is not the leader's.
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=7, own_epoch=3, own_end=9)
-    assert harness.step(diverged) == [fx.TruncateTo(7), fx.Reposition()]
+    assert harness.step(diverged) == [fx.TruncateTo(7, committed=8), fx.Reposition()]
     assert harness.replica.log_end_offset == 7
     assert harness.replica.high_watermark == 7
 
@@ -70,7 +70,7 @@ def test_divergence_cuts_to_the_end_of_the_common_epoch() -> None:
 def test_an_epoch_unknown_here_cuts_to_the_end_of_the_next_smaller_one() -> None:
     harness = follower()
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=9, own_epoch=2, own_end=8)
-    assert harness.step(diverged) == [fx.TruncateTo(8), fx.Reposition()]
+    assert harness.step(diverged) == [fx.TruncateTo(8, committed=8), fx.Reposition()]
 
 
 def test_divergence_of_another_epoch_or_position_cuts_nothing_mut_05() -> None:
@@ -122,4 +122,4 @@ def test_a_position_at_a_follower_is_refused() -> None:
 def test_kafka_10706_an_empty_epoch_leaves_the_history_although_nothing_is_cut() -> None:
     harness = follower()
     diverged = ev.ChunkArrived(5, 10, diverging_epoch=3, diverging_end=10, own_epoch=3, own_end=10)
-    assert harness.step(diverged) == [fx.TruncateTo(10), fx.Reposition()]
+    assert harness.step(diverged) == [fx.TruncateTo(10, committed=8), fx.Reposition()]

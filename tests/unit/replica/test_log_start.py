@@ -35,6 +35,25 @@ def test_an_empty_log_beyond_the_end_of_an_unclean_leader_begins_with_it() -> No
     assert harness.step(position(11, -1, own_start=11, found=-1)) == [fx.SendLogStart(3, 11)]
 
 
+@pytest.mark.parametrize(
+    ("last_epoch", "found", "found_end", "diverging_end"),
+    [(4, 4, 1_000, -1), (4, 4, 2, 2), (4, 3, 1_000, 1_000), (9, -1, -1, 0)],
+    ids=["the same", "went on here", "another epoch", "never heard of"],
+)
+def test_a_position_below_the_start_is_told_if_it_diverges(
+    last_epoch: int, found: int, found_end: int, diverging_end: int
+) -> None:
+    harness = leader(leo=10, hw=10)
+    stated = ev.FollowerPosition(3, life(3), 5, 3, last_epoch, found, found_end, 1.0, 4, 0)
+    assert harness.step(stated) == [fx.SendLogStart(3, 3, diverging_end)]
+
+
+def test_what_the_leader_never_had_is_set_aside() -> None:
+    harness = follower(leo=10, hw=8)
+    told = ev.BelowLogStart(5, 10, 40, diverges=True)
+    assert harness.step(told) == [fx.ResetTo(40, committed=8), fx.Reposition()]
+
+
 @pytest.mark.parametrize("log_start", [4, 40])
 def test_who_is_sent_to_the_start_drops_everything(log_start: int) -> None:
     harness = follower(leo=10, hw=8)

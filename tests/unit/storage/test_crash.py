@@ -47,11 +47,11 @@ class Witness:
         self.states.append(self.states[-1] + placed(records, self.log.log_end_offset, epoch))
         how(self.log, records, epoch)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, committed: int = 0) -> None:
         self.synced = min(self.synced, offset)
         kept = (data for data in batches(self.states[-1]) if end_of(data) <= offset)
         self.states.append(b"".join(kept))
-        self.log.truncate_to(offset)
+        self.log.truncate_to(offset, committed)
 
     def flush(self) -> None:
         self.log.flush()
@@ -146,6 +146,17 @@ def story_truncate_across_segments(w: Witness) -> None:
     w.follow(B, 2)
 
 
+def story_cut_below_the_high_watermark(w: Witness) -> None:
+    w.follow(A, 0)
+    w.follow(B, 0)
+    w.follow(C, 1)
+    w.follow(D, 1)
+    w.flush()
+    w.checkpoint()
+    w.truncate_to(1, committed=4)
+    w.follow(D, 2)
+
+
 def story_appends_during_a_sync(w: Witness) -> None:
     w.lead(A, 1)
     w.flush_around(lambda: w.lead(B, 1))
@@ -228,6 +239,7 @@ STORIES = [
     story_truncate,
     story_truncate_below_the_recovery_point,
     story_truncate_across_segments,
+    story_cut_below_the_high_watermark,
     story_appends_during_a_sync,
     story_roll_during_a_sync,
     story_truncate_during_a_sync,

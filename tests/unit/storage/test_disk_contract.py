@@ -130,6 +130,9 @@ def test_rename_replaces(place: tuple[Disk, str]) -> None:
     disk.rename(f"{root}/b", f"{root}/a")
     assert disk.read(f"{root}/a") == b"new"
     assert disk.kind(f"{root}/b") is None
+    disk.make_dir(f"{root}/d")
+    disk.rename(f"{root}/a", f"{root}/d/a")
+    assert disk.read(f"{root}/d/a") == b"new" and disk.kind(f"{root}/a") is None
 
 
 def test_lock_has_one_holder(place: tuple[Disk, str]) -> None:
@@ -226,6 +229,13 @@ def test_power_loss_keeps_names_one_by_one() -> None:
     disk.rename("/d/a", "/d/b")
     outcomes = {tuple(e.name for e in other.list_dir("/d")) for other in _all_after(disk)}
     assert outcomes == {(), ("a",), ("b",)}
+    disk.sync_dir("/d")
+    disk.make_dir("/e")
+    disk.sync_dir("/")
+    disk.rename("/d/b", "/e/b")
+    across = {(bool(other.list_dir("/d")), bool(other.list_dir("/e"))) for other in _all_after(disk)}
+    assert across == {(True, False), (True, True), (False, False), (False, True)}, "each directory for itself"
+    disk.rename("/e/b", "/d/b")
     assert disk.kind("/d/b") is EntryKind.FILE, "looking at outcomes changes nothing"
 
 

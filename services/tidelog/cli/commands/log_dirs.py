@@ -34,8 +34,8 @@ async def describe(
 ) -> None:
     """Show how large each partition is in each broker's data directory, and how far it is behind its leader, as JSON.
 
-    Under "strays" are logs that the controller does not list. A broker keeps them for a day,
-    and as long as "anotherPast" says that ZooKeeper came back from an older copy.
+    Under "strays" are logs that the controller does not list, and what was cut off logs after unclean elections.
+    A broker keeps them for a day, and as long as "anotherPast" says that ZooKeeper came back from an older copy.
 
     Example: tidelog log-dirs describe --broker-list 0,1 --topic-list events
     """
