@@ -75,7 +75,7 @@ runs() {
 }
 
 builds() {
-    remove_if_there build/gate build/releases build/kafka build/spark-kafka build/debian-nats-server build/lib build/bdist.*
+    remove_if_there build/gate build/pycache build/releases build/kafka build/spark-kafka build/debian-nats-server build/lib build/bdist.*
     remove_if_empty build
     remove_if_there spark-warehouse metastore_db derby.log
 }

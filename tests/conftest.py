@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from helpers import spark_jvm
+from helpers.scripts import ROOT
 
 pytest_plugins = ["helpers.coroutine_tests"]
 
@@ -26,6 +28,13 @@ settings.register_profile("thorough", settings.get_profile("tidelog"), max_examp
 settings.load_profile("tidelog")
 
 os.environ.update(spark_jvm.EVERYWHERE)
+
+if sys.dont_write_bytecode:
+    # Images of containers often forbid it. Then each process of a test compiles everything anew, and pytest rewrites all tests.
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+gc.disable()  # until everything is collected: what is imported meanwhile stays
 
 LEAK_GRACE_S = 2.0
 RESULTS = os.environ.pop("TEST_RESULTS", None)
@@ -60,6 +69,12 @@ def lasting_threads() -> set[threading.Thread]:
 def _what_was_there(request: pytest.FixtureRequest) -> None:
     """Taken when the fixtures of wider scope are set up already, as theirs may stay."""
     request.node.stash[WAS_THERE] = lasting_threads(), open_files()
+
+
+def pytest_collection_finish() -> None:
+    """The collector need not go through modules and tests, which stay to the end, again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

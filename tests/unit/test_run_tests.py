@@ -30,6 +30,13 @@ def test_every_step_runs_and_one_that_fails_is_named(tmp_path: Path) -> None:
     assert run(tmp_path, bad, good) == [("bad", "FAILED"), ("good", "passed")]
 
 
+def test_what_is_compiled_is_kept() -> None:
+    """Also where a machine forbids it: pytest would rewrite every test again in each of its processes."""
+    assert not sys.dont_write_bytecode
+    child = (PYTHON, "-c", "import sys; sys.exit(sys.dont_write_bytecode)")
+    assert subprocess.run(child, check=False).returncode == 0
+
+
 def test_a_step_beside_another_is_shown_after_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     beside = tiers.Step("beside", ("echo", "of the first"), beside=True)
     assert run(tmp_path, beside, tiers.Step("main", ("echo", "of the second"))) == [
