@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from bokeh.core.validation.check import check_integrity
+from bokeh.embed import components
 
 from helpers.chaos_runs import BROKEN, SOUND, write_run
 from tidelog.chaos import history as h
@@ -11,6 +13,7 @@ from tidelog.chaos import samples as s
 from tidelog.chaos import scenario_file
 from tidelog.chaos.checker.verdict import Anomaly, Kept, Verdict
 from tidelog.chaos.checking import CannotCheck
+from tidelog.chaos.report import canvas
 from tidelog.chaos.report import page as p
 from tidelog.chaos.report.timeline import Timeline
 from tidelog.chaos.scenario import Column
@@ -20,7 +23,7 @@ BOKEH = re.compile(r"<script type=\"text/javascript\">.*?</script>", re.DOTALL)
 
 
 SMALL = {"partitions": 1, "rate": 20.0}
-"""A page costs more than a second; most of what it says does not depend on how much there is."""
+"""A page costs most of a second; most of what it says does not depend on how much there is."""
 
 
 def text_of(directory):
@@ -30,8 +33,41 @@ def text_of(directory):
     return BOKEH.sub("", page.read_text())
 
 
-def test_the_verdict_stands_first_then_the_promises_then_the_plots(tmp_path):
-    text = text_of(write_run(tmp_path))
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return text_of(write_run(tmp_path_factory.mktemp("sound")))
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Directory and text of a page, of which Bokeh has looked through the plots."""
+    directory = write_run(tmp_path_factory.mktemp("broken"), BROKEN)
+
+    def checked(figures):
+        issues = [check_integrity(each.references()) for each in figures]
+        assert not any(found.error or found.warning for found in issues), issues
+        return components(figures)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canvas, "components", checked)
+        return directory, text_of(directory)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Directory and text of a page with one partition."""
+    directory = write_run(tmp_path_factory.mktemp("small"), **SMALL)
+    return directory, text_of(directory)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """A page gets no plots, which take most of its time."""
+    monkeypatch.setattr(p, "embedded", lambda figures: ("", [""] * len(figures)))
+
+
+def test_the_verdict_stands_first_then_the_promises_then_the_plots(sound):
+    text = sound
     order = [
         text.index(mark) for mark in ('id="verdict"', 'id="promises"', "data-root-id", "<h2>Anomalies", 'id="repeat"')
     ]
@@ -49,8 +85,8 @@ def story_of(text):
     return " ".join(re.sub(r"<[^>]+>", "", found).split())
 
 
-def test_the_paragraph_tells_what_was_done_and_seen(tmp_path):
-    text = text_of(write_run(tmp_path))
+def test_the_paragraph_tells_what_was_done_and_seen(sound):
+    text = sound
     assert text.index('id="verdict"') < text.index('id="story"') < text.index('id="promises"')
     story = story_of(text)
     for said in (
@@ -69,6 +105,7 @@ def test_the_paragraph_tells_what_was_done_and_seen(tmp_path):
     assert 'from <a href="#timeline" data-t="8.00">8.00 s</a>' in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_paragraph_tells_of_a_run_what_is_known_of_it(tmp_path):
     story = story_of(text_of(write_run(tmp_path, None, until=5.0, **SMALL)))
     assert "Faults: none." in story and "Nothing was read back at the end." in story
@@ -103,17 +140,18 @@ def test_the_paragraph_fits_any_scenario(scenario, column, said):
     assert said in story_of(template.render(**p.story(run, None)))
 
 
-def test_a_wait_says_whether_it_had_a_limit(tmp_path):
+@pytest.mark.usefixtures("undrawn")
+def test_a_wait_says_whether_it_had_a_limit(tmp_path, small):
+    assert "promised: at most 8 s" in small[1]
     write_run(tmp_path, **SMALL)
-    assert "promised: at most 8 s" in text_of(tmp_path)
     run = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(run | {"promise": {}}))
     text = text_of(tmp_path)
     assert text.count("no limit was promised") == 3, "in the paragraph, among the figures and in the table of gaps"
 
 
-def test_every_plot_has_a_legend_and_is_as_wide_as_the_window(tmp_path):
-    text = text_of(write_run(tmp_path, BROKEN))
+def test_every_plot_has_a_legend_and_is_as_wide_as_the_window(broken):
+    directory, text = broken
     plots = re.findall(r'<div class="plot">.*?data-root-id', text, re.DOTALL)
     assert len(plots) == 12 and all('<ul class="legend">' in plot and "<li" in plot for plot in plots)
     for meaning in (
@@ -125,16 +163,16 @@ def test_every_plot_has_a_legend_and_is_as_wide_as_the_window(tmp_path):
         "<b>anomaly</b> where one shows",
     ):
         assert meaning in text
-    page = (tmp_path / "report.html").read_text()
+    page = (directory / "report.html").read_text()
     assert page.count('"sizing_mode":"stretch_width"') == 12
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
     assert "overflow-x" not in style and not re.search(r"min-width: *[3-9]\d\dpx", style)
     assert "(max-width: 600px)" in style and 'data-label="measured"' in page
 
 
-def test_the_page_says_where_the_run_is_kept(tmp_path):
-    text = text_of(write_run(tmp_path, None, until=1.0, **SMALL))
-    assert f"The run is kept in <code>{tmp_path}</code>. <code>rm -r</code> of that directory deletes it" in text
+def test_the_page_says_where_the_run_is_kept(small):
+    directory, text = small
+    assert f"The run is kept in <code>{directory}</code>. <code>rm -r</code> of that directory deletes it" in text
 
 
 def test_a_moment_in_a_text_is_a_link_to_the_time_line():
@@ -143,8 +181,8 @@ def test_a_moment_in_a_text_is_a_link_to_the_time_line():
     assert p.timed("from 4.257 s to 18.544 s") == f"from {link.format('4.257')} to {link.format('18.544')}"
 
 
-def test_a_broken_run_names_what_broke_and_shows_the_operations(tmp_path):
-    text = text_of(write_run(tmp_path, BROKEN))
+def test_a_broken_run_names_what_broke_and_shows_the_operations(broken):
+    _, text = broken
     assert 'at <a href="#timeline" data-t="8.10">8.10 s</a>' in text, "the anomaly is on the time line"
     assert 'class="verdict bad"' in text and "The history shows 2 lost-write." in text
     assert "affected partitions are available again (measured 9.4 s, promised at most 8 s)" in text
@@ -156,8 +194,8 @@ def test_a_broken_run_names_what_broke_and_shows_the_operations(tmp_path):
     assert re.search(r"Looked for and not found: unseen, inconsistent-offsets", text)
 
 
-def test_a_page_is_whole_by_itself(tmp_path):
-    page = p.write_report(write_run(tmp_path, **SMALL)).read_text()
+def test_a_page_is_whole_by_itself(small):
+    page = (small[0] / "report.html").read_text()
     assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(?!data:)', page)
 
 
@@ -169,8 +207,8 @@ def test_of_fifty_partitions_some_are_drawn_and_the_page_says_which(tmp_path):
     assert "<h3>HW and LEO of chaos-0 " in text  # it has the longest gap
 
 
-def test_one_partition_has_no_such_note(tmp_path):
-    text = text_of(write_run(tmp_path, **SMALL))
+def test_one_partition_has_no_such_note(small):
+    _, text = small
     assert "have a row" not in text and text.count("<h3>HW and LEO of") == 1
 
 

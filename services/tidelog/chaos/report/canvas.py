@@ -33,11 +33,13 @@ from bokeh.models import (
 from bokeh.models.annotations import Label
 from bokeh.models.annotations import Span as Rule
 from bokeh.plotting import figure
+from bokeh.settings import settings
 
 from tidelog.chaos.report import units
 from tidelog.chaos.report.cluster_view import Line
 from tidelog.chaos.report.timeline import FaultSpan
 
+settings.perform_document_validation = False  # its own look for mistakes takes half of the time of a page; tests look
 Figure = Any
 """Bokeh makes the methods of a figure at run time."""
 
