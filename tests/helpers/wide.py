@@ -30,8 +30,8 @@ def field_bytes(number: int, data: bytes) -> bytes:
     return codec._varint(number << 3 | 2) + codec._varint(len(data)) + data
 
 
-def wide(kind: type[Any], path: str, size_bytes: int) -> bytes:
-    """A request of about this size whose list at `path` is full of empty items; outer lists have one item."""
+def wide(kind: type[Any], path: str, count: int) -> bytes:
+    """A request whose list at `path` has so many empty items; outer lists have one item."""
     descriptor: Any = codec._pb_class(kind).DESCRIPTOR
     numbers, packed = [], False
     for name in path.split("."):
@@ -40,7 +40,7 @@ def wide(kind: type[Any], path: str, size_bytes: int) -> bytes:
         packed = field.is_packed
         descriptor = field.message_type
     last = numbers.pop()
-    data = field_bytes(last, bytes(size_bytes)) if packed else field_bytes(last, b"") * (size_bytes // 2)
+    data = field_bytes(last, bytes(count)) if packed else field_bytes(last, b"") * count
     for number in reversed(numbers):
         data = field_bytes(number, data)
     return data

@@ -115,7 +115,7 @@ async def test_requests_of_two_million_empty_items_are_refused_whole(bed: Bed) -
             (s.ADMIN_SERVICE_ELECT_LEADERS, "topics.partitions"),
             (s.BROKER_CONTROL_LEADER_AND_ISR, "partition_states"),
         ):
-            data = wide(method.request, path, 4 << 20)
+            data = wide(method.request, path, 2 << 20)
             with pytest.raises(aio.AioRpcError) as caught:
                 if isinstance(method, Unary):
                     await raw_channel(channel).unary_unary(method.path)(data, timeout=TIMEOUT_S)

@@ -30,9 +30,8 @@ LASTING = {
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-def cases_in(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load((TESTS / name).read_text())["tests"]
-    return found
+def cases_in(names: str) -> list[dict[str, Any]]:
+    return [case for path in sorted(TESTS.glob(names)) for case in yaml.safe_load(path.read_text())["tests"]]
 
 
 @needs_promtool
@@ -80,7 +79,7 @@ def test_prometheus_parses_the_query_of_every_panel(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert.name))
 def test_each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not(alert: Any) -> None:
     said = [
-        each for test in cases_in("alerts.yml") for each in test["alert_rule_test"] if each["alertname"] == alert.name
+        each for test in cases_in("alerts*.yml") for each in test["alert_rule_test"] if each["alertname"] == alert.name
     ]
     assert any(each.get("exp_alerts") for each in said)
     assert any(not each.get("exp_alerts") for each in said)
