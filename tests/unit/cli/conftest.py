@@ -35,17 +35,34 @@ class Result:
 Tidelog = Callable[..., Result]
 
 
+Served = tuple[Driven, DrivenRunner]
+
+
 @pytest.fixture
-def served() -> Iterator[tuple[Driven, DrivenRunner]]:
-    """Three brokers on a loop of their own. Where tests change nothing, one cluster serves all of a module."""
+def own() -> Iterator[Served]:
+    """Three brokers on a loop of their own."""
     with driven_brokers() as served:
         yield served
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Served]:
+    """A cluster for all tests of a module that change nothing and ask for it (`SHARED`). It has topics `events` and `t`."""
+    with driven_brokers() as served:
+        cluster, _ = served
+        cluster.create("events", partitions=3)
+        cluster.create("t")
+        yield served
+
+
+SHARED = pytest.mark.usefixtures("shared")
+
+
 @pytest.fixture
-def cluster(served: tuple[Driven, DrivenRunner], monkeypatch: pytest.MonkeyPatch) -> Driven:
+def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Driven:
     """Commands run in the loop of the brokers too."""
-    cluster, runner = served
+    found: Served = request.getfixturevalue("shared" if "shared" in request.fixturenames else "own")
+    cluster, runner = found
     root = logging.getLogger()  # a command that ran before may have left a handler that writes to its closed output
     monkeypatch.setattr(
         root, "handlers", [each for each in root.handlers if type(each).__module__.startswith("_pytest")]
@@ -81,5 +98,6 @@ def tidelog(
 @pytest.fixture
 def events(cluster: Driven) -> Driven:
     """A topic of three partitions, led by brokers 1 to 3, which are the preferred leaders in this order."""
-    cluster.create("events", partitions=3)
+    if "events" not in cluster.topics:
+        cluster.create("events", partitions=3)
     return cluster

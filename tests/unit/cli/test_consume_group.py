@@ -8,7 +8,7 @@ from helpers.driven_brokers import Driven
 from tidelog.client import consumer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 
 class StubMember:
@@ -39,7 +39,8 @@ class StubMember:
 
 @pytest.fixture(autouse=True)
 def member(monkeypatch: pytest.MonkeyPatch, cluster: Driven) -> type[StubMember]:
-    cluster.create("t")
+    if "t" not in cluster.topics:
+        cluster.create("t")
 
     class Member(StubMember):
         pass
@@ -84,6 +85,7 @@ def test_options_are_those_of_the_consumer(tidelog: Tidelog, member: type[StubMe
 GROUP = ("consume", "t", "--group", "g")
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

@@ -10,7 +10,7 @@ import pytest
 from helpers.driven_brokers import Driven
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 ALL = "--all-topic-partitions"
 PREFERRED = ("elect-leaders", "--election-type", "preferred")
@@ -132,6 +132,7 @@ def test_describe_shows_what_is_vetoed_and_what_recovers(tidelog: Tidelog, event
     ]
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from helpers.driven_brokers import Driven, DrivenRunner, driven_brokers
+from helpers.driven_brokers import Driven, driven_brokers
 from tidelog.coordinator.election import shard_of
 from tidelog.errors import ErrorCode
 from tidelog.testing.intercept import Call
 from tidelog.wire import messages as m
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import Served, Tidelog
 from unit.cli.groups_scene import SHARDS, T0, T1, table, with_groups
 
 
 @pytest.fixture
-def served() -> Iterator[tuple[Driven, DrivenRunner]]:
+def own() -> Iterator[Served]:
     with driven_brokers(coordinator_shards=SHARDS) as served:
         yield served
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from helpers.driven_brokers import Driven, DrivenRunner, driven_brokers
+from helpers.driven_brokers import Driven, driven_brokers
 from tidelog.ids import TopicPartition
 from tidelog.testing.clock import SimClock
-from unit.cli.conftest import Result, Tidelog
+from unit.cli.conftest import SHARED, Result, Served, Tidelog
 from unit.cli.groups_scene import SHARDS, T0, table, with_groups
+
+pytestmark = SHARED
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Driven, DrivenRunner]]:
+def shared() -> Iterator[Served]:
     with driven_brokers(coordinator_shards=SHARDS) as served:
         with_groups(served[0])
         served[0].delete_records("t", 0, 2)

@@ -14,7 +14,7 @@ from tidelog.cli.perf_payload import POOL_BYTES, random_values
 from tidelog.cli.perf_stats import Latencies, ReadStats, SendStats
 from tidelog.client.records import Record, encode_batch
 from tidelog.errors import TransportError
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 SEND = ("perf", "produce", "--topic", "t")
 READ = ("perf", "consume", "--topic", "t")
@@ -177,6 +177,7 @@ def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(tidelog: Ti
     )
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
@@ -195,7 +196,7 @@ def test_a_member_of_a_group_tells_how_long_it_waited_for_partitions(tidelog: Ti
         ((*READ, "--messages", "0"), 2, "--messages"),
     ],
 )
-def test_bad_input_is_one_line(tidelog: Tidelog, t: Driven, args: tuple[str, ...], code: int, said: str) -> None:
+def test_bad_input_is_one_line(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:
     result = tidelog(*args)
     assert result.exit_code == code
     assert said in result.error

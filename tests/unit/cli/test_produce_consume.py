@@ -10,7 +10,7 @@ from helpers.requirements import requirement
 from tidelog.cli.lines import LineSplitter, TooLong
 from tidelog.errors import ErrorCode
 from tidelog.wire.batch import read_header
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 ANY_BYTES = [b"", b"plain", b"\r", b"with\ttab", bytes(b for b in range(256) if b != 10), b"\x00", "æøå".encode()]
 
@@ -114,6 +114,7 @@ def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: 
     assert "Processed a total of 2 messages" in got.err
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
@@ -130,13 +131,13 @@ def test_a_damaged_batch_is_named_and_can_be_skipped(tidelog: Tidelog, cluster: 
     ],
 )
 def test_produce_bad_input(tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], code: int, said: str) -> None:
-    cluster.create("t")
     result = tidelog(*args, stdin=b"x\n")
     assert result.exit_code == code
     assert said in result.error
     assert cluster.values("t") == []
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
@@ -160,8 +161,7 @@ def test_produce_bad_input(tidelog: Tidelog, cluster: Driven, args: tuple[str, .
         (("consume", "t", "--property", "print.key=yes"), 2, "neither true nor false"),
     ],
 )
-def test_consume_bad_input(tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], code: int, said: str) -> None:
-    cluster.create("t")
+def test_consume_bad_input(tidelog: Tidelog, args: tuple[str, ...], code: int, said: str) -> None:
     result = tidelog(*args)
     assert result.exit_code == code
     (line,) = [line for line in result.err.splitlines() if not line.startswith("Processed")]

@@ -14,7 +14,7 @@ from tidelog.cli.commands.cluster import health_of
 from tidelog.client.records import Record, encode_batch
 from tidelog.ids import TopicPartition
 from tidelog.testing.clock import SimClock
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 
 @requirement("A topic is created with a number of partitions")
@@ -225,6 +225,7 @@ def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster:
     assert said[-1] == "healthy: controller 1"
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
@@ -241,14 +242,14 @@ def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster:
         (("topics", "create", "t", "--config", "flush"), 2, "'flush' is not KEY=VALUE"),
         (("topics", "create", "t", "--replica-assignment", "1:x"), 2, "not broker ids"),
         (("topics", "create", "t", "--replica-assignment", "1:2", "--partitions", "3"), 2, "excludes"),
-        (("topics", "create", "old"), 1, "topic 'old' already exists"),
-        (("topics", "alter", "old"), 2, "--partitions, --config or --delete-config is missing"),
-        (("topics", "alter", "old", "--partitions", "-1"), 2, "--partitions is -1"),
-        (("topics", "alter", "old", "--partitions", "3", "--replica-assignment", "1:2"), 2, "names 1 partitions"),
+        (("topics", "create", "events"), 1, "topic 'events' already exists"),
+        (("topics", "alter", "events"), 2, "--partitions, --config or --delete-config is missing"),
+        (("topics", "alter", "events", "--partitions", "-1"), 2, "--partitions is -1"),
+        (("topics", "alter", "events", "--partitions", "4", "--replica-assignment", "1:2"), 2, "names 1 partitions"),
         (
-            ("topics", "alter", "old", "--partitions", "1"),
+            ("topics", "alter", "events", "--partitions", "3"),
             1,
-            "topic 'old' has 1 partitions already",
+            "topic 'events' has 3 partitions already",
         ),
         (("topics", "alter", "nope", "--partitions", "3"), 1, "topic 'nope' does not exist"),
         (("topics", "describe", "nope"), 1, "topic 'nope' does not exist"),
@@ -264,7 +265,7 @@ def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster:
         (("topics", "offsets", "--time", "٣"), 2, "is not Unix milliseconds"),
         (("topics", "offsets", "--partitions", "0,x"), 2, "--partitions '0,x' is not a list of numbers"),
         (("topics", "offsets", "--topic", "[x"), 2, "no regular expression"),
-        (("topics", "offsets", "--topic", "old", "--partitions", "9"), 1, "no partition matches"),
+        (("topics", "offsets", "--topic", "events", "--partitions", "9"), 1, "no partition matches"),
         (("topics", "offsets", "--partitions", "9"), 1, "no partition matches"),
         (("topics", "list", "--command-property", "bootstrap.servers"), 2, "is not KEY=VALUE"),
         (("topics", "list", "--command-property", "bootstrap.server=x:1"), 2, "bootstrap_server: unknown setting"),
@@ -279,13 +280,10 @@ def test_health_watch_prints_one_line_for_each_change(tidelog: Tidelog, cluster:
 def test_bad_input_is_one_line_and_not_zero(
     tidelog: Tidelog, cluster: Driven, args: tuple[str, ...], code: int, said: str
 ) -> None:
-    import re
-
-    cluster.create("old")
     result = tidelog(*args)
     assert result.exit_code == code
     assert re.search(said, result.error), result.error
-    assert list(cluster.topics) == ["old"]
+    assert list(cluster.topics) == ["events", "t"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.driven_brokers import Driven
 from tidelog.runtime import loop
-from unit.cli.conftest import Tidelog
+from unit.cli.conftest import SHARED, Tidelog
 
 SOON_S: Final = 2.0
 HINT: Final = ": is the cluster up? `tidelog local up` starts one"
@@ -197,6 +197,7 @@ def test_nothing_answers(tidelog: Tidelog, events: Driven, spent: list[float], a
     assert sum(spent) <= 2 * SOON_S
 
 
+@SHARED
 @pytest.mark.parametrize(("line", "exit_code", "said"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
 def test_a_mistake_is_one_line_at_once(
     tidelog: Tidelog, events: Driven, spent: list[float], tmp_path: Path, line: str, exit_code: int, said: str
