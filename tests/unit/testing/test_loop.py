@@ -140,8 +140,9 @@ async def fails_beside(endless: Coroutine[None, None, None]) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("endless", [sleeps_on, goes_on_at_once, has_an_heir])
 def test_what_has_ended_a_run_is_told_although_a_task_heeds_no_cancellation(
-    endless: Callable[[], Coroutine[None, None, None]],
+    endless: Callable[[], Coroutine[None, None, None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sim, "_STEPS_AT_ONCE_MAX", 5_000)
     with pytest.raises(ZeroDivisionError):
         sim.run(fails_beside(endless()), 1)
     gc.collect()  # what is left ends here, and not in another test
