@@ -41,6 +41,7 @@ def request_names_everything(_: Any, kind: Any, items: Any) -> Any:
     return iter([tuple(items)] if items else [])
 
 
+@MUTANTS.mutant("DAMAGED-TOPIC-IN-A-CLUSTER")
 @MUTANTS.mutant("DAMAGED-TOPIC", ByTest(f"{_TOPICS}test_a_damaged_topic_stays_as_it_was_read_last"))
 @around(TopicWatcher, "_read")
 async def damaged_topic_is_gone(original: Any, self: Any) -> None:

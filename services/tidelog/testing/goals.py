@@ -22,6 +22,8 @@ MOVED: Final = "a partition moved to other brokers"
 MOVE_OUTLIVED: Final = "a move outlived its controller"
 COMPACTED: Final = "half of a topic was compacted away"
 DELETED: Final = "records were deleted by offset"
+NO_TAKE_OVER: Final = "no controller acted while a znode was damaged"
+UNREADABLE: Final = "a coordinator held on to a topic that it could not read"
 
 GOALS: Final = (
     TRUNCATION,
@@ -43,6 +45,8 @@ GOALS: Final = (
     MOVE_OUTLIVED,
     COMPACTED,
     DELETED,
+    NO_TAKE_OVER,
+    UNREADABLE,
 )
 
 JUDGED_SEEDS: Final = 200

@@ -33,6 +33,8 @@ _GENERAL: Final = (
 class GroupFaults(Faults):
     """In the place of `Faults`. No power is lost, so that what was read stays in the logs."""
 
+    DAMAGE_SHARE = 0.5
+
     def _breaking(self) -> dict[str, Callable[[], bool]]:
         general = super()._breaking()
         return {

@@ -21,11 +21,8 @@ from tidelog.testing import goals
 from tidelog.testing.group_invariants import GroupChecker, Seat
 from tidelog.testing.invariants import Violation
 from tidelog.testing.meta_tree import Change, Znode
-from tidelog.testing.sim_node import World
+from tidelog.testing.sim_node import SHARDS, World
 from tidelog.wire import znodes
-
-SHARDS: Final = 2
-"""As the simulated brokers are set."""
 
 RENEWED: Final = "renewed"
 """A topic that is deleted and made anew while groups read it. Offsets of it are not compared, for they begin again with it."""

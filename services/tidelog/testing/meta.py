@@ -14,7 +14,7 @@ import contextvars
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.ports.meta import Check, MetaError, Op, SessionExpired
@@ -111,6 +111,8 @@ class SimZooKeeper:
         self._leader = ZnodeTree()
         self._zxid = 0
         self._servers = [Server() for _ in range(servers)]
+        self._damaged: dict[str, Znode] = {}
+        """Znodes that were written over by mistake, as they were before; until the cluster writes there or they are repaired."""
         self._sessions: dict[int, Session] = {}
         self._session_ids = 0x1000
         self._clients: list[SimMeta] = []
@@ -134,12 +136,12 @@ class SimZooKeeper:
         return client
 
     def dump(self) -> dict[str, Znode]:
-        """What is committed, by path: for invariants and assertions."""
-        return self._leader.dump()
+        """Returns what is committed, by path: for invariants and assertions. A damaged znode is as it was before."""
+        return {**self._leader.dump(), **self._damaged}
 
     def find(self, path: str) -> Znode | None:
-        """What is committed at `path`."""
-        return self._leader.find(path)
+        """Returns what is committed at `path`, in the same way."""
+        return self._damaged.get(path) or self._leader.find(path)
 
     def below(self, path: str) -> list[str]:
         """Names of the committed children; none if there is no such znode."""
@@ -169,6 +171,29 @@ class SimZooKeeper:
             self._zxid += 1
             self._leader.put(path, None)
             self._publish([(path, None)])
+
+    def damage(self, path: str, data: bytes) -> None:
+        """An operator's script, or a foreign program, writes over what is there."""
+        before = self._leader.get(path)
+        self._write_over(path, data)
+        self._damaged.setdefault(path, before)
+
+    def repair(self, path: str, data: bytes) -> None:
+        """`data` takes the place of the damage, if that is still there."""
+        if self._damaged.pop(path, None) is not None:
+            self._write_over(path, data)
+
+    @property
+    def damaged(self) -> list[str]:
+        """Paths of znodes that were written over and are not repaired."""
+        return list(self._damaged)
+
+    def _write_over(self, path: str, data: bytes) -> None:
+        self._zxid += 1
+        before = self._leader.get(path).stat
+        change = path, Znode(data, replace(before, version=before.version + 1, mzxid=self._zxid))
+        self._leader.put(*change)
+        self._spread([change])
 
     def stop(self) -> None:
         """The whole ensemble is down; nobody's session expires meanwhile."""
@@ -264,9 +289,14 @@ class SimZooKeeper:
             self.on_expired(session_id)
 
     def _publish(self, changes: list[Change]) -> None:
-        loop = asyncio.get_running_loop()
+        for path, _ in changes:
+            self._damaged.pop(path, None)
         if self.on_commit is not None:
             self.on_commit(changes)
+        self._spread(changes)
+
+    def _spread(self, changes: list[Change]) -> None:
+        loop = asyncio.get_running_loop()
         for server in self._servers:
             server.behind.append((self._zxid, changes))
             if self._lag_s == 0:

@@ -8,7 +8,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from tidelog.testing import goals
 from tidelog.testing.disk import Crash
@@ -16,6 +16,7 @@ from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_breaking import Breaking
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_node import SimNode
+from tidelog.testing.znode_damage import ZnodeDamage
 from tidelog.wire import znodes
 
 PERIOD_S: Final = (2.0, 6.0)
@@ -25,7 +26,15 @@ PACES_S: Final = (0.08, 0.3, 1.0, 2.0)
 POWER_LOSSES_MAX: Final = 2
 """Each may leave a partition vetoed for the rest of the run."""
 
-WEIGHTS: Final = {"elections": 5, "late commands": 2, "resets": 2, "flapping link": 4, "restart": 2, "pause": 2}
+WEIGHTS: Final = {
+    "elections": 5,
+    "late commands": 2,
+    "resets": 2,
+    "flapping link": 4,
+    "restart": 2,
+    "pause": 2,
+    "damaged znode": 3,
+}
 """How often a kind is drawn, where more often than others: fences of leader epochs and of versions are tested by nothing else."""
 
 _FAILING: Final = ("append", "sync", "append", "truncate", "pread")
@@ -39,6 +48,9 @@ def _weighted(kinds: Sequence[str]) -> list[str]:
 class Faults(Breaking):
     """`run` breaks things for a while; `heal` mends everything."""
 
+    DAMAGE_SHARE: ClassVar[float] = 0.2
+    """Share of the runs in which znodes are damaged."""
+
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, cluster.world.rand)
         self._power_losses = 0
@@ -46,6 +58,9 @@ class Faults(Breaking):
         breaking = self._breaking()
         names = self._drawn(list(breaking))
         self.kinds = {kind: breaking[kind] for kind in breaking if kind in names}
+        self._znodes = ZnodeDamage(cluster, self.DAMAGE_SHARE)
+        if self._znodes.drawn:
+            self.kinds["damaged znode"] = self._znodes.damage
         self._mending = (self._start, self._heal_links)
 
     def _breaking(self) -> dict[str, Callable[[], bool]]:
@@ -117,6 +132,7 @@ class Faults(Breaking):
                 node.start()
 
     def _mend(self) -> None:
+        self._znodes.heal()
         self._cluster.network.heal_all()
         self._cluster.network.disturb(LinkFaults())
         if not self._cluster.zookeeper.running:

@@ -29,6 +29,8 @@ from tidelog.testing.worker import SimWorker
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+SHARDS: Final = 2
+"""Shards of the groups."""
 
 
 class Application(Protocol):
@@ -207,7 +209,7 @@ class SimNode:
             high_watermark_checkpoint_interval_ms=1_000,
             segment_bytes=timing.segment_bytes,
             metadata_reserve_bytes=4 << 10,
-            coordinator_shards=2,
+            coordinator_shards=SHARDS,
         )
         if self.world.compacted:
             settings = replace(
