@@ -1,10 +1,8 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
-from typing import Any, Final
-
 from mutants.altering import altered
-from mutants.patching import ByTest, Table, around
+from mutants.patching import ByTest, Code, Table, around
 from tidelog import config
 from tidelog.broker import leader_fetcher, partition_host, pending, registration, replica_manager, retention, service
 from tidelog.broker.fetch import FetchHandler
@@ -12,8 +10,7 @@ from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
-from tidelog.controller import configs, election, elections
-from tidelog.controller import machine as controller_machine
+from tidelog.controller import configs, election, elections, machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
@@ -28,6 +25,7 @@ from tidelog.storage.store_past import StorePast
 from tidelog.storage.strays import Strays
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
+from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
@@ -362,13 +360,6 @@ def setting_waits_for_no_broker(*_: Any) -> None:
     """A topic gets a setting that some broker does not know."""
 
 
-@MUTANTS.mutant("STRAYS-GO", ByTest(f"{_MANAGER}test_a_log_that_a_list_leaves_out_comes_back"))
-@around(LogStore, "set_aside")
-def unlisted_log_is_deleted(_: Any, self: Any, tp: Any, high_watermark: int) -> None:
-    """A log that the controller does not list is deleted at once."""
-    self.delete(tp)
-
-
 @MUTANTS.mutant("FORGETS-LEADING", ByTest(f"{_MANAGER}test_a_leader_set_aside_leads_only_in_a_new_epoch"))
 @around(ReplicaManager, "_check_led_before")
 def leads_again_in_its_epoch(*_: Any) -> None:
@@ -499,3 +490,18 @@ def damaged_past_is_none(original: Any, self: Any) -> None:
     """A damaged file of what was seen of ZooKeeper is read as empty."""
     original(self)
     self.problem = None
+
+
+@MUTANTS.mutant("STRAYS-GO-IN-A-CLUSTER")
+@MUTANTS.mutant("STRAYS-GO", ByTest(f"{_MANAGER}test_a_log_that_a_list_leaves_out_comes_back"))
+@around(LogStore, "set_aside")
+def unlisted_log_is_deleted(_: Any, self: Any, tp: Any, high_watermark: int) -> None:
+    """A log that the controller does not list is deleted at once."""
+    self.delete(tp)
+
+
+@MUTANTS.mutant("OLDER-EPOCH")
+def older_epoch_costs_the_whole_order(code: Code) -> None:
+    """A leader epoch below that of the log raises a bug, which ends the order of all partitions."""
+    code.replace(replica_manager, "_older_epoch", lambda host, leader_epoch: ValueError(f"{host.tp} {leader_epoch}"))
+    code.replace(replica_manager, "contained_step", lambda name, step: step())

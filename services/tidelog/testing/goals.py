@@ -24,6 +24,8 @@ COMPACTED: Final = "half of a topic was compacted away"
 DELETED: Final = "records were deleted by offset"
 NO_TAKE_OVER: Final = "no controller acted while a znode was damaged"
 UNREADABLE: Final = "a coordinator held on to a topic that it could not read"
+SET_ASIDE: Final = "a log that an older copy of ZooKeeper lacks was kept"
+FELL: Final = "a leader epoch of an older copy was refused"
 
 GOALS: Final = (
     TRUNCATION,
@@ -47,6 +49,8 @@ GOALS: Final = (
     DELETED,
     NO_TAKE_OVER,
     UNREADABLE,
+    SET_ASIDE,
+    FELL,
 )
 
 JUDGED_SEEDS: Final = 200

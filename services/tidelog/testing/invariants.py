@@ -235,6 +235,10 @@ class Checker:
                 found = records.get(offset)
                 _require(found == value, "X1", tp, "offset", offset, "was", what, "as", value, "and is now", found)
 
+    def acked_records(self) -> dict[TopicPartition, dict[int, bytes]]:
+        """Values of acknowledged records, by offset."""
+        return {tp: dict(memory.acked) for tp, memory in self._memory.items()}
+
     @property
     def acked_count(self) -> int:
         return sum(len(m.acked) for m in self._memory.values())

@@ -13,7 +13,7 @@ import asyncio
 import contextvars
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +52,16 @@ class Session:
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The store at one time, as a backup or the disk of a server keeps it."""
+
+    nodes: Mapping[str, Znode]
+    zxid: int
+    sessions: Mapping[int, float]
+    """Timeouts in seconds."""
 
 
 @dataclass(eq=False, slots=True)
@@ -211,25 +221,28 @@ class SimZooKeeper:
         for client in self._clients:
             client.knock()
 
-    def copy(self) -> tuple[dict[str, Znode], int]:
-        """The committed znodes, but for the ephemerals, and the last transaction: for `restore`."""
-        lasting = {path: node for path, node in self.dump().items() if not node.stat.ephemeral_owner}
-        return lasting, self._zxid
+    def copy(self) -> Copy:
+        return Copy(self.dump(), self._zxid, {each.session_id: each.timeout_s for each in self._sessions.values()})
 
-    def restore(self, copy: tuple[dict[str, Znode], int], *, zxid: int = 0) -> None:
-        """The store comes back from an older copy, without any session. It goes on behind the copy's last transaction, as a
-        single server does, or at `zxid`, as an ensemble does that has elected a leader."""
-        for session_id in self.live_sessions:
-            self.expire(session_id)
-        nodes, last = copy
-        self._zxid = max(last, zxid)
-        self._leader = ZnodeTree(nodes)
-        self._servers = [Server(ZnodeTree(nodes), self._zxid) for _ in self._servers]
+    def return_to(self, copy: Copy, *, zxid: int = 0) -> None:
+        """The servers, which are down, will come up with an older copy: the sessions of its time live, later ones are unknown.
+
+        They go on behind the copy's last transaction, as a single server does, or at `zxid`, as an ensemble does that has
+        elected a leader.
+        """
+        now = asyncio.get_running_loop().time()
+        self._sessions = {each: Session(each, timeout_s, now) for each, timeout_s in copy.sessions.items()}
+        self._leader, self._zxid = ZnodeTree(copy.nodes), max(copy.zxid, zxid)
+        self._servers = [Server(ZnodeTree(copy.nodes), self._zxid) for _ in self._servers]
 
     # -- for Connection and SimMeta ----------------------------------------------------------------------------------
 
     def latency(self) -> float:
         return self._latency_s * (0.5 + self.rand.random())
+
+    def is_behind(self, zxid: int) -> bool:
+        """A client that has seen `zxid` is refused: its server would show it an older state."""
+        return self._zxid < zxid
 
     def connect(self, client: "SimMeta", session_id: int, last_zxid: int) -> "Connection | None":
         """Opens `session_id` again, or a new session for 0. None: the session is over."""
@@ -543,6 +556,9 @@ class SimMeta(MetaSession):
         able = self._link_up and self._store.running and not self._paused and not self._dead
         if not able or self._connection is not None:
             return  # heal, start and resume knock again
+        if self._store.is_behind(self._last_zxid):
+            self.knock()
+            return
         connection = self._store.connect(self, self._session_id, self._last_zxid)
         if connection is None:
             self._last_zxid = 0

@@ -79,20 +79,25 @@ class SimCluster:
 
     def converged(self, except_for: frozenset[TopicPartition]) -> bool:
         """LIVE-1, 2 and 4: every partition led, every replica in sync, every high watermark at its log's end."""
-        states = stored_states(self.zookeeper.dump())
-        views = partition_views(states, self._living(), self._reader)
-        return bool(states) and all(_converged(view) for view in views if view.tp not in except_for)
+        views = self._views()
+        return bool(views) and all(_converged(view) for view in views if view.tp not in except_for)
+
+    def whole(self) -> frozenset[TopicPartition]:
+        """Partitions of which `converged` holds."""
+        return frozenset(view.tp for view in self._views() if _converged(view))
+
+    def _views(self) -> list[PartitionView]:
+        return partition_views(stored_states(self.zookeeper.dump()), self._living(), self._reader)
 
     def describe(self) -> str:
         """What stands in the way of convergence, in a line."""
-        states = stored_states(self.zookeeper.dump())
         return "; ".join(
             f"{v.tp} stored {v.stored} replicas "
             + ", ".join(
                 f"{r.broker_id}{'*' if r.leads else ''} e{r.leader_epoch} {r.high_watermark}/{r.log_end_offset}"
                 for r in v.replicas.values()
             )
-            for v in partition_views(states, self._living(), self._reader)
+            for v in self._views()
             if not _converged(v)
         )
 

@@ -38,6 +38,8 @@ PACE_S: Final = 0.05
 
 
 class CompactRun(Run):
+    RETURNS = False
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._rand = seeded(seed, "table")

@@ -73,6 +73,8 @@ class EdgeFaults(Faults):
 
 
 class EdgeRun(Run):
+    RETURNS = False
+
     def __init__(self, seed: int) -> None:
         self._rand = seeded(seed, "edge")
         super().__init__(seed)

@@ -35,6 +35,8 @@ class GroupRun(Run):
     FAULT_S = 16.0
     """A group takes seconds to see a fault and to be stable again."""
 
+    RETURNS = False
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         cluster, rand = self.cluster, seeded(seed, "groups")

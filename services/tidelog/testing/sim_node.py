@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from prometheus_client import CollectorRegistry
 
 from tidelog.broker.app import Broker
+from tidelog.broker.partition_host import PartitionHost
 from tidelog.config import BrokerSettings, ControllerSettings
 from tidelog.controller.app import Controller
 from tidelog.ids import Address
@@ -128,6 +129,11 @@ class SimNode:
         """Its last end was a loss of power that took bytes of a log along."""
         self.terminating = False
         self.stopper = Supervisor("stop")
+
+    def hosts(self) -> list[PartitionHost]:
+        """Partitions that its broker was told of in this life."""
+        manager = self.broker.manager if self.running and self.broker is not None else None
+        return list(manager or ())
 
     @property
     def application(self) -> Application | None:

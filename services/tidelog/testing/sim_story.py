@@ -22,6 +22,7 @@ from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing import loop as sim_loop
 from tidelog.testing.invariants import Violation
+from tidelog.testing.older_copy import OlderCopy
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_faults import Faults
 from tidelog.testing.sim_suspicion import FalseSuspicions
@@ -30,6 +31,7 @@ TOPICS: Final = {"events": "2", "thin": "1"}
 """Topic -> min.insync.replicas: with 1 a leader may go on alone, which is where last replicas are lost."""
 PARTITIONS: Final = 2
 CHURN: Final = "churn"
+LATE: Final = "late"
 DELIVERED_MIN: Final = 5_000
 FAULT_MAX_S: Final = 200.0
 HEAL_S: Final = 90.0
@@ -58,10 +60,15 @@ class Run:
     FAULT_S: ClassVar[float] = 10.0
     """For how long there are faults, at least; a seed is cheap, and two short ones meet more than a long one."""
 
+    RETURNS: ClassVar[bool] = True
+    """ZooKeeper returns from an older copy at the end of some runs."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.cluster = self._made(seed)
         self.faults: FalseSuspicions | Faults = self._faults()
+        older = OlderCopy(self.cluster)
+        self._older_copy = older if self.RETURNS and older.drawn else None
         self._partitions = [TopicPartition(topic, i) for topic in TOPICS for i in range(PARTITIONS)]
         self._idle = asyncio.Event()
         """Set when the load is to end."""
@@ -81,9 +88,12 @@ class Run:
         with self.cluster.observer.watching():
             loop.after_step = self._checks()
             try:
-                return await self._story()
+                result = await self._story()
             finally:
                 loop.after_step = None
+        if self._older_copy is not None:
+            await self._last_act(self._older_copy)
+        return result
 
     def _checks(self) -> Callable[[], None]:
         """Called after each step."""
@@ -117,6 +127,8 @@ class Run:
     async def _break_and_heal(self, loads: "list[asyncio.Task[None]]") -> None:
         now = asyncio.get_running_loop().time
         begun = now()
+        if self._older_copy is not None:
+            self._older_copy.take_within(self.FAULT_S)
         await self.faults.run(
             lambda: (
                 now() - begun > self.FAULT_S
@@ -253,18 +265,46 @@ class Run:
         for tp in self._partitions:
             if tp in vetoed:
                 continue
-            async with self._consumer(f"final-{tp}") as consumer:
-                end = (await consumer.end_offsets([tp]))[tp]
-                await consumer.assign([tp])
-                records: dict[int, bytes] = {}
-                while await consumer.position(tp) < end:
-                    for record in await consumer.poll(timeout_s=0.5):
-                        records[record.offset] = record.value or b""
-                self.cluster.checker.final_read(tp, records)
-                idempotent = {offset: value for offset, value in records.items() if value.startswith(b"producer-")}
-                self.cluster.checker.stored_once(tp, idempotent)
-                total += len(records)
+            records = await self._read_all(tp)
+            self.cluster.checker.final_read(tp, records)
+            idempotent = {offset: value for offset, value in records.items() if value.startswith(b"producer-")}
+            self.cluster.checker.stored_once(tp, idempotent)
+            total += len(records)
         return total
+
+    async def _read_all(self, tp: TopicPartition) -> dict[int, bytes]:
+        async with self._consumer(f"final-{tp}") as consumer:
+            end = (await consumer.end_offsets([tp]))[tp]
+            await consumer.assign([tp])
+            records: dict[int, bytes] = {}
+            while await consumer.position(tp) < end:
+                for record in await consumer.poll(timeout_s=0.5):
+                    records[record.offset] = record.value or b""
+        return records
+
+    async def _create_late(self) -> None:
+        """A topic with records that no copy knows."""
+        ports = self.cluster.client_ports("late")
+        async with (
+            Admin(self.cluster.bootstrap, ports=ports) as admin,
+            Producer(self.cluster.bootstrap, ports=ports) as producer,
+        ):
+            await admin.create_topic(LATE, 1, 3)
+            await admin.wait_until_led(LATE, in_sync=True)
+            await self._send_to(producer, LATE, 0, b"late")
+
+    async def _last_act(self, older: OlderCopy) -> None:
+        self._stop.clear()
+        async with within(HEAL_S, "no topic was created"):
+            await self._create_late()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            promised = await older.play(HEAL_S)
+            self._stop.set()
+        self.faults.count.update(older.count)
+        for tp, records in promised.items():
+            async with within(HEAL_S, "the read after an older copy did not end"):
+                older.check_read(tp, records, await self._read_all(tp))
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from tidelog.storage.store_past import ANOTHER_PAST_FILE, SEEN_FILE, StorePast
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import SimDisk
 from tidelog.testing.loop import SimProcess
-from tidelog.testing.meta import SimMeta, SimZooKeeper
+from tidelog.testing.meta import Copy, SimMeta, SimZooKeeper
 from tidelog.testing.rand import seeded
 from tidelog.wire.batch import validate_produce
 
@@ -71,6 +71,12 @@ async def other_writes(store: SimZooKeeper, count: int) -> None:
     await meta.close()
 
 
+def return_to(store: SimZooKeeper, copy: Copy, zxid: int) -> None:
+    store.stop()
+    store.return_to(copy, zxid=zxid)
+    store.start()
+
+
 @pytest.mark.parametrize("elects", [False, True], ids=["single server", "ensemble"])
 async def test_a_store_without_the_last_write_is_told_once(elects: bool, caplog: pytest.LogCaptureFixture) -> None:
     store, disk = SimZooKeeper(seeded(1, "zookeeper")), SimDisk()
@@ -80,7 +86,7 @@ async def test_a_store_without_the_last_write_is_told_once(elects: bool, caplog:
     life = await Life(store, disk).register()
     assert life.past.another == ""
     await life.stop()
-    store.restore(copy, zxid=EPOCH_OF_AN_ENSEMBLE if elects else 0)
+    return_to(store, copy, zxid=EPOCH_OF_AN_ENSEMBLE if elects else 0)
     life = await Life(store, disk).register()
     (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert "nothing that is set aside in this data directory is deleted" in line and f"then remove {NOTE}" in line
@@ -194,7 +200,7 @@ async def restored_cluster(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     await cluster.append("new", 0, batch(*(b"%d" % number for number in range(100))))
     await cluster.wait(5.0)
     stop_all(cluster)
-    cluster.world.zookeeper.restore(copy, zxid=EPOCH_OF_AN_ENSEMBLE)
+    return_to(cluster.world.zookeeper, copy, zxid=EPOCH_OF_AN_ENSEMBLE)
     await start_all(cluster)
     return cluster
 
