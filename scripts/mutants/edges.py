@@ -12,6 +12,7 @@ from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
 from tidelog.controller import configs, election, elections, machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
+from tidelog.controller.survey import SurveyDesk
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
 from tidelog.runtime import rpc_server
@@ -505,3 +506,13 @@ def older_epoch_costs_the_whole_order(code: Code) -> None:
     """A leader epoch below that of the log raises a bug, which ends the order of all partitions."""
     code.replace(replica_manager, "_older_epoch", lambda host, leader_epoch: ValueError(f"{host.tp} {leader_epoch}"))
     code.replace(replica_manager, "contained_step", lambda name, step: step())
+
+
+@MUTANTS.mutant(
+    "IN-SYNC-WAITS",
+    ByTest("tests/unit/controller/test_unclean_choice.py::test_a_replica_in_sync_that_returns_ends_the_question"),
+)
+@around(SurveyDesk, "asking")
+def replica_in_sync_waits_for_answers(*_: Any) -> list[Any]:
+    """In a topic that consents, a replica in sync that is back leads only when all others have said how far their logs go."""
+    return []

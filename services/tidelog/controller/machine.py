@@ -336,7 +336,8 @@ class ControllerMachine:
             self._settle(partition)
 
     def _settle_leaderless(self) -> None:
-        self._settle_all(self.state.leaderless())
+        """Also those whose end is not written yet: a replica in sync that is back leads without the answers of the others."""
+        self._settle_all([*self.state.leaderless(), *self._surveys.asking()])
 
     def _settle(self, partition: Partition) -> None:
         """Brings a partition to what ought to be: first what broker lives demand, then what its leader asks for."""

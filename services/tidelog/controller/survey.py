@@ -86,6 +86,10 @@ class SurveyDesk:
                     done.append(partition)
         return done
 
+    def asking(self) -> list[Partition]:
+        """Partitions with an answer to come."""
+        return [partition for partition, survey in self._surveys.items() if survey.waiting]
+
     def pending(self, partition: Partition) -> bool:
         survey = self._surveys.get(partition)
         return survey is not None and bool(survey.waiting)

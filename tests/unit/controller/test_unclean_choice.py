@@ -82,6 +82,15 @@ def test_a_topic_that_consents_waits_for_the_last_answer() -> None:
     assert c.chosen() == 2, "those that do not answer in time are unknown"
 
 
+def test_a_replica_in_sync_that_returns_ends_the_question() -> None:
+    c = Losing(None, UNCLEAN)
+    c.died(1)
+    assert c.chosen() == 1, "nothing is decided"
+    c.came(broker(1, 31, intact_since=11))
+    c.run()
+    assert c.partition()[:3] == (1, 5, {1: 31}), "it has all that was acknowledged; no answer is waited for"
+
+
 def test_a_single_live_replica_is_not_asked() -> None:
     c = Losing(None, UNCLEAN)
     c.asked.clear()
