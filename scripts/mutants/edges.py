@@ -1,6 +1,8 @@
 """Mistakes where the system meets what it does not control: callers that go away, disks that fail, clocks and clients."""
 
 import asyncio
+from typing import Any, Final
+
 from mutants.altering import altered
 from mutants.patching import ByTest, Code, Table, around
 from tidelog import config
@@ -10,7 +12,8 @@ from tidelog.broker.follower_session import FollowerSession
 from tidelog.broker.past_guard import PastGuard
 from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.stray_keeper import StrayKeeper
-from tidelog.controller import configs, election, elections, machine as controller_machine
+from tidelog.controller import configs, election, elections
+from tidelog.controller import machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.controller.survey import SurveyDesk
 from tidelog.errors import ErrorCode, TidelogError
@@ -26,7 +29,6 @@ from tidelog.storage.store_past import StorePast
 from tidelog.storage.strays import Strays
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.limits import ListCounter
-from typing import Any, Final
 
 MUTANTS: Final = Table(__name__)
 
@@ -516,3 +518,10 @@ def older_epoch_costs_the_whole_order(code: Code) -> None:
 def replica_in_sync_waits_for_answers(*_: Any) -> list[Any]:
     """In a topic that consents, a replica in sync that is back leads only when all others have said how far their logs go."""
     return []
+
+
+@MUTANTS.mutant("FIRST-LIVE-IN-A-CLUSTER")
+def first_live_replica_leads_a_cluster(code: Code) -> None:
+    """Both kinds of unclean elections take the first live replica, whatever it holds."""
+    for module in (elections, controller_machine):
+        code.wrap(module, "largest", lambda _original, candidates, _ends: next(iter(candidates), None))

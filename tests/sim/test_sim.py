@@ -17,10 +17,12 @@ from tidelog.testing.sim_agent import AgentNode
 from tidelog.testing.sim_compaction import CompactRun
 from tidelog.testing.sim_edges import EdgeRun
 from tidelog.testing.sim_groups import GROUPS, GroupRun
+from tidelog.testing.sim_losses import LossRun
 from tidelog.testing.sim_moves import MoveRun
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_story, run_traced
 from tidelog.testing.sim_suspicion import FalseSuspicions
 from tidelog.testing.stories import story_of
+from tidelog.testing.unclean_watch import Unclean
 
 pytestmark = pytest.mark.sim
 
@@ -50,10 +52,10 @@ def test_200_seeds_hold_every_invariant_heal_and_reach_every_goal() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-def test_a_seed_plays_one_story_and_eight_in_a_row_play_them_all() -> None:
+def test_a_seed_plays_one_story_and_sixteen_in_a_row_play_all() -> None:
     for first in (0, 5, 992):
-        played = Counter(story_of(seed) for seed in range(first, first + 8))
-        assert played == {Run: 4, GroupRun: 1, CompactRun: 1, MoveRun: 1, EdgeRun: 1}
+        played = Counter(story_of(seed) for seed in range(first, first + 16))
+        assert played == {Run: 8, GroupRun: 2, CompactRun: 2, MoveRun: 2, EdgeRun: 1, LossRun: 1}
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
@@ -115,6 +117,22 @@ def test_a_pass_that_drops_the_newest_record_of_a_key_is_found(monkeypatch: pyte
     monkeypatch.setattr(_Pass, "_stays", lambda job, header, place: stays(job, header, place) and place.key != b"key-7")
     with pytest.raises(Violation, match="compaction: table-0"):
         run_story(CompactRun, 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_last_replicas_are_lost_and_topics_come_back() -> None:
+    """Unclean elections lose what they must and no more; again, and nothing of it differs."""
+    first = run_story(LossRun, 2)
+    assert first.reached[goals.CHOSEN] and first.reached[goals.UNCLEAN_LOSS] and first.reached[goals.SET_BACK]
+    assert run_story(LossRun, 2) == first
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_records_that_an_unclean_leader_drops_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The elected log counts as longer than it is, so that what went with the others is no longer explained."""
+    monkeypatch.setattr(Unclean, "lacks", lambda *_: False)
+    with pytest.RaisesGroup(pytest.RaisesExc(Violation, match="frail"), flatten_subgroups=True):
+        run_story(LossRun, 2)
 
 
 class SlowRun(GroupRun):

@@ -101,7 +101,11 @@ class PositionOutOfRangeError(OffsetOutOfRangeError):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was cut below the position (KIP-320): what was read from `diverging_offset` on is no longer in it."""
+    """The log was cut below the position (KIP-320): what was read from `diverging_offset` on is no longer in it.
+
+    After several unclean elections some of what was read before may be gone as well: seek to `diverging_offset` with the leader
+    epoch of the record before it, and this error comes again with a lower one.
+    """
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
         super().__init__(

@@ -26,6 +26,11 @@ NO_TAKE_OVER: Final = "no controller acted while a znode was damaged"
 UNREADABLE: Final = "a coordinator held on to a topic that it could not read"
 SET_ASIDE: Final = "a log that an older copy of ZooKeeper lacks was kept"
 FELL: Final = "a leader epoch of an older copy was refused"
+UNCLEAN: Final = "a leader was elected uncleanly"
+CHOSEN: Final = "an unclean election had logs of different lengths to choose from"
+NAMED: Final = "an operator named an unclean leader"
+UNCLEAN_LOSS: Final = "an unclean election lost acknowledged records"
+SET_BACK: Final = "a reader was set back by an unclean election"
 
 GOALS: Final = (
     TRUNCATION,
@@ -51,6 +56,11 @@ GOALS: Final = (
     UNREADABLE,
     SET_ASIDE,
     FELL,
+    UNCLEAN,
+    CHOSEN,
+    NAMED,
+    UNCLEAN_LOSS,
+    SET_BACK,
 )
 
 JUDGED_SEEDS: Final = 200

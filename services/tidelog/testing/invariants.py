@@ -103,6 +103,8 @@ class PartitionView:
     tp: TopicPartition
     stored: StoredView | None
     replicas: Mapping[int, ReplicaView]
+    elected: LogView | None = None
+    """Log of the leader of an unclean election, which has not been told of it."""
 
 
 @dataclass(slots=True)
@@ -160,9 +162,10 @@ class Checker:
         memory = self._memory.setdefault(view.tp, _Memory())
         if view.stored is not None and view.stored is not memory.stored:
             self._check_stored(view.tp, view.stored, memory)
-            if view.stored.recovering and view.stored.leader_epoch > memory.unclean_epoch:
+            led = view.stored.leader >= 0  # the mark stays where its leader is gone again
+            if view.stored.recovering and led and view.stored.leader_epoch > memory.unclean_epoch:
                 elected = view.replicas.get(view.stored.leader)
-                memory.begin_again(None if elected is None else elected.log)
+                memory.begin_again(view.elected if elected is None else elected.log)
                 memory.unclean_epoch = view.stored.leader_epoch
                 self.unclean_elections += 1
         news = [r for r in view.replicas.values() if changed is None or r.broker_id in changed]
@@ -204,6 +207,11 @@ class Checker:
         """I10: an acks=all answer is on its way for the batch at `base_offset`."""
         memory = self._memory.setdefault(tp, _Memory())
         _require(base_offset in memory.committed, "I10", tp, "offset", base_offset, "is acknowledged, not committed")
+
+    def takes_back(self, tp: TopicPartition, leader_epoch: int) -> bool:
+        """Returns whether a replica in this epoch follows what an unclean election has chosen, and cuts away what that lacks."""
+        memory = self._memory.get(tp)
+        return memory is not None and 0 <= memory.unclean_epoch <= leader_epoch
 
     def forget(self, tp: TopicPartition) -> None:
         """The topic is deleted; one of the same name is another (HOLE-10)."""

@@ -25,7 +25,7 @@ from tidelog.replica.isr import PendingExpand, PendingShrink
 from tidelog.replica.leader import Progress
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.testing import goals
-from tidelog.testing.invariants import Checker, PartitionView, ReplicaView, StoredView, Violation
+from tidelog.testing.invariants import Checker, LogView, PartitionView, ReplicaView, StoredView, Violation
 from tidelog.testing.meta import SimMeta
 from tidelog.testing.meta_tree import Change, Znode
 from tidelog.testing.sim_node import SimNode, World
@@ -307,9 +307,9 @@ class Observer:
             self._note(copy, view, stored)
         for tp, ids in changed.items():
             if tp in self._stored:
-                self._checker.check(PartitionView(tp, self._stored[tp], self._views.get(tp, {})), ids)
+                self._checker.check(self._picture(tp), ids)
         for copy, view in advanced:
-            self._checker.check_advance(self._picture(copy), view)
+            self._checker.check_advance(self._picture(copy.host.tp), view)
         for replica, progress in proposed.items():
             self._check_proposal(replica, progress)
         if rewritten or self._lives_changed:
@@ -321,9 +321,26 @@ class Observer:
             if node.disk.blind_appends:
                 raise Violation(f"KAFKA-10778: {node.name} appends to {node.disk.blind_appends[0]} after a failure")
 
-    def _picture(self, copy: _Copy) -> PartitionView:
-        tp = copy.host.tp
-        return PartitionView(tp, self._stored.get(tp), self._views.get(tp, {}))
+    def _picture(self, tp: TopicPartition) -> PartitionView:
+        stored, views = self._stored.get(tp), self._views.get(tp, {})
+        elected = None
+        if stored is not None and stored.recovering and stored.leader not in views:
+            elected = self._log_of(tp, stored)
+        return PartitionView(tp, stored, views, elected)
+
+    def _log_of(self, tp: TopicPartition, stored: StoredView) -> LogView | None:
+        """Log of its leader, which has not been told yet that it leads."""
+        log = self._world.log_of(stored.leader, tp)
+        if log is None or log.key.topic_id != stored.topic_id:
+            return None
+        disk = self._world.nodes[f"broker-{stored.leader}"].disk
+        disk.observed = True
+        try:
+            return self._reader.log(log)
+        except TidelogError:
+            return None
+        finally:
+            disk.observed = False
 
     def _copy_of(self, replica: PartitionReplica) -> _Copy | None:
         copy = self._copies.get(replica)
@@ -356,11 +373,13 @@ class Observer:
 
     def _note(self, copy: _Copy, view: ReplicaView, stored: StoredView) -> None:
         """Compares a replica with what it was, counts what was reached, and remembers what it is."""
-        if view.high_watermark < copy.high_watermark:
+        cut = copy.host.log.cuts > copy.cuts
+        taken_back = cut and not view.leads and self._checker.takes_back(copy.host.tp, view.leader_epoch)
+        if view.high_watermark < copy.high_watermark and not taken_back:
             raise Violation(
                 f"I6: {copy.host.tp} broker {copy.broker_id}: HW fell from {copy.high_watermark} to {view.high_watermark}"
             )
-        if copy.host.log.cuts > copy.cuts and not view.leads:
+        if cut and not view.leads:
             self.reached[goals.TRUNCATION] += 1
         if copy.leads and not view.leads and stored.leader_epoch > copy.leader_epoch:
             others = self._views.get(copy.host.tp, {}).values()
@@ -389,7 +408,9 @@ class Observer:
             return
         match leading.isr:
             case PendingExpand(joining=joining):
-                self._checker.check_join(self._picture(copy), view, [(x.broker_id, x.broker_epoch) for x in joining])
+                self._checker.check_join(
+                    self._picture(copy.host.tp), view, [(x.broker_id, x.broker_epoch) for x in joining]
+                )
             case PendingShrink(leaving=leaving):
                 for member in leaving:
                     progress = then.get(member.broker_id)

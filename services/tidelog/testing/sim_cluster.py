@@ -23,12 +23,18 @@ from tidelog.wire.batch import iter_batches
 
 class SimCluster:
     def __init__(
-        self, seed: int, brokers: int = 3, controllers: int = 2, compacted: str = "", zookeeper_lag_s: float = 0.0
+        self,
+        seed: int,
+        brokers: int = 3,
+        controllers: int = 2,
+        compacted: str = "",
+        zookeeper_lag_s: float = 0.0,
+        timing: Timing | None = None,
     ) -> None:
         """`compacted`: a topic that brokers compact; they scrub then, too. `zookeeper_lag_s`: ZooKeeper has followers, which
-        apply a write up to this late."""
+        apply a write up to this late. `timing` is drawn unless given."""
         self.seed = seed
-        self.timing = timing = Timing.drawn(seed)
+        self.timing = timing = timing or Timing.drawn(seed)
         self.zookeeper = SimZooKeeper(
             seeded(seed, "zookeeper"), servers=3 if zookeeper_lag_s else 1, lag_s=zookeeper_lag_s
         )

@@ -11,7 +11,7 @@ lives through the whole run, and an operator that deletes records and looks offs
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -286,11 +286,11 @@ class EdgeRun(Run):
             if offset >= start and records.get(offset) != value:
                 raise Violation(f"edge: {offset} was acknowledged as {value!r} and is {records.get(offset)!r}")
         self._check_reader(records)
-        _check_order("log", records)
+        check_order("edge: the log", records)
         return total + len(records)
 
     def _check_reader(self, records: dict[int, bytes]) -> None:
-        _check_order("consumer", self._seen)
+        check_order("edge: what the consumer read", self._seen)
         for offset, value in self._seen.items():
             if self._acked.get(offset, value) != value or records.get(offset, value) != value:
                 raise Violation(f"edge: the consumer read {value!r} at {offset}")
@@ -310,10 +310,11 @@ class EdgeRun(Run):
                 await asyncio.sleep(0.5)
 
 
-def _check_order(where: str, records: dict[int, bytes]) -> None:
+def check_order(where: str, records: Mapping[int, bytes]) -> None:
+    """The numbers of each producer rise with the offsets."""
     last = dict.fromkeys(PRODUCERS, 0)
     for offset, value in sorted(records.items()):
         name, _, number = value.decode().partition(" ")
         if int(number) <= last[name]:
-            raise Violation(f"edge: in the {where} {value!r} at {offset} comes after number {last[name]}")
+            raise Violation(f"{where}: {value!r} at {offset} comes after number {last[name]}")
         last[name] = int(number)

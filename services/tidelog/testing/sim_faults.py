@@ -34,6 +34,7 @@ WEIGHTS: Final = {
     "restart": 2,
     "pause": 2,
     "damaged znode": 3,
+    "last replica": 4,
 }
 """How often a kind is drawn, where more often than others: fences of leader epochs and of versions are tested by nothing else."""
 

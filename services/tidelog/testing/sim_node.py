@@ -13,11 +13,12 @@ from tidelog.broker.app import Broker
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.config import BrokerSettings, ControllerSettings
 from tidelog.controller.app import Controller
-from tidelog.ids import Address
+from tidelog.ids import Address, TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.ports.rand import Rand
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.segment import LOG_SUFFIX
 from tidelog.storage.strays import DELETE_SUFFIX, STRAY_SUFFIX
 from tidelog.testing.clock import SimClock
@@ -100,6 +101,13 @@ class World:
     @property
     def controllers(self) -> "list[SimNode]":
         return [node for name, node in self.nodes.items() if name.startswith("controller")]
+
+    def log_of(self, broker: int, tp: TopicPartition) -> PartitionLog | None:
+        """The log that a running broker has of a partition; None where it has none that works."""
+        node = self.nodes[f"broker-{broker}"]
+        manager = node.broker.manager if node.running and node.broker is not None else None
+        log = None if manager is None else manager.stored().get(tp)
+        return None if log is None or log.failure is not None else log
 
 
 class SimNode:

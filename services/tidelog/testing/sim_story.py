@@ -9,7 +9,7 @@ import gc
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -253,7 +253,10 @@ class Run:
 
     def _compare_replicas(self, vetoed: frozenset[TopicPartition]) -> None:
         """X2."""
-        for tp in self._partitions:
+        self._compare(vetoed, self._partitions)
+
+    def _compare(self, vetoed: frozenset[TopicPartition], partitions: Sequence[TopicPartition]) -> None:
+        for tp in partitions:
             if tp not in vetoed and len(logs := self.cluster.logs(tp)) > 0:
                 first, *others = logs.values()
                 if any(log != first for log in others):
@@ -273,6 +276,7 @@ class Run:
         return total
 
     async def _read_all(self, tp: TopicPartition) -> dict[int, bytes]:
+        """Every record from the start to the end of this moment, by offset."""
         async with self._consumer(f"final-{tp}") as consumer:
             end = (await consumer.end_offsets([tp]))[tp]
             await consumer.assign([tp])

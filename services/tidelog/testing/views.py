@@ -5,6 +5,7 @@ from typing import Final
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.ids import TopicPartition
+from tidelog.storage.partition_log import PartitionLog
 from tidelog.testing.invariants import BatchView, LogView, PartitionView, ReplicaView, StoredView
 from tidelog.testing.meta import SimZooKeeper
 from tidelog.testing.meta_tree import Znode
@@ -56,16 +57,16 @@ class BatchReader:
     """Batches of a log, read once: what was read before is read again only after a truncation."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[PartitionHost, int, LogView]] = {}
+        self._known: dict[int, tuple[PartitionLog, int, LogView]] = {}
 
-    def log(self, host: PartitionHost) -> LogView:
-        kept, cuts, view = self._known.get(id(host), (host, -1, LogView()))
-        if kept is not host or cuts != host.log.cuts:
+    def log(self, log: PartitionLog) -> LogView:
+        kept, cuts, view = self._known.get(id(log), (log, -1, LogView()))
+        if kept is not log or cuts != log.cuts:
             view = LogView()
-        self._known[id(host)] = (host, host.log.cuts, view)
-        start = view.batches[-1].end_offset if view.batches else host.log.log_start_offset
-        while start < host.log.log_end_offset:
-            records = host.log.read(start, _READ_BYTES, host.log.log_end_offset)
+        self._known[id(log)] = (log, log.cuts, view)
+        start = view.batches[-1].end_offset if view.batches else log.log_start_offset
+        while start < log.log_end_offset:
+            records = log.read(start, _READ_BYTES, log.log_end_offset)
             view.extend(BatchView(h.base_offset, h.end_offset, h.leader_epoch, h.crc) for _, h in iter_batches(records))
             start = view.batches[-1].end_offset
         return view
@@ -84,7 +85,7 @@ def replica_view(host: PartitionHost, broker_id: int, broker_epoch: int, reader:
         leader_epoch=host.replica.leader_epoch,
         high_watermark=host.replica.high_watermark,
         log_end_offset=host.replica.log_end_offset,
-        log=reader.log(host),
+        log=reader.log(host.log),
         maximal_isr=frozenset((x.broker_id, x.broker_epoch) for x in isr),
         committed_isr_size=0 if leading is None else len(leading.isr.committed.isr),
         min_isr=0 if leading is None else min(leading.min_isr, leading.factor),
