@@ -20,7 +20,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.meta import SetData
 from tidelog.runtime import rpc_server
 from tidelog.sizes import Carriage
-from tidelog.storage import producer_snapshot, recovery, topic_marker
+from tidelog.storage import producer_snapshot, recovery, topic_marker, unmarked
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.partition_log import PartitionLog
 from tidelog.storage.producer_state import ProducerTable
@@ -92,9 +92,10 @@ def lost_start_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
 @MUTANTS.mutant(
     "LOST-MARKER", ByTest("tests/unit/storage/test_log_store.py::test_a_lost_marker_of_a_topic_is_made_again")
 )
-@around(LogStore, "_restore_marker")
-def lost_marker_stays_lost(*_: Any) -> None:
+@around(unmarked, "settle")
+def lost_marker_stays_lost(*_: Any, **__: Any) -> unmarked.Settled:
     """A log whose topic marker is gone is no log."""
+    return unmarked.Settled(None, [])
 
 
 @MUTANTS.mutant(
@@ -109,9 +110,20 @@ def records_without_a_name_go(*_: Any) -> int:
 @MUTANTS.mutant(
     "LATE-ORDER", ByTest("tests/unit/storage/test_log_store.py::test_records_whose_marker_went_with_the_power_go_too")
 )
-@around(LogStore, "_clear_unmarked")
-def unnamed_records_await_an_order(*_: Any) -> None:
+@around(unmarked, "_after_power_loss")
+def unnamed_records_await_an_order(*_: Any, **__: Any) -> list[str]:
     """A folder whose marker went with the power stays as it is until an order comes, in whichever life that is."""
+    return []
+
+
+@MUTANTS.mutant(
+    "MARKER-WENT-WITH-THE-POWER",
+    ByTest("tests/unit/storage/test_log_store.py::test_synced_records_without_a_marker_are_kept"),
+)
+@around(unmarked, "_after_power_loss")
+def every_marker_went_with_the_power(original: Any, *args: Any, **_: Any) -> Any:
+    """After a loss of power a folder without a marker is emptied, whatever was synced there."""
+    return original(*args, was_synced=False)
 
 
 @MUTANTS.mutant(

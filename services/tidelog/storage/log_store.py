@@ -8,7 +8,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk, EntryKind
 from tidelog.ports.rand import Rand
-from tidelog.storage import epoch_journal, strays, topic_marker
+from tidelog.storage import epoch_journal, strays, topic_marker, unmarked
 from tidelog.storage.checkpoint import OFFSET_MAX, LogKey, OffsetCheckpoint, number
 from tidelog.storage.checkpoint_run import NEXT_SUFFIX, Checkpoint
 from tidelog.storage.data_dir import OWN_FILES, DataDir, intact_since_after_start
@@ -149,9 +149,9 @@ class LogStore:
             return
         tp, topic_id = parse_folder_name(name), topic_marker.topic_id_in(self._disk, folder)
         if tp is not None and topic_id is None:
-            topic_id = self._restore_marker(tp, folder)
-            if topic_id is None and self._data_dir.power_lost:
-                self._clear_unmarked(folder)
+            found = unmarked.settle(self._disk, tp, folder, self._recovery_points, power_lost=self._data_dir.power_lost)
+            topic_id = found.topic_id
+            self.notes += found.notes
         if tp is None or topic_id is None:
             self.notes.append(f"{folder} is not a partition of this broker; left alone")
             return
@@ -163,34 +163,6 @@ class LogStore:
         marked = [key for marks in self._marks for key in marks.logs()]
         self._known |= self.strays.load(name, marked, power_lost=self._data_dir.power_lost)
         self.notes.append(f"{self._root}/{name} was set aside; it is kept for now")
-
-    def _clear_unmarked(self, folder: str) -> None:
-        """The next start will not know of the loss of power that explains this folder, and an order may come only then."""
-        try:
-            topic_marker.clear_unmarked(self._disk, folder, power_lost=True)
-        except (OSError, TidelogError) as error:
-            self.notes.append(f"{folder}: cannot be emptied: {error}")
-
-    def _restore_marker(self, tp: TopicPartition, folder: str) -> bytes | None:
-        """The id of the topic whose marker is gone from `folder`, if the recovery points name synced records of it.
-
-        After a loss of power they may name a topic that was deleted, and the folder may belong to the next one of the name.
-        """
-        if self._data_dir.power_lost or not topic_marker.is_missing(self._disk, folder):
-            return None
-        points = self._recovery_points
-        ids = {key.topic_id for key in points.logs() if (key.topic, key.partition) == tp and points.get(key)}
-        if len(ids) != 1:
-            return None
-        (topic_id,) = ids
-        try:
-            topic_marker.write(self._disk, folder, topic_id)
-            self._disk.sync_dir(folder)
-        except OSError as error:  # the log can be opened all the same, and the next start tries again
-            self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} is gone and cannot be made: {error}")
-        else:
-            self.notes.append(f"{folder}: the marker of topic {topic_id.hex()} was gone; made again")
-        return topic_id
 
     def _open_log(self, key: LogKey, *, clean: bool, power_lost: bool) -> PartitionLog | None:
         tp = TopicPartition(key.topic, key.partition)

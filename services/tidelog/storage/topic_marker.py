@@ -24,6 +24,10 @@ def is_missing(disk: Disk, folder: str) -> bool:
     return not _markers(disk, folder)
 
 
+def has_records(disk: Disk, folder: str) -> bool:
+    return any(_size_bytes(disk, f"{folder}/{entry.name}") for entry in disk.list_dir(folder))
+
+
 def write(disk: Disk, folder: str, topic_id: bytes) -> None:
     """Durable once the folder is synced."""
     disk.open(f"{folder}/{topic_id.hex()}{SUFFIX}", create=True).close()
@@ -38,7 +42,7 @@ def clear_unmarked(disk: Disk, folder: str, *, power_lost: bool) -> None:
     ours = [n for n in names if any(parse_segment_name(n, suffix) is not None for suffix in _LOG_SUFFIXES)]
     if ours != names:
         raise TidelogError(f"{folder} is in the way and not ours; move it away", ErrorCode.KAFKA_STORAGE_ERROR)
-    if not power_lost and any(_size_bytes(disk, f"{folder}/{name}") for name in names):
+    if not power_lost and has_records(disk, folder):
         raise TidelogError(
             f"{folder} holds records, but no file names their topic; move it away", ErrorCode.KAFKA_STORAGE_ERROR
         )

@@ -626,6 +626,22 @@ def test_records_whose_marker_went_with_the_power_go_too() -> None:
     assert open_store(disk).create(TP, TOPIC_ID).log_end_offset == 0
 
 
+def test_synced_records_without_a_marker_are_kept() -> None:
+    """A marker that was synced before them is not lost with the power: something else has taken it."""
+    disk = SimDisk()
+    store = started(disk)
+    held = disk.read(f"{ROOT}/events-0/00000000000000000000.log")
+    store.logs[TP].flush()
+    store.checkpoint({TP: 2})
+    disk.sync_dir(ROOT)
+    disk.crash(Crash.DROP_UNSYNCED)
+    disk.remove(f"{ROOT}/events-0/{TOPIC_ID.hex()}.topic")
+    for _ in range(2):
+        assert open_store(disk).create(TP, TOPIC_ID).log_end_offset == 0
+        assert disk.read(f"{ROOT}/events-0.0-unmarked/00000000000000000000.log") == held
+        disk.crash(Crash.PROCESS)
+
+
 def test_thousand_partitions_cost_few_calls_each() -> None:
     disk = SimDisk()
     store = open_store(disk)
