@@ -493,6 +493,7 @@ def call_for_another_is_served(*_: Any) -> None:
     """A broker serves calls that are meant for another one, which had its IP address before."""
 
 
+@MUTANTS.mutant("OLDER-STORE-IN-A-CLUSTER")
 @MUTANTS.mutant("OLDER-STORE", ByTest(f"{_PAST}test_after_a_restore_nothing_is_deleted"))
 @around(PastGuard, "_tell")
 def older_store_is_believed(*_: Any) -> None:

@@ -221,6 +221,11 @@ class SimZooKeeper:
         for client in self._clients:
             client.knock()
 
+    @property
+    def zxid(self) -> int:
+        """The last transaction."""
+        return self._zxid
+
     def copy(self) -> Copy:
         return Copy(self.dump(), self._zxid, {each.session_id: each.timeout_s for each in self._sessions.values()})
 

@@ -5,6 +5,7 @@ It breaks promises that hold otherwise: what was acknowledged after the copy may
 * No record is deleted. A replica that the copy does not know is set aside, with every byte that it had.
 * A partition whose leader epoch did not fall is led again, with every replica in sync. An order for one whose epoch fell fails
   for it alone.
+* A broker that has registered after the copy notices that it is older.
 * Every record that was acknowledged before the copy is read, where the partition is led again.
 """
 
@@ -58,9 +59,13 @@ class OlderCopy(Breaking):
         logs = ((node, key, files) for node in cluster.brokers for key, files in _logs(node).items())
         before = {(node, key): files for node, key, files in logs if key.topic not in gone and any(files.values())}
         behind = self._behind(copy)
+        knowing = [node for node in cluster.brokers if _broker_epoch(node) > copy.zxid]
         await self._return_to(copy)
         await self._until_led(frozenset(behind), limit_s)
         self._check_logs(before)
+        for node in knowing:
+            if node.broker is None or node.broker.manager is None or not node.broker.manager.another_past:
+                raise Violation(f"older copy: {node.name} had registered after it, and does not notice it")
         whole = cluster.whole()
         offline = {host.tp for node in cluster.brokers for host in node.hosts() if host.offline is not None}
         cluster.observer.reached[goals.FELL] += len(behind & offline)
@@ -96,7 +101,7 @@ class OlderCopy(Breaking):
                 self._kill(node)
         zookeeper.stop()
         await asyncio.sleep(self._between(0.0, 3.0))
-        zookeeper.return_to(copy)
+        zookeeper.return_to(copy, zxid=zookeeper.zxid + 1 if self._maybe() else 0)
         zookeeper.start()
         at = 0.0
         for node in nodes:
@@ -143,6 +148,11 @@ class OlderCopy(Breaking):
                 )
             else:
                 self._cluster.observer.reached[goals.SET_ASIDE] += 1
+
+
+def _broker_epoch(node: SimNode) -> int:
+    registration = None if node.broker is None else node.broker.registration
+    return -1 if registration is None else registration.broker_epoch
 
 
 def _logs(node: SimNode) -> dict[LogKey, Files]:

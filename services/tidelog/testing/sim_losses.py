@@ -145,6 +145,9 @@ class LossRun(Run):
     FAULT_S = 14.0
     """A last replica is lost some seconds after its followers, and missed some seconds later."""
 
+    RETURNS = False
+    """Since the copy, an unclean election may have lost what had been acknowledged before it."""
+
     def __init__(self, seed: int) -> None:
         self._rand = seeded(seed, "losses")
         super().__init__(seed)
