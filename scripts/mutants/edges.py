@@ -17,7 +17,7 @@ from tidelog.controller import machine as controller_machine
 from tidelog.controller.model import Broker, ClusterState
 from tidelog.controller.survey import SurveyDesk
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.ports.meta import SetData
+from tidelog.ports.meta import SessionClosed, SetData
 from tidelog.runtime import rpc_server
 from tidelog.sizes import Carriage
 from tidelog.storage import producer_snapshot, recovery, topic_marker, unmarked
@@ -201,6 +201,16 @@ async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> b
     with altered(self, _session_id=0):
         found: bool = await original(self, *asked)
     return found
+
+
+@MUTANTS.mutant("DELETED-REGISTRATION")
+@around(registration.Registration, "_keep")
+async def deleted_registration_stays_deleted(_: Any, __: Any, keeper: Any) -> None:
+    """A broker whose registration was deleted or changed does not register again while its session lives."""
+    try:
+        await keeper.run()
+    except SessionClosed:
+        return
 
 
 @MUTANTS.mutant("HALF-APPEND", ByTest("tests/unit/storage/test_log_model.py::test_a_failed_append_does_not_come_back"))

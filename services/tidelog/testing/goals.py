@@ -24,6 +24,7 @@ COMPACTED: Final = "half of a topic was compacted away"
 DELETED: Final = "records were deleted by offset"
 NO_TAKE_OVER: Final = "no controller acted while a znode was damaged"
 UNREADABLE: Final = "a coordinator held on to a topic that it could not read"
+SESSION_LEFT: Final = "a registration was deleted while its session lived"
 SET_ASIDE: Final = "a log that an older copy of ZooKeeper lacks was kept"
 FELL: Final = "a leader epoch of an older copy was refused"
 UNCLEAN: Final = "a leader was elected uncleanly"
@@ -54,6 +55,7 @@ GOALS: Final = (
     DELETED,
     NO_TAKE_OVER,
     UNREADABLE,
+    SESSION_LEFT,
     SET_ASIDE,
     FELL,
     UNCLEAN,

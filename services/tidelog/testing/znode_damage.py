@@ -3,6 +3,8 @@
 Some runs have this fault beside their others. A process that reads such a znode does not act on it, and deletes nothing because
 of it. Later the old content comes back, as it was or in another form; what the cluster has written over the rubbish by then
 stays.
+
+An operator may also delete what a process holds by its session, which lives on.
 """
 
 import json
@@ -18,6 +20,12 @@ from tidelog.testing.sim_node import SHARDS
 from tidelog.wire import znodes
 
 LASTS_S: Final = (0.2, 5.0)
+
+WEIGHTS: Final = {"topic": 3, "registration": 2}
+"""Kinds that are drawn more often than others: most follows from what becomes of these."""
+
+PLACES: Final = ("registration", "coordinator")
+"""Kinds of ephemeral znodes, which may also be deleted. Another fault deletes that of the controller."""
 
 _WRONG: Final[tuple[object, ...]] = (None, "x", -7, 1.5, [], [["x"]], {}, {"0": "x"})
 """Contents of a field of another type, or out of its range."""
@@ -48,8 +56,10 @@ class ZnodeDamage(Breaking):
                 found.setdefault(kind.name, []).append((path, node.data, kind.decode))
         if not found:
             return False
-        name = self._one_of(sorted(found))
+        name = self._one_of([name for name in sorted(found) for _ in range(WEIGHTS.get(name, 1))])
         path, data, decode = self._one_of(found[name])
+        if name in PLACES and self._maybe():
+            return self._delete(path)
         rubbish, seconds = self._rubbish(data, decode), self._between(*LASTS_S)
         zookeeper.damage(path, rubbish)
         if self._maybe():
@@ -58,6 +68,16 @@ class ZnodeDamage(Breaking):
             self._later(seconds * self._rand.random(), partial(zookeeper.remove, deposed))
         self._later(seconds, partial(self._repair, path))
         return self._say("%s %s holds %r for %.1f s", name, path, rubbish, seconds)
+
+    def _delete(self, path: str) -> bool:
+        """The session goes on without what it has made."""
+        zookeeper = self._cluster.zookeeper
+        node = zookeeper.find(path)
+        self._cluster.observer.reached[goals.SESSION_LEFT] += (
+            node is not None and node.stat.ephemeral_owner in zookeeper.live_sessions
+        )
+        zookeeper.remove(path)
+        return self._say("%s is deleted", path)
 
     def heal(self) -> None:
         for path in self._cluster.zookeeper.damaged:
