@@ -194,6 +194,21 @@ async def silence_is_death(original: Any, *asked: Any) -> registration.Presence:
     return registration.Presence.GONE if found is registration.Presence.UNKNOWN else found
 
 
+@MUTANTS.mutant("SECOND-SELF-IN-A-CLUSTER")
+@around(registration, "look")
+async def every_former_self_is_dead_in_a_cluster(*_: Any) -> registration.Presence:
+    """A process that starts in a cluster takes it for granted that an earlier one with its data directory is dead."""
+    return registration.Presence.GONE
+
+
+@MUTANTS.mutant("PAUSED-SELF-IN-A-CLUSTER")
+@around(registration, "look")
+async def silence_is_death_in_a_cluster(original: Any, *asked: Any) -> registration.Presence:
+    """In a cluster an earlier process that does not answer is dead."""
+    found: registration.Presence = await original(*asked)
+    return registration.Presence.GONE if found is registration.Presence.UNKNOWN else found
+
+
 @MUTANTS.mutant("TAKEN-BACK", ByTest(f"{_REGISTRATION}test_a_process_whose_registration_is_taken_ends"))
 @around(registration.Registration, "_is_dead")
 async def registration_is_taken_back(original: Any, self: Any, *asked: Any) -> bool:

@@ -21,6 +21,7 @@ from tidelog.testing.sim_losses import LossRun
 from tidelog.testing.sim_moves import MoveRun
 from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_story, run_traced
 from tidelog.testing.sim_suspicion import FalseSuspicions
+from tidelog.testing.sim_twins import TwinRun
 from tidelog.testing.stories import story_of
 from tidelog.testing.unclean_watch import Unclean
 
@@ -55,7 +56,7 @@ def test_200_seeds_hold_every_invariant_heal_and_reach_every_goal() -> None:
 def test_a_seed_plays_one_story_and_sixteen_in_a_row_play_all() -> None:
     for first in (0, 5, 992):
         played = Counter(story_of(seed) for seed in range(first, first + 16))
-        assert played == {Run: 8, GroupRun: 2, CompactRun: 2, MoveRun: 2, EdgeRun: 1, LossRun: 1}
+        assert played == {Run: 7, GroupRun: 2, CompactRun: 2, MoveRun: 2, EdgeRun: 1, LossRun: 1, TwinRun: 1}
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
@@ -133,6 +134,14 @@ def test_records_that_an_unclean_leader_drops_are_missed(monkeypatch: pytest.Mon
     monkeypatch.setattr(Unclean, "lacks", lambda *_: False)
     with pytest.RaisesGroup(pytest.RaisesExc(Violation, match="frail"), flatten_subgroups=True):
         run_story(LossRun, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_second_process_of_a_broker_changes_nothing() -> None:
+    """It ends and names the first, or waits; again, and nothing of it differs."""
+    first = run_story(TwinRun, 2)
+    assert first.acked > 100 and first.reached[goals.SECOND_ENDED] and first.faults["second process"]
+    assert run_story(TwinRun, 2) == first
 
 
 class SlowRun(GroupRun):

@@ -381,6 +381,19 @@ class SimDisk:
         other._root = self._surviving_root(loss)
         return other
 
+    def copied(self) -> "SimDisk":
+        """The disk of another host with a copy of every file, as `cp` makes it."""
+        other = SimDisk()
+        for path, data in sorted(self.image().items()):
+            if data is None:
+                if other.kind(path) is None:
+                    other.make_dir(path)
+            else:
+                file = other.open(path, create=True)
+                file.append([data])
+                file.close()
+        return other
+
     def image(self) -> dict[str, bytes | None]:
         """Every path with its content; None for a directory."""
         image: dict[str, bytes | None] = {}

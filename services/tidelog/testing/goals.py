@@ -32,6 +32,8 @@ CHOSEN: Final = "an unclean election had logs of different lengths to choose fro
 NAMED: Final = "an operator named an unclean leader"
 UNCLEAN_LOSS: Final = "an unclean election lost acknowledged records"
 SET_BACK: Final = "a reader was set back by an unclean election"
+SECOND_ENDED: Final = "a second process with one broker id ended and named the first"
+SECOND_WAITED: Final = "a second process waited for a first that was paused or out of reach"
 
 GOALS: Final = (
     TRUNCATION,
@@ -63,6 +65,8 @@ GOALS: Final = (
     NAMED,
     UNCLEAN_LOSS,
     SET_BACK,
+    SECOND_ENDED,
+    SECOND_WAITED,
 )
 
 JUDGED_SEEDS: Final = 200

@@ -35,6 +35,7 @@ WEIGHTS: Final = {
     "pause": 2,
     "damaged znode": 3,
     "last replica": 4,
+    "second process": 6,
 }
 """How often a kind is drawn, where more often than others: fences of leader epochs and of versions are tested by nothing else."""
 

@@ -158,8 +158,12 @@ class SimNode:
         return self.process is not None and self.process.alive
 
     @property
+    def is_broker(self) -> bool:
+        return self.name.startswith("broker")
+
+    @property
     def address(self) -> Address:
-        return Address(self.name, BROKER_PORT if self.name.startswith("broker") else CONTROLLER_PORT)
+        return Address(self.name, BROKER_PORT if self.is_broker else CONTROLLER_PORT)
 
     def start(self) -> None:
         assert not self.running and self.dead, f"{self.name} runs already"
@@ -171,9 +175,8 @@ class SimNode:
     def _launch(self, process: SimProcess) -> None:
         world = self.world
         self.registry = CollectorRegistry()
-        is_broker = self.name.startswith("broker")
         self.meta = self._session()
-        self.coordinator_meta = self._session() if is_broker else None
+        self.coordinator_meta = self._session() if self.is_broker else None
         ports = Ports(
             clock=self.clock,
             net=world.network.node(self.name, process, lambda path: world.bugs.append(f"{self.name}: {path}")),
@@ -181,10 +184,10 @@ class SimNode:
             meta=self.meta,
             rand=seeded(world.seed, f"{self.name}/{self.starts}"),
             coordinator_meta=self.coordinator_meta,
-            worker=SimWorker(self.disk) if is_broker and world.compacted else None,
+            worker=SimWorker(self.disk) if self.is_broker and world.compacted else None,
         )
         number = self.number
-        if is_broker:
+        if self.is_broker:
             broker = self.broker = self._broker(number, ports, process)
             process.start("start", broker.start())
         else:

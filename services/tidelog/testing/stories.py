@@ -8,12 +8,13 @@ from tidelog.testing.sim_groups import GroupRun
 from tidelog.testing.sim_losses import LossRun
 from tidelog.testing.sim_moves import MoveRun
 from tidelog.testing.sim_story import Run
+from tidelog.testing.sim_twins import TwinRun
 
 _USUAL: Final[tuple[type[Run], ...]] = (Run, Run, Run, Run, GroupRun, CompactRun, MoveRun)
-_IN_TURN: Final[tuple[type[Run], ...]] = (*_USUAL, EdgeRun, *_USUAL, LossRun)
+_IN_TURN: Final[tuple[type[Run], ...]] = (*_USUAL, EdgeRun, Run, Run, TwinRun, *_USUAL[3:], LossRun)
 
 
 def story_of(seed: int) -> type[Run]:
-    """Sixteen seeds in a row play six stories: two have groups, two a compacted topic, two partitions that move, one faults at
-    the edges, one unclean elections, and eight have the cluster alone."""
+    """Sixteen seeds in a row play seven stories: two have groups, two a compacted topic, two partitions that move, one faults at
+    the edges, one unclean elections, one second processes of brokers, and seven have the cluster alone."""
     return _IN_TURN[seed % len(_IN_TURN)]
