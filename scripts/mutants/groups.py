@@ -7,11 +7,12 @@ over, which the store refuses, or goes over one connection with its resignation,
 that is deleted by hand makes two of them. MUT-17 has one too: no seed has noticed it so far.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from mutants import rules
 from mutants.altering import altered
-from mutants.patching import ByTest, Code, Table
+from mutants.patching import ByTest, Code, Table, around
 from tidelog.client.membership import Membership
 from tidelog.client.progress import Progress
 from tidelog.coordinator.commits import Commits
@@ -47,6 +48,14 @@ def reports_what_is_in_hand(code: Code) -> None:
 
     code.wrap(Progress, "processed", reported)
     code.wrap(Progress, "untold", reported)
+
+
+@MUTANTS.mutant("OFFSETS-GO-BACK")
+@around(Commits, "_committed")
+def offsets_go_back(original: Any, self: Any, each: Any) -> Any:
+    """A coordinator stores some offsets three lower than they were reported."""
+    found = original(self, each)
+    return replace(found, offset=found.offset - 3) if found.offset % 5 == 4 else found
 
 
 @MUTANTS.mutant(

@@ -34,6 +34,7 @@ UNCLEAN_LOSS: Final = "an unclean election lost acknowledged records"
 SET_BACK: Final = "a reader was set back by an unclean election"
 SECOND_ENDED: Final = "a second process with one broker id ended and named the first"
 SECOND_WAITED: Final = "a second process waited for a first that was paused or out of reach"
+JUMPED: Final = "the calendar of a coordinator jumped"
 
 GOALS: Final = (
     TRUNCATION,
@@ -67,6 +68,7 @@ GOALS: Final = (
     SET_BACK,
     SECOND_ENDED,
     SECOND_WAITED,
+    JUMPED,
 )
 
 JUDGED_SEEDS: Final = 200

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from tidelog.testing import goals
 from tidelog.testing.disk import Crash
 from tidelog.testing.net_exchange import Faults as LinkFaults
 from tidelog.testing.sim_agent import AgentNode
@@ -133,14 +134,17 @@ class GroupFaults(Faults):
             self._disturb_for(source, target, faults, self._between(1.0, 4.0) * seconds)
         return self._say("%s is slow: %.1f s", node.name, seconds)
 
+    def _wall_clock(self) -> bool:
+        before = {node.name: node.clock.wall_offset_ms for node in self._cluster.brokers}
+        jumps = super()._wall_clock()
+        moved = [node for node in self._cluster.brokers if node.clock.wall_offset_ms != before[node.name]]
+        self._cluster.observer.reached[goals.JUMPED] += any(_coordinates(node) for node in moved)
+        return jumps
+
     # -- coordinators ------------------------------------------------------------------------------------------------
 
     def _coordinator(self) -> SimNode | None:
-        def coordinates(node: SimNode) -> bool:
-            found = node.broker.coordinators if node.broker is not None else None
-            return found is not None and bool(found.terms)
-
-        return self._pick([node for node in self._awake(brokers_only=True) if coordinates(node)])
+        return self._pick([node for node in self._awake(brokers_only=True) if _coordinates(node)])
 
     def kill_coordinator(self) -> bool:
         node = self._coordinator()
@@ -177,3 +181,8 @@ class GroupFaults(Faults):
             return False
         node.coordinator_meta.lose_next_multi(applied=self._maybe(), then=lambda: None)
         return self._say("the next write of the coordinators of %s gets no answer", node.name)
+
+
+def _coordinates(node: SimNode) -> bool:
+    found = node.broker.coordinators if node.broker is not None else None
+    return found is not None and bool(found.terms)

@@ -1,6 +1,11 @@
 """What holds of consumer groups after every step (I16, N11 to N13, X5), judged by what consumers do and what is stored of them.
 
 Pure: it is told of each act in the order in which they happen. What a consumer believes to own is of no interest here.
+
+Of a topic that stays: a stored offset never falls and is never beyond what is processed; a consumer begins between the two, and
+from there its application gets each record in turn, none twice and none left out. Of a topic that is made anew, the same holds
+in each of its lives, which its topic id names: a stored offset never falls in one life, no offset of an earlier life is stored
+after one of a later life, and between two assignments the position goes through a life in turn.
 """
 
 from dataclasses import dataclass, field
@@ -53,6 +58,10 @@ class GroupChecker:
         self._shares: dict[tuple[str, TopicPartition], _Share] = {}
         self._generations: dict[str, int] = {}
         self._obeyed: dict[Seat, Key] = {}
+        self._lives: dict[tuple[str, TopicPartition], dict[bytes, int]] = {}
+        """Stored offset in each life of a topic that is made anew, the last life last."""
+        self._passages: dict[tuple[Seat, TopicPartition], tuple[bytes, int]] = {}
+        """Life of a topic that is made anew, and the next offset of a consumer in it, since it was given the partition."""
         self.again = 0
         """Records that were processed before."""
 
@@ -70,6 +79,40 @@ class GroupChecker:
         _require(offset >= share.committed, "N12", group, tp, "offset fell from", share.committed, "to", offset)
         _require(offset <= share.done, "X5", group, tp, "offset", offset, "is stored; processed is up to", share.done)
         share.committed = offset
+
+    def offset_of_life_stored(self, group: str, tp: TopicPartition, topic_id: bytes, offset: int) -> None:
+        """The topic is made anew now and then."""
+        lives = self._lives.setdefault((group, tp), {})
+        if topic_id not in lives:
+            lives[topic_id] = offset
+            return
+        last = next(reversed(lives))
+        _require(
+            last == topic_id,
+            "offsets of a life",
+            group,
+            tp,
+            "offset",
+            offset,
+            "of",
+            topic_id.hex(),
+            "after one of",
+            last.hex(),
+        )
+        before = lives[topic_id]
+        _require(
+            offset >= before,
+            "offsets of a life",
+            group,
+            tp,
+            "offset fell from",
+            before,
+            "to",
+            offset,
+            "in",
+            topic_id.hex(),
+        )
+        lives[topic_id] = offset
 
     def generation_stored(self, group: str, generation: int) -> None:
         before = self._generations.get(group, 0)
@@ -96,6 +139,29 @@ class GroupChecker:
         _require(fits, "N12", *seat, "begins", tp, "at", start, "stored is", share.committed, "done", share.done)
         self._acts += 1
         share.places[seat.consumer] = _Place(self._acts, start)
+
+    def given_anew(self, seat: Seat, tp: TopicPartition) -> None:
+        """It begins with a partition of a topic that is made anew."""
+        self._passages.pop((seat, tp), None)
+
+    def handed_out_in_life(self, seat: Seat, tp: TopicPartition, topic_id: bytes, offset: int) -> None:
+        """The application gets a record of a topic that is made anew: each one of a life in turn, and of the next life from 0."""
+        life, following = self._passages.get((seat, tp), (topic_id, offset))
+        due = following if life == topic_id else 0
+        _require(
+            offset == due,
+            "position in a life",
+            *seat,
+            tp,
+            "hands out",
+            offset,
+            "of",
+            topic_id.hex(),
+            "where",
+            due,
+            "is next",
+        )
+        self._passages[seat, tp] = (topic_id, offset + 1)
 
     def handed_out(self, seat: Seat, tp: TopicPartition, offset: int) -> None:
         """The application gets a record: each one in turn."""

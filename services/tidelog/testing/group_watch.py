@@ -25,7 +25,7 @@ from tidelog.testing.sim_node import SHARDS, World
 from tidelog.wire import znodes
 
 RENEWED: Final = "renewed"
-"""A topic that is deleted and made anew while groups read it. Offsets of it are not compared, for they begin again with it."""
+"""A topic that is deleted and made anew while groups read it. Offsets of it begin again with each topic id."""
 
 _ZOMBIES: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -64,9 +64,13 @@ class GroupWatch:
 
     # -- what applications do ----------------------------------------------------------------------------------------
 
-    def handed_out(self, group: str, consumer: str, tp: TopicPartition, offset: int) -> None:
+    def handed_out(self, group: str, consumer: str, tp: TopicPartition, offset: int, value: bytes) -> None:
+        seat = Seat(group, consumer)
         if tp.topic != RENEWED:
-            self._judge(lambda: self.checker.handed_out(Seat(group, consumer), tp, offset))
+            self._judge(lambda: self.checker.handed_out(seat, tp, offset))
+        else:
+            topic_id = bytes.fromhex(value.partition(b"-")[0].decode())
+            self._judge(lambda: self.checker.handed_out_in_life(seat, tp, topic_id, offset))
 
     def processed(
         self, group: str, consumer: str, tp: TopicPartition, offset: int, value: bytes, *, asked: bool
@@ -112,9 +116,10 @@ class GroupWatch:
                 case Assign(anew):
                     key = membership.started or (0, 0)
                     for part in anew:
-                        if part.topic == RENEWED:
-                            continue
                         tp = TopicPartition(part.topic, part.partition)
+                        if part.topic == RENEWED:
+                            self.checker.given_anew(seat, tp)
+                            continue
                         self._judge(
                             lambda tp=tp, at=part.offset, key=key: self.checker.given(seat, tp, at, key)  # type: ignore[misc]
                         )
@@ -178,6 +183,11 @@ class GroupWatch:
         if writer != elected:
             raise Violation(f"COORD-10: {path} is written by session {writer:#x}, elected is {elected or 0:#x}")
         match names[1:]:
+            case ["offsets", topic, partition] if topic == RENEWED:
+                if node is not None:
+                    stored = znodes.decode_offset(path, node.data)
+                    tp = TopicPartition(topic, int(partition))
+                    self.checker.offset_of_life_stored(group, tp, stored.topic_id, stored.offset)
             case [_, topic, *_] if topic == RENEWED:
                 pass
             case []:

@@ -99,7 +99,7 @@ class Agent:
         self._void.clear()  # what went before is not in these records
         consumer_id = self._consumer.group_metadata.consumer_id
         for record in records:
-            self._watch.handed_out(self._habits.group, consumer_id, _tp(record), record.offset)
+            self._watch.handed_out(self._habits.group, consumer_id, _tp(record), record.offset, record.value or b"")
         for tp, run in _by_partition(records):
             await self._ports.clock.sleep(self._duration_s())
             if self._habits.commits and (tp in self._void or not self._consumer.owns(tp)):

@@ -38,7 +38,7 @@ BATCH: Final = 3
 LAG_S: Final = 0.3
 """Longest delay of a write at a follower of ZooKeeper."""
 DRIFT: Final = 0.005
-"""Largest difference of the rate of a host's clock: half of what leases allow for."""
+"""Largest difference of the rate of a host's clock: of two hosts it is what leases allow for."""
 MINUTE_MS: Final = 60_000
 AHEAD_MS: Final = 30 * MINUTE_MS
 BEHIND_MS: Final = 365 * 24 * 60 * MINUTE_MS

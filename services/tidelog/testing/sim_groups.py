@@ -16,11 +16,13 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.ports.rand import Rand
 from tidelog.testing import goals
+from tidelog.testing.clock import SimClock
 from tidelog.testing.group_faults import GroupFaults
 from tidelog.testing.group_watch import RENEWED, GroupWatch
 from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_agent import AgentNode, Habits
+from tidelog.testing.sim_edges import DRIFT
 from tidelog.testing.sim_story import HEAL_S, TOPICS, Result, Run
 from tidelog.testing.views import stored_states
 from tidelog.wire import znodes
@@ -41,9 +43,12 @@ class GroupRun(Run):
         super().__init__(seed)
         cluster, rand = self.cluster, seeded(seed, "groups")
         self._lives = seeded(seed, "lives")
+        self._drifts = seeded(seed, "drifts")
         self.renews = self._lives.random() < 0.5
         self._life: tuple[bytes, frozenset[bytes]] = (b"", frozenset())
         """Id of the last topic that was made anew, and what was acknowledged of it."""
+        for each in cluster.nodes.values():
+            each.clock = self._clock()
         self.watch = GroupWatch(cluster.world, tuple(GROUPS), cluster.observer.reached)
         self.agents: dict[str, list[AgentNode]] = {}
         number = 0
@@ -55,8 +60,13 @@ class GroupRun(Run):
                 number += 1
                 habits = replace(usual, static=rand.random() < 0.3, commits=rand.random() < 0.5)
                 node = AgentNode(cluster.world, f"agent-{number}", habits, self.watch)
+                node.clock = self._clock()
                 cluster.nodes[node.name] = node
                 self.agents.setdefault(group, []).append(node)
+
+    def _clock(self) -> SimClock:
+        """A host's clock, mostly at the largest difference that leases allow for."""
+        return SimClock(drift=DRIFT * (-1, -1, 0, 1, 1)[self._drifts.randrange(5)])
 
     def _faults(self) -> GroupFaults:
         return GroupFaults(self.cluster)

@@ -106,3 +106,27 @@ def test_x5_no_record_is_skipped(checker: GroupChecker) -> None:
         checker.handed_out(A, TP, 6)
     with pytest.raises(Violation, match="X5"):
         checker.processed(A, TP, 6, asked=True)
+
+
+ANEW = TopicPartition("renewed", 0)
+
+
+@requirement("Committed offsets never move back and leave no gap")
+def test_offsets_of_each_life_of_a_topic_rise(checker: GroupChecker) -> None:
+    for topic_id, offset in ((b"1", 4), (b"1", 7), (b"2", 0), (b"2", 3)):
+        checker.offset_of_life_stored("g", ANEW, topic_id, offset)
+    with pytest.raises(Violation, match="fell from 3 to 2"):
+        checker.offset_of_life_stored("g", ANEW, b"2", 2)
+    with pytest.raises(Violation, match="after one of"):
+        checker.offset_of_life_stored("g", ANEW, b"1", 8)
+
+
+@pytest.mark.parametrize(("topic_id", "offset"), [(b"1", 4), (b"1", 6), (b"2", 1)])
+def test_a_position_goes_through_a_life_in_turn(checker: GroupChecker, topic_id: bytes, offset: int) -> None:
+    checker.handed_out_in_life(A, ANEW, b"1", 3)
+    checker.handed_out_in_life(A, ANEW, b"1", 4)
+    with pytest.raises(Violation, match="is next"):
+        checker.handed_out_in_life(A, ANEW, topic_id, offset)
+    checker.given_anew(A, ANEW)
+    checker.handed_out_in_life(A, ANEW, topic_id, offset)
+    checker.handed_out_in_life(A, ANEW, b"3", 0)
