@@ -129,6 +129,9 @@ class Twins:
 class TwinFaults(Faults):
     """All kinds of faults, and second processes."""
 
+    DAMAGE_SHARE = 0.0
+    """A registration that is deleted is free for the second process, and the first ends then."""
+
     def __init__(self, cluster: SimCluster, twins: Twins) -> None:
         self._twins = twins
         super().__init__(cluster)
