@@ -563,3 +563,12 @@ def first_live_replica_leads_a_cluster(code: Code) -> None:
     """Both kinds of unclean elections take the first live replica, whatever it holds."""
     for module in (elections, controller_machine):
         code.wrap(module, "largest", lambda _original, candidates, _ends: next(iter(candidates), None))
+
+
+@MUTANTS.mutant(
+    "LATE-WITNESS",
+    ByTest("tests/unit/broker/test_past_guard.py::test_a_registration_is_kept_before_the_first_checkpoint"),
+)
+@around(StorePast, "save")
+def registration_awaits_a_checkpoint(*_: Any) -> None:
+    """A broker that dies within seconds of its registration knows nothing of it in its next life."""

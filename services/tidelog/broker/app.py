@@ -359,7 +359,7 @@ class Broker:
         self, broker_epoch: int, guard: PastGuard, control: ControlService, fetchers: LeaderFetchers
     ) -> None:
         assert self._logs is not None
-        guard.witnessed(broker_epoch)
+        guard.registered(broker_epoch)
         self._logs.registered(broker_epoch)
         control.registered_again()
         fetchers.new_broker_epoch(broker_epoch)

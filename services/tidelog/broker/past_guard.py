@@ -41,8 +41,18 @@ class PastGuard:
             )
         return [Create(self._path)] if found is None else [SetData(self._path, b"", found[1].version)]
 
-    def witnessed(self, zxid: int) -> None:
-        """A transaction with the write of `witness` has been committed."""
+    def registered(self, zxid: int) -> None:
+        """The transaction that registers has been committed, with the write of `witness`.
+
+        It is kept at once: a broker that dies before its first checkpoint must know of it.
+        """
+        self._witnessed(zxid)
+        try:
+            self._past.save()
+        except OSError as error:
+            _log.warning("%s cannot be written now: %s", self._past.path, error)
+
+    def _witnessed(self, zxid: int) -> None:
         self._past.zxid = max(self._past.zxid, zxid)
 
     def ordered(self, controller_epoch: int) -> None:
@@ -64,7 +74,7 @@ class PastGuard:
                 _log.info("%s is not written now: %s", self._path, error)
                 continue
             assert stat is not None
-            self.witnessed(stat.mzxid)
+            self._witnessed(stat.mzxid)
 
     def _tell(self, seen: str) -> None:
         _log.error(

@@ -60,6 +60,13 @@ class StorePast:
         if self._seen == self._written:
             return None
         self._written, self._next = None, self._seen
+        return self._encoded()
+
+    def save(self) -> None:
+        """Puts it in place now, beside the checkpoints; OSError leaves it to the next one. Waits for the device."""
+        self._reserve.lend(lambda: replace_file(self._disk, self.path, self._encoded()))
+
+    def _encoded(self) -> bytes:
         return encode_lines([f"zxid {self.zxid}", f"controller_epoch {self.controller_epoch}"])
 
     def installed(self) -> None:

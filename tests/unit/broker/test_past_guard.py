@@ -54,7 +54,7 @@ class Life:
         await self.meta.start()
         _, stat = await self.meta.multi([Create("/registration", ephemeral=True), *await self.guard.witness()])
         assert stat is not None
-        self.guard.witnessed(stat.mzxid)
+        self.guard.registered(stat.mzxid)
         self.guard.ordered(controller_epoch)
         return self
 
@@ -75,6 +75,18 @@ def return_to(store: SimZooKeeper, copy: Copy, zxid: int) -> None:
     store.stop()
     store.return_to(copy, zxid=zxid)
     store.start()
+
+
+async def test_a_registration_is_kept_before_the_first_checkpoint() -> None:
+    store, disk = SimZooKeeper(seeded(1, "zookeeper")), SimDisk()
+    await (await Life(store, disk).register()).stop()
+    copy = store.copy()
+    life = await Life(store, disk).register()
+    life.meta.kill()
+    return_to(store, copy, zxid=EPOCH_OF_AN_ENSEMBLE)
+    life = await Life(store, disk).register()
+    assert "/brokers/witnesses/1" in life.past.another
+    await life.stop()
 
 
 @pytest.mark.parametrize("elects", [False, True], ids=["single server", "ensemble"])
