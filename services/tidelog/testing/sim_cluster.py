@@ -110,14 +110,18 @@ class SimCluster:
     def tend(self) -> None:
         """What an operator does after the faults: starts what has ended by itself, and gives a broker whose log is damaged an
         empty disk, since it may fetch everything from the others (reliability 8.1)."""
+        self.start_ended()
         for node in self.brokers:
-            if node.dead:
-                node.start()
-            elif node.broker is not None and node.broker.manager is not None and not node.terminating:
+            if node.broker is not None and node.broker.manager is not None and not node.terminating:
                 if all(host.log.damage is None for host in node.broker.manager):
                     continue
                 node.kill()
                 node.disk = SimDisk()
+                node.start()
+
+    def start_ended(self) -> None:
+        for node in self.brokers:
+            if node.dead:
                 node.start()
 
     def logs(self, tp: TopicPartition) -> dict[int, bytes]:

@@ -6,13 +6,13 @@ what it is no replica of.
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tidelog.client.admin import Admin
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.reassignments import Throttle
-from tidelog.errors import InvalidRequestError, TidelogError, TransportError
+from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing import goals
 from tidelog.testing.rand import seeded
@@ -52,12 +52,18 @@ class MoveRun(Run):
         async with admin:
             while not self._idle.is_set():
                 await asyncio.sleep(self._pace_s * (0.2 + 1.6 * self._rand.random()))
-                try:
-                    await self._act(admin)
-                except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
-                    continue  # refused, or nobody knows: both may happen to an operator
+                await self._try(self._act, admin)
             async with within(HEAL_S, "a drain was not undone"):
-                await self._undrain(admin)
+                while not await self._try(self._undrain, admin):  # noqa: ASYNC110
+                    await asyncio.sleep(self._pace_s)
+
+    async def _try(self, act: Callable[[Admin], Awaitable[None]], admin: Admin) -> bool:
+        """False: it was refused, or nobody knows. Both may happen to an operator."""
+        try:
+            await act(admin)
+        except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
+            return False
+        return True
 
     async def _act(self, admin: Admin) -> None:
         drawn = self._rand.random()
@@ -105,8 +111,7 @@ class MoveRun(Run):
     async def _undrain(self, admin: Admin) -> None:
         """Until it is done: who is drained gets nothing, and what is added later may need everybody."""
         while ids := [each.broker_id for each in (await admin.describe_cluster()).draining]:
-            with suppress(InvalidRequestError):  # a try whose answer was lost has done it
-                await admin.reassignments.undrain(ids)
+            await admin.reassignments.undrain(ids)
 
     async def _until_converged(self) -> frozenset[TopicPartition]:
         vetoed = await super()._until_converged()

@@ -34,6 +34,7 @@ CHURN: Final = "churn"
 LATE: Final = "late"
 DELIVERED_MIN: Final = 5_000
 FAULT_MAX_S: Final = 200.0
+TEND_S: Final = 0.5
 HEAL_S: Final = 90.0
 WATCH_S: Final = 0.1
 SEND_S: Final = 0.1
@@ -139,7 +140,8 @@ class Run:
         self._healed_s = now()
         self._idle.set()
         async with within(HEAL_S, "a request was not answered"):
-            await asyncio.wait(loads)
+            while (await asyncio.wait(loads, timeout=TEND_S))[1]:
+                self.cluster.start_ended()  # a broker may have been stopping when all was mended
 
     async def _until_created(self) -> None:
         admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
@@ -244,7 +246,7 @@ class Run:
     async def _until_converged(self) -> frozenset[TopicPartition]:
         now = asyncio.get_running_loop().time
         while now() < self._healed_s + HEAL_S:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(TEND_S)
             self.cluster.tend()
             vetoed = self.cluster.vetoed()
             if self.cluster.converged(except_for=vetoed):
