@@ -201,6 +201,25 @@ def offsets_of_gone_topics_stay(original: Any, self: Any, stored: Any) -> Any:
         return original(self, stored)
 
 
+@MUTANTS.mutant("LEFT-OWNERS", ByTest(f"{_LIVES}test_the_next_coordinator_deletes_owners_of_gone_topics"))
+@around(CoordinatorMachine, "_erase")
+def owners_in_gone_topics_stay(original: Any, self: Any, group: Any, starts: Any, gone: Any) -> None:
+    """A new coordinator leaves the owners in topics that are gone in the store."""
+    if not gone:
+        original(self, group, starts, gone)
+
+
+@MUTANTS.mutant(
+    "DEAD-OWNER",
+    ByTest("tests/unit/coordinator/test_failover.py::test_what_was_stored_for_a_member_that_has_died_is_given_out"),
+)
+@around(Rebalancer, "is_outdated")
+def owner_that_is_no_member_counts(original: Any, self: Any, group: Any) -> Any:
+    """After a failover a partition is left to an owner that is no member of the group."""
+    with altered(group, owned={}):
+        return original(self, group)
+
+
 @MUTANTS.mutant("OLD-POSITION", ByTest(f"{_LIVES}test_a_position_in_an_earlier_topic_is_not_stored"))
 @around(CoordinatorMachine, "_forget_stale")
 def position_in_a_gone_topic_counts(original: Any, self: Any, group: Any, *what: Any) -> None:

@@ -160,6 +160,9 @@ class CoordinatorMachine:
             group.members[name] = member
             desk.deadlines.set((LEASE, group.group_id, name), member.dead_at)
         self._forget_stale(group, {tp.topic for tp in (*group.offsets, *group.owners)})
+        if gone := sorted(stored.owners.keys() - group.owners.keys()):
+            # Or a later coordinator would take them for the owners in another topic of the name.
+            self._erase(group, {}, gone)
         return group
 
     # -- topics ---------------------------------------------------------------------------------------------------------------
@@ -216,9 +219,15 @@ class CoordinatorMachine:
             held = member.assigned | group.owned_by(member.consumer_id)
             member.void |= stale & held - member.stopped
             member.assigned -= member.void
-        write_id = desk.next_write()  # behind what is on its way to the store
+        self._erase(group, starts, ())
+
+    def _erase(
+        self, group: Group, starts: Mapping[TopicPartition, Committed | None], gone: Iterable[TopicPartition]
+    ) -> None:
+        """In the store, behind what is on its way there: offsets become `starts`, what is `gone` has no owner any more."""
+        write_id = self._desk.next_write()
         self._deleting[write_id] = None
-        desk.out.append(Write(write_id, group.group_id, starts, {}, None))
+        self._desk.out.append(Write(write_id, group.group_id, starts, dict.fromkeys(gone), None))
 
     def _may_go_on(self, group: Group, tp: TopicPartition, remade: Collection[str]) -> bool:
         found = group.offsets.get(tp)

@@ -149,13 +149,16 @@ class Rebalancer:
 
     def is_outdated(self, group: Group) -> bool:
         """Topics have grown or gone while nobody coordinated the group, or gone while who owned some of them was away and kept
-        it: no news of it comes any more."""
+        it: no news of it comes any more. Nor of an owner that an earlier coordinator knew to be no member: it died before it
+        gave the partitions to others."""
         if not group.generation:
             return False
         if any(not self._desk.exists(tp) for tp in group.owners):
             return True
         if group.seen:
             return False
+        if not group.owned.keys() <= group.members.keys():
+            return True
         interest = self.interest(group)
         everything = {TopicPartition(topic, p) for topic, count in interest.items() for p in range(count)}
         if everything != group.owners.keys():

@@ -315,3 +315,24 @@ def test_a_member_that_joins_again_is_told_newer_generations() -> None:
     scene.run(1.0)
     (start, *_) = a.bodies(m.StartFetcherRequest)
     assert start.generation > obeyed
+
+
+@requirement("Every partition has exactly one owner in its group")
+def test_what_was_stored_for_a_member_that_has_died_is_given_out() -> None:
+    """The store no longer names the member, and the coordinator died before others were given its partitions."""
+    old = Scene()
+    a, b = old.join("a", "b")
+    b.lose_connection()
+    old.run(LEASE_S - 0.2)
+    a.answers.discard("start")
+    old.change_topics(t=5)
+    old.run(1.0, lambda: "b" not in old.machine.groups["g"].members)
+    old.holds_writes = True
+    a.answer_start(a.bodies(m.StartFetcherRequest)[-1])
+    old._store(old.held[0])
+    assert list(old.heads["g"].members) == ["a"] and old.owners["g"][TopicPartition("t", 2)].consumer_id == "b"
+    new = old.failover()
+    a.answers.add("start")
+    new.move(a)
+    new.run(5.0)
+    assert a.owned == tps("t", *range(5)) and new.state() == "Stable"

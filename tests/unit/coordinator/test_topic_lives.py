@@ -11,7 +11,7 @@ from tidelog.coordinator.model import Committed
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.wire import messages as m
-from unit.coordinator.scene import Consumer, Scene, tps
+from unit.coordinator.scene import Consumer, Scene, topic_count, tps
 
 ONE, TWO = b"one", b"two"
 T0 = TopicPartition("t", 0)
@@ -68,6 +68,24 @@ def test_the_next_coordinator_deletes_offsets_of_gone_topics(knows_ids: bool) ->
     assert not new.offsets["g"] and not new.machine.groups["g"].offsets
     again = new.failover(topics={"t": 4}, ids={})
     assert not again.machine.groups["g"].offsets
+
+
+def test_the_next_coordinator_deletes_owners_of_gone_topics(knows_ids: bool) -> None:
+    """Simulator, seed 380: a later coordinator took them for the owners in another topic of the name."""
+    old, (a, b) = scene_with(2, knows_ids)
+    new = old.failover(topics={"u": 1})
+    assert not new.owners["g"]
+    for each in (a, b):
+        new.move(each)
+    b.reconnect(topic_count=topic_count("u"))
+    new.run(5.0)
+    assert b.owned == tps("u", 0) and new.owners["g"].keys() == b.owned
+    again = new.failover(topics={"t": 4, "u": 1}, ids={"t": TWO})
+    for each in (a, b):
+        again.move(each)
+    again.run(5.0)
+    assert a.owned == tps("t", 0, 1, 2, 3) and b.owned == tps("u", 0), "b has not subscribed to t"
+    assert again.state() == "Stable"
 
 
 def test_a_position_in_an_earlier_topic_is_not_stored(knows_ids: bool) -> None:
