@@ -373,7 +373,7 @@ def loss_of_power_is_forgotten(code: Code) -> None:
 )
 def repeated_batch_is_appended(code: Code) -> None:
     """A batch that comes again is appended again."""
-    code.wrap(ProducerTable, "check", lambda original, self, header: original(self, header) and None)
+    code.wrap(ProducerTable, "check", lambda original, *batch: original(*batch) and None)
 
 
 @rule(
@@ -392,12 +392,12 @@ def racks_do_not_count(code: Code) -> None:
     "kip_207_offsets_are_not_available_until_the_high_watermark_reaches_the_epochs_start",
 )
 @around(fetch, "_find_offset")
-def end_before_what_was_readable(original: Any, host: Any, timestamp: int) -> Any:
+def end_before_what_was_readable(original: Any, host: Any, *wanted: Any) -> Any:
     """A new leader names an end of the log that is before what was readable already."""
     if host.replica.leading is None:
-        return original(host, timestamp)
+        return original(host, *wanted)
     with altered(host.replica.leading, epoch_start=0):
-        return original(host, timestamp)
+        return original(host, *wanted)
 
 
 @rule(
