@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
+from unittest.mock import patch
 
 from tidelog.client.member_events import Assign, Effect, Event, Lose, Send
 from tidelog.client.membership import Membership
@@ -97,13 +98,8 @@ class GroupWatch:
             self._on_decision(machine, event, effects)
             return effects
 
-        setattr(Membership, "step", step)  # noqa: B010  (a method may not be assigned to)
-        setattr(CoordinatorMachine, "step", decide)  # noqa: B010
-        try:
+        with patch.object(Membership, "step", step), patch.object(CoordinatorMachine, "step", decide):
             yield
-        finally:
-            setattr(Membership, "step", member_step)  # noqa: B010
-            setattr(CoordinatorMachine, "step", coordinator_step)  # noqa: B010
 
     def _on_member(self, membership: Membership, effects: Sequence[Effect]) -> None:
         seat = Seat(membership.member.group_id, membership.member.consumer_id)

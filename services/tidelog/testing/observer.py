@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from unittest.mock import patch
 
 from tidelog.broker.partition_host import PartitionHost
 from tidelog.controller.events import Suspected
@@ -132,13 +133,8 @@ class Observer:
                 self._on_suspected(machine, event)
             return effects
 
-        setattr(PartitionReplica, "step", step)  # noqa: B010  (a method may not be assigned to)
-        setattr(ControllerMachine, "step", decide)  # noqa: B010
-        try:
+        with patch.object(PartitionReplica, "step", step), patch.object(ControllerMachine, "step", decide):
             yield
-        finally:
-            setattr(PartitionReplica, "step", replica_step)  # noqa: B010
-            setattr(ControllerMachine, "step", machine_step)  # noqa: B010
 
     def _check_step(
         self, replica: PartitionReplica, event: ev.Event, effects: Sequence[fx.Effect], epoch: int, end: int

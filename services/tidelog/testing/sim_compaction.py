@@ -10,17 +10,16 @@ and no offset names another record than it did.
 import asyncio
 from typing import Final
 
-from tidelog.client.admin import Admin
-from tidelog.client.errors import ClusterUnreachable, DeliveryError
+from tidelog.client.errors import DeliveryError
 from tidelog.client.producer import Producer
 from tidelog.client.records import decode_batch
-from tidelog.errors import TidelogError, TransportError
+from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.testing import goals
 from tidelog.testing.invariants import Violation
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_cluster import SimCluster
-from tidelog.testing.sim_story import HEAL_S, Run, within
+from tidelog.testing.sim_story import Run
 from tidelog.wire.batch import whole_batch
 
 TABLE: Final = TopicPartition("table", 0)
@@ -54,17 +53,9 @@ class CompactRun(Run):
 
     async def _until_created(self) -> None:
         await super()._until_created()
-        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("table-admin"))
         tombstones_ms = TOMBSTONES_MS[self._rand.randrange(len(TOMBSTONES_MS))]
-        async with admin, within(HEAL_S, "no compacted topic was created"):
-            while True:
-                try:
-                    configs = {**CONFIGS, "delete.retention.ms": str(tombstones_ms)}
-                    await admin.create_topic(TABLE.topic, 1, 3, configs=configs)
-                    await admin.wait_until_led(TABLE.topic, in_sync=True)
-                    break
-                except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
-                    await asyncio.sleep(0.2)
+        configs = {**CONFIGS, "delete.retention.ms": str(tombstones_ms)}
+        await self._create("table-admin", {TABLE.topic: configs}, 1)
 
     async def _churn(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -120,15 +120,7 @@ class EdgeRun(Run):
             "compression.type": self._one_of("producer", "uncompressed", "zstd"),
             **({"retention.ms": str(RETENTION_MS), "segment.ms": "1000"} if self._expires else {}),
         }
-        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("edge-admin"))
-        async with admin, within(HEAL_S, "no topic was created"):
-            while True:
-                try:
-                    await admin.create_topic(EDGE.topic, 1, 3, configs=configs)
-                    await admin.wait_until_led(EDGE.topic, in_sync=True)
-                    break
-                except LOST:
-                    await asyncio.sleep(0.2)
+        await self._create("edge-admin", {EDGE.topic: configs}, 1)
 
     async def _churn(self) -> None:
         async with asyncio.TaskGroup() as tasks:

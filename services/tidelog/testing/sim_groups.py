@@ -71,14 +71,8 @@ class GroupRun(Run):
     def _faults(self) -> GroupFaults:
         return GroupFaults(self.cluster)
 
-    def _checks(self) -> Callable[[], None]:
-        of_replicas, of_groups = self.cluster.observer.after_step, self.watch.after_step
-
-        def after_step() -> None:
-            of_replicas()
-            of_groups()
-
-        return after_step
+    def _checks(self) -> tuple[Callable[[], None], ...]:
+        return *super()._checks(), self.watch.after_step
 
     async def _story(self) -> Result:
         with self.watch.watching():

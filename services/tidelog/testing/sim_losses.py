@@ -173,14 +173,8 @@ class LossRun(Run):
     def _faults(self) -> LossFaults:
         return LossFaults(self.cluster)
 
-    def _checks(self) -> Callable[[], None]:
-        of_replicas, of_elections = self.cluster.observer.after_step, self.watch.after_step
-
-        def after_step() -> None:
-            of_replicas()
-            of_elections()
-
-        return after_step
+    def _checks(self) -> tuple[Callable[[], None], ...]:
+        return *super()._checks(), self.watch.after_step
 
     async def _story(self) -> Result:
         with self.watch.watching():
@@ -189,16 +183,7 @@ class LossRun(Run):
     async def _until_created(self) -> None:
         await super()._until_created()
         consent = {"unclean.leader.election.enable": "true"} if self._consents else {}
-        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("frail-admin"))
-        async with admin, within(HEAL_S, "no topic was created"):
-            while True:
-                try:
-                    configs = {"min.insync.replicas": "1", **consent}
-                    await admin.create_topic(FRAIL[0].topic, len(FRAIL), 3, configs=configs)
-                    await admin.wait_until_led(FRAIL[0].topic, in_sync=True)
-                    break
-                except LOST:
-                    await asyncio.sleep(0.2)
+        await self._create("frail-admin", {FRAIL[0].topic: {"min.insync.replicas": "1", **consent}}, len(FRAIL))
 
     async def _churn(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -325,7 +310,7 @@ class LossRun(Run):
             await asyncio.sleep(0.5)
             vetoed = await super()._until_converged()
         async with within(HEAL_S, "the consumer did not come to the end"):
-            while any(self._positions[tp] != self.cluster.end(tp) for tp in FRAIL):  # noqa: ASYNC110
+            while any(self._positions[tp] != self.cluster.end(tp) for tp in FRAIL):  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.5)
         return vetoed
 

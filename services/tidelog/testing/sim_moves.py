@@ -54,7 +54,7 @@ class MoveRun(Run):
                 await asyncio.sleep(self._pace_s * (0.2 + 1.6 * self._rand.random()))
                 await self._try(self._act, admin)
             async with within(HEAL_S, "a drain was not undone"):
-                while not await self._try(self._undrain, admin):  # noqa: ASYNC110
+                while not await self._try(self._undrain, admin):  # noqa: ASYNC110 - the cluster is polled
                     await asyncio.sleep(self._pace_s)
 
     async def _try(self, act: Callable[[Admin], Awaitable[None]], admin: Admin) -> bool:

@@ -9,7 +9,7 @@ import gc
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -87,7 +87,7 @@ class Run:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, sim_loop.SimLoop)
         with self.cluster.observer.watching():
-            loop.after_step = self._checks()
+            loop.after_step = _together(self._checks())
             try:
                 result = await self._story()
             finally:
@@ -96,9 +96,9 @@ class Run:
             await self._last_act(self._older_copy)
         return result
 
-    def _checks(self) -> Callable[[], None]:
+    def _checks(self) -> tuple[Callable[[], None], ...]:
         """Called after each step."""
-        return self.cluster.observer.after_step
+        return (self.cluster.observer.after_step,)
 
     async def _story(self) -> Result:
         self.cluster.start()
@@ -144,12 +144,17 @@ class Run:
                 self.cluster.start_ended()  # a broker may have been stopping when all was mended
 
     async def _until_created(self) -> None:
-        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports("admin"))
+        topics = {topic: {"min.insync.replicas": min_isr} for topic, min_isr in TOPICS.items()}
+        await self._create("admin", topics, PARTITIONS)
+
+    async def _create(self, client: str, topics: Mapping[str, Mapping[str, str]], partitions: int) -> None:
+        """Creates topics with these configurations, of three replicas in sync each."""
+        admin = Admin(self.cluster.bootstrap, ports=self.cluster.client_ports(client))
         async with admin, within(HEAL_S, "no topic was created"):
-            for topic, min_isr in TOPICS.items():
+            for topic, configs in topics.items():
                 while True:
                     try:
-                        await admin.create_topic(topic, PARTITIONS, 3, configs={"min.insync.replicas": min_isr})
+                        await admin.create_topic(topic, partitions, 3, configs=configs)
                         await admin.wait_until_led(topic, in_sync=True)
                         break
                     except (TidelogError, TransportError, ClusterUnreachable, TimeoutError):
@@ -311,6 +316,14 @@ class Run:
         for tp, records in promised.items():
             async with within(HEAL_S, "the read after an older copy did not end"):
                 older.check_read(tp, records, await self._read_all(tp))
+
+
+def _together(checks: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def after_step() -> None:
+        for check in checks:
+            check()
+
+    return after_step
 
 
 @asynccontextmanager

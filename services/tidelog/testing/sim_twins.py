@@ -180,14 +180,8 @@ class TwinRun(Run):
     def _faults(self) -> TwinFaults:
         return TwinFaults(self.cluster, self.twins)
 
-    def _checks(self) -> Callable[[], None]:
-        of_replicas, of_twins = self.cluster.observer.after_step, self.twins.after_step
-
-        def after_step() -> None:
-            of_replicas()
-            of_twins()
-
-        return after_step
+    def _checks(self) -> tuple[Callable[[], None], ...]:
+        return *super()._checks(), self.twins.after_step
 
     async def _consume(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from unittest.mock import patch
 
 from tidelog.client.records import decode_batch
 from tidelog.controller import election
@@ -78,11 +79,8 @@ class UncleanWatch:
                     self._judge(machine, group)
             return effects
 
-        setattr(ControllerMachine, "step", decide)  # noqa: B010  (a method may not be assigned to)
-        try:
+        with patch.object(ControllerMachine, "step", decide):
             yield
-        finally:
-            setattr(ControllerMachine, "step", machine_step)  # noqa: B010
 
     def _judge(self, machine: ControllerMachine, write: StateWrite) -> None:
         partition = machine.state.partition(write.tp)
