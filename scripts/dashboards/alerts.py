@@ -170,8 +170,8 @@ DATA: Final = (
         CRITICAL,
         "ZooKeeper is behind what {{ $labels.instance }} has seen.",
         "ZooKeeper seems to have been restored from an older copy. It may not know topics whose logs are still on the brokers. "
-        "The broker deletes none of the strays that `tidelog log-dirs describe` shows. Restore a newer copy, recover the records, "
-        "or give them up. Then remove the file `another-past` from the data directory.",
+        "The broker deletes none of the strays that `tidelog log-dirs describe` shows. Restore a newer copy, recover the "
+        "records, or give them up. Then remove the file `another-past` from the data directory.",
         (SILENT,),
     ),
     Alert(
