@@ -525,6 +525,14 @@ def older_store_is_believed(*_: Any) -> None:
     """A ZooKeeper from an older copy is taken for the one that was there before."""
 
 
+@MUTANTS.mutant("BARE-LEADER-IN-A-CLUSTER")
+@MUTANTS.mutant("BARE-LEADER", ByTest(f"{_PAST}test_a_replica_that_moved_away_leads_with_no_empty_log"))
+@around(ReplicaManager, "_lacks_all")
+def replica_that_moved_away_leads(*_: Any) -> bool:
+    """A replica whose log was deleted leads because an older copy of ZooKeeper names it as in sync."""
+    return False
+
+
 @MUTANTS.mutant("UNKNOWN-PAST", ByTest(f"{_PAST}test_a_damaged_checkpoint_is_another_past"))
 @around(StorePast, "_read")
 def damaged_past_is_none(original: Any, self: Any) -> None:

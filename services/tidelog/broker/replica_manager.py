@@ -78,7 +78,7 @@ class ReplicaManager:
         self._starts: list[tuple[PartitionHost, int, Settle]] = []
         """Log starts that the next checkpoint makes durable."""
         self._rebuilding: dict[TopicPartition, Decision] = {}
-        """Copies of which something was thrown away and not all fetched again, with what was last said of them."""
+        """Copies that lack records for which they may be counted, until they have fetched them; with their last orders."""
 
     def connect(self, fetchers: Fetchers, control_plane: ControlPlane, flushes: Flushes) -> None:
         """Closes the circle of construction: these need the manager, and it needs them."""
@@ -184,6 +184,8 @@ class ReplicaManager:
             host = None
         if host is None:
             host = self._open(tp, state.topic_id, decision.config)
+            if host.offline is None and self._lacks_all(host, state):
+                self._rebuilding[tp] = decision
         if host.offline is not None:
             host.told_offline = decision
             raise host.offline
@@ -193,6 +195,11 @@ class ReplicaManager:
                 ErrorCode.FENCED_LEADER_EPOCH,
             )
         if state.leader == self._settings.broker_id:
+            if tp in self._rebuilding and not state.recovering:
+                raise TidelogError(
+                    f"leader_epoch {state.leader_epoch}: this copy lacks records, and leads only after an unclean election",
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                )
             self._check_led_before(host.replica, state.leader_epoch)
             if state.leader_epoch < host.log.epochs.latest_epoch:
                 host.take_offline(_older_epoch(host, state.leader_epoch))
@@ -228,6 +235,14 @@ class ReplicaManager:
             self._context.flushes.request(host)
         host.check_trimmed()
         return host if host.is_leader and before != (True, host.replica.leader_epoch) else None
+
+    def _lacks_all(self, host: PartitionHost, state: m.PartitionState) -> bool:
+        """After ZooKeeper came back from an older copy, an in-sync set may name a replica that has moved away since, and whose
+        log was deleted. Such a log has no history; only that of a follower of a partition without records has none, either."""
+        is_first = state.is_new or state.partition_epoch == 0
+        counts = any(member.broker_id == self._settings.broker_id for member in state.isr)
+        has_history = host.log.log_end_offset > 0 or host.log.epochs.latest_epoch >= 0
+        return counts and not is_first and not has_history and self.another_past != ""
 
     @staticmethod
     def _check_led_before(replica: PartitionReplica, leader_epoch: int) -> None:

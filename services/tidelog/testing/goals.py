@@ -27,6 +27,7 @@ UNREADABLE: Final = "a coordinator held on to a topic that it could not read"
 SESSION_LEFT: Final = "a registration was deleted while its session lived"
 SET_ASIDE: Final = "a log that an older copy of ZooKeeper lacks was kept"
 FELL: Final = "a leader epoch of an older copy was refused"
+MOVED_AWAY: Final = "an in-sync set of an older copy named a replica whose log was deleted"
 UNCLEAN: Final = "a leader was elected uncleanly"
 CHOSEN: Final = "an unclean election had logs of different lengths to choose from"
 NAMED: Final = "an operator named an unclean leader"
@@ -61,6 +62,7 @@ GOALS: Final = (
     SESSION_LEFT,
     SET_ASIDE,
     FELL,
+    MOVED_AWAY,
     UNCLEAN,
     CHOSEN,
     NAMED,

@@ -27,9 +27,6 @@ THROTTLES: Final = (None, Throttle(-1, -1), Throttle(5_000, 0), Throttle(0, 5_00
 
 
 class MoveRun(Run):
-    RETURNS = False
-    """An older copy may count on replicas that have moved away since, and whose logs were deleted."""
-
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._rand = seeded(seed, "moves")

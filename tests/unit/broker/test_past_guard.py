@@ -10,8 +10,9 @@ from helpers.broker import TOPIC_ID, BrokerBench
 from helpers.brokers import Brokers, brokers
 from tidelog.broker import stray_keeper
 from tidelog.broker.past_guard import WITNESS_S, PastGuard
+from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.errors import ErrorCode
-from tidelog.ids import DELETED_TOPIC_EPOCH, TopicPartition
+from tidelog.ids import DELETED_TOPIC_EPOCH, NO_LEADER, TopicPartition
 from tidelog.ports.meta import Create
 from tidelog.storage.checkpoint import encode_lines, replace_file
 from tidelog.storage.reserve import Reserve
@@ -228,13 +229,15 @@ async def start_all(cluster: Brokers) -> None:
     await cluster.settle()
 
 
+def manager(cluster: Brokers, broker: int) -> ReplicaManager:
+    process = cluster.node(broker).broker
+    assert process is not None and process.manager is not None
+    return process.manager
+
+
 def strays(cluster: Brokers) -> dict[int, list[str]]:
     """Topics of the logs that each broker has set aside."""
-    managers = {b: cluster.node(b).broker for b in cluster.ids}
-    return {
-        b: [stray.key.topic for stray in it.manager.strays] if it is not None and it.manager is not None else []
-        for b, it in managers.items()
-    }
+    return {b: [stray.key.topic for stray in manager(cluster, b).strays] for b in cluster.ids}
 
 
 async def test_after_a_restore_nothing_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,3 +269,41 @@ async def test_an_order_to_delete_a_topic_acts_all_the_same() -> None:
     tp = TopicPartition("events", 0)
     assert bench.manager.stop(tp, TOPIC_ID, DELETED_TOPIC_EPOCH, True) is ErrorCode.NONE
     assert not bench.manager.strays and bench.disk.kind(stray.folder) is None
+
+
+async def test_a_replica_that_moved_away_leads_with_no_empty_log() -> None:
+    """It is back before the others, so the copy's in-sync set shrinks to it; and the records are still where they were."""
+    cluster, tp = await brokers(3), TopicPartition("moved", 0)
+    await cluster.place("moved", (1, 2))
+    await cluster.append("moved", 0, batch(b"first"), batch(b"second"))
+    copy = cluster.world.zookeeper.copy()
+    await cluster.wait(2 * WITNESS_S)  # every broker has written its witness since
+    await cluster.move("moved", 0, (2, 3))
+    stop_all(cluster)
+    return_to(cluster.world.zookeeper, copy, zxid=EPOCH_OF_AN_ENSEMBLE)
+    for name, node in cluster.world.nodes.items():
+        if name not in ("broker-2", "broker-3"):
+            node.start()
+    await cluster.until(lambda: cluster.node(1).hosts(), "broker 1 has an order")
+    cluster.launch(2, 3)
+    await cluster.wait(10.0)
+    assert not cluster.host("moved", broker=1).is_leader and cluster.host("moved", broker=2).log.log_end_offset == 2
+    cluster.kill(1)
+    await cluster.until(lambda: cluster.states[tp].leader == NO_LEADER, "the controller knows that broker 1 is gone")
+    (elected,) = await cluster.admin.elect_leaders([tp], unclean=True)
+    assert elected.error_code is ErrorCode.NONE
+    await cluster.restart(1)
+    assert cluster.leader("moved") == 2 and cluster.values("moved") == [b"first", b"second"]
+    await cluster.until(lambda: len(cluster.states[tp].isr) == 2, "broker 1 has fetched the records again")
+    assert strays(cluster)[1] == strays(cluster)[2] == []
+
+
+async def test_in_an_older_copy_a_log_without_history_counts_as_failed() -> None:
+    bench = BrokerBench(clock=SimClock())
+    bench.logs.past.note("ZooKeeper is behind")
+    assert bench.told(leader=2, isr=(1, 2), replicas=(1, 2)) is ErrorCode.NONE
+    assert [each.topic for each in bench.manager.failed()] == ["events"]
+    assert bench.told(leader_epoch=4, isr=(1, 2), replicas=(1, 2)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.told(topic="outside", leader=2, isr=(2,), replicas=(1, 2)) is ErrorCode.NONE
+    assert bench.told(topic="first", partition_epoch=0, leader_epoch=0) is ErrorCode.NONE
+    assert [each.topic for each in bench.manager.failed()] == ["events"]

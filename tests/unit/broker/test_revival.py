@@ -326,7 +326,7 @@ async def test_a_cut_that_a_full_disk_refuses_is_set_aside_later(bench: BrokerBe
 @requirement("A flipped bit is never served or replicated")
 async def test_an_unclean_leader_has_nothing_to_rebuild(bench: BrokerBench) -> None:
     await cut(bench)
-    assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5)) is ErrorCode.NONE
+    assert tell(bench, replace(told(1, (1,), ()), leader_epoch=5, recovering=True)) is ErrorCode.NONE
     assert bench.manager.failed() == () and bench.host.is_leader
 
 
