@@ -39,9 +39,10 @@ MAY_IMPORT: Mapping[str, str] = {
     "setting_types": "",
     "sizes": "errors",
     "config": _PLAIN,
-    "ports": "ids errors",
+    "ports": "ids errors values",
     "wire": f"{_PLAIN} ports",
     "wire.pb": "",
+    "watch": f"{_PLAIN} ports wire",
     "storage": f"{_PLAIN} ports wire",
     "replica": f"{_PLAIN} wire",
     "controller": f"{_PLAIN} wire",
@@ -63,13 +64,16 @@ MAY_IMPORT: Mapping[str, str] = {
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
     "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline",
-    "testing": f"{_EDGES} storage replica controller coordinator client broker",
+    "testing": f"{_EDGES} storage replica controller coordinator client broker watch",
 }
 
 SHELL_ROW = "config ports runtime"
 SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
-    *(f"controller.{name}" for name in ("app", "channels", "liveness", "service", "store", "term", "__main__")),
+    *(
+        f"controller.{name}"
+        for name in ("app", "channels", "liveness", "record", "service", "store", "term", "__main__")
+    ),
     *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session", "log_admin")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "gate", "metadata")),
@@ -90,6 +94,7 @@ PURE = (
     "topic_config",
     "values",
     "ports",
+    "watch",
     "wire",
     "storage",
     "replica",

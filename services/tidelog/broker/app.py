@@ -207,7 +207,9 @@ class Broker:
             tick_s=settings.replica_lag_time_max_ms / 1000 * TICK_SHARE,
             checkpoint_s=settings.high_watermark_checkpoint_interval_ms / 1000,
         )
-        return ReplicaManager(replica_settings, ports.clock, logs, self._metrics.replication, ports.disk)
+        return ReplicaManager(
+            replica_settings, ports.clock, logs, self._metrics.replication, ports.disk, ports.recorder
+        )
 
     def _replication(self, manager: ReplicaManager) -> tuple[LeaderFetchers, FollowerSessions]:
         """What this broker takes as a follower, and what it sends as a leader."""
@@ -258,6 +260,7 @@ class Broker:
             manager.set_strays_aside,
             manager.live_changed,
             self._set_serving,
+            self._ports.recorder,
         )
 
     def _service(

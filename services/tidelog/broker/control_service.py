@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import Generic, TypeVar
@@ -12,6 +12,7 @@ from tidelog.broker.metadata_cache import MetadataCache
 from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.ports.net import CallContext, Stream
+from tidelog.ports.recorder import CAUSE, SILENT, Recorder
 from tidelog.topic_config import TopicConfig
 from tidelog.wire import messages as m
 
@@ -21,6 +22,11 @@ ControlRequest = m.LeaderAndIsrRequest | m.StopReplicaRequest | m.UpdateMetadata
 ParseConfig = Callable[[tuple[m.ConfigEntry, ...]], TopicConfig]
 Strays = Callable[[frozenset[tuple[TopicPartition, bytes]]], None]
 T = TypeVar("T")
+Answer = TypeVar("Answer", m.LeaderAndIsrResponse, m.StopReplicaResponse, m.UpdateMetadataResponse)
+
+
+def _failures(results: Iterable[m.PartitionResult]) -> int:
+    return sum(each.error_code is not ErrorCode.NONE for each in results)
 
 
 class _FullList(Generic[T]):
@@ -64,7 +70,9 @@ class ControlService:
         set_strays_aside: Strays,
         live_changed: Callable[[dict[int, int]], None],
         on_ready: Callable[[bool], None],
+        recorder: Recorder = SILENT,
     ) -> None:
+        self._recorder = recorder
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._replicas = replicas
@@ -117,6 +125,28 @@ class ControlService:
         return ErrorCode.NONE
 
     async def leader_and_isr(self, request: m.LeaderAndIsrRequest, _: CallContext) -> m.LeaderAndIsrResponse:
+        self._received("LeaderAndIsr", request, len(request.partition_states), request.full)
+        answer = self._leader_and_isr(request)
+        return self._answered("LeaderAndIsr", answer, _failures(answer.partitions))
+
+    def _received(self, order: str, request: ControlRequest, partitions: int, full: bool) -> None:
+        received = m.OrderReceived(
+            order=order,
+            controller_id=request.controller_id,
+            controller_epoch=request.controller_epoch,
+            partitions=partitions,
+            full=full,
+        )
+        CAUSE.set(self._recorder.record(self._broker_id, received))
+
+    def _answered(self, order: str, answer: Answer, failed: int = 0) -> Answer:
+        """Records what became of it, and makes that the cause of what the answer leads to."""
+        code = answer.error_code
+        done = m.OrderRefused(order=order, code=code) if code else m.OrderApplied(order=order, failed=failed)
+        CAUSE.set(self._recorder.record(self._broker_id, done))
+        return answer
+
+    def _leader_and_isr(self, request: m.LeaderAndIsrRequest) -> m.LeaderAndIsrResponse:
         code = self._fence(request)
         if code is not ErrorCode.NONE:
             return m.LeaderAndIsrResponse(error_code=code)
@@ -142,6 +172,11 @@ class ControlService:
         return m.LeaderAndIsrResponse(partitions=tuple(results))
 
     async def stop_replica(self, request: m.StopReplicaRequest, _: CallContext) -> m.StopReplicaResponse:
+        self._received("StopReplica", request, len(request.partitions), full=False)
+        answer = self._stop_replica(request)
+        return self._answered("StopReplica", answer, _failures(answer.partitions))
+
+    def _stop_replica(self, request: m.StopReplicaRequest) -> m.StopReplicaResponse:
         code = self._fence(request)
         if code is not ErrorCode.NONE:
             return m.StopReplicaResponse(error_code=code)
@@ -160,6 +195,10 @@ class ControlService:
         )
 
     async def update_metadata(self, request: m.UpdateMetadataRequest, _: CallContext) -> m.UpdateMetadataResponse:
+        self._received("UpdateMetadata", request, len(request.partition_states), request.full)
+        return self._answered("UpdateMetadata", self._update_metadata(request))
+
+    def _update_metadata(self, request: m.UpdateMetadataRequest) -> m.UpdateMetadataResponse:
         code = self._fence(request)
         if code is ErrorCode.NONE and not self._news.accepts(request):
             code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -10,6 +10,7 @@ from tidelog.broker.pending import PendingProduces, Settle, Wakeup
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.ports.clock import Clock
+from tidelog.ports.recorder import SILENT, Cause, Recorder, led_on
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
 from tidelog.replica.partition import PartitionReplica, Role
@@ -20,6 +21,7 @@ from tidelog.storage.producer_state import AS_SENT, SentCrcs
 from tidelog.storage.recovery import Damage, RottenError
 from tidelog.storage.time_lookup import TimestampOffset
 from tidelog.topic_config import LOG_APPEND_TIME, TopicConfig
+from tidelog.wire import messages as m
 from tidelog.wire.batch import NO_CRC, NO_PRODUCER_ID, Batches
 from tidelog.wire.records import check_times
 
@@ -91,6 +93,7 @@ class HostContext:
     on_offline: Callable[[], None]
     on_rotten: "Callable[[PartitionHost, Damage], TidelogError]"
     """Decides what becomes of a log with a batch that is not what it was; returns what its reader is told."""
+    recorder: Recorder = SILENT
 
 
 class PartitionHost:
@@ -269,14 +272,17 @@ class PartitionHost:
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
         """Runs what can be run here; returns the effects that only the caller knows how to run."""
+        high_watermark = self.replica.high_watermark
         effects = self.replica.step(event)
-        return self._run(effects) if effects else []
+        return self._run(effects, high_watermark) if effects else []
 
-    def _run(self, effects: Iterable[fx.Effect]) -> list[fx.Effect]:
+    def _run(self, effects: Iterable[fx.Effect], high_watermark: int) -> list[fx.Effect]:
+        """`high_watermark`: the one before."""
         left: list[fx.Effect] = []
         for effect in effects:
             match effect:
                 case fx.AdvanceHighWatermark():
+                    self._context.recorder.fold(self.tp, m.HighWatermarkAdvanced, high_watermark, effect.high_watermark)
                     self.pending.complete_below(effect.high_watermark)
                     for reader in self.readers:
                         reader.fire()
@@ -285,13 +291,16 @@ class PartitionHost:
                 case fx.SendRecords() | fx.AppendChunk():  # told apart here only because they come with every batch
                     left.append(effect)
                 case fx.ProposeIsr():
-                    self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
+                    with led_on(self._record_proposal(effect)):
+                        self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
                 case fx.StartEpoch():
+                    self._record_lead(effect)
                     self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
                     self.follower_log_starts.clear()
                     self._await_isr()
                     self._on_disk(self.log.assign_epoch, effect.leader_epoch, effect.start)
                 case fx.StartFetching():
+                    self._record_follow(effect)
                     self.sinks.clear()
                     self._context.fetchers.follow(self, effect.leader)
                 case fx.StopFetching():
@@ -308,13 +317,49 @@ class PartitionHost:
                     end = self._on_disk(self.log.truncate_to, effect.offset, effect.committed)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
                     self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
+                    self._context.recorder.record(self.tp, m.LogTruncated(from_offset=before, to_offset=end))
                     left += self.step(ev.Truncated(end))
                 case fx.ResetTo():
+                    self._context.recorder.record(
+                        self.tp, m.LogReset(from_offset=self.log.log_end_offset, to_offset=effect.offset)
+                    )
                     self._on_disk(self.log.reset_to, effect.offset, effect.committed)
                     _log.warning("%s is empty and goes on at %d, where its leader's log begins", self.tp, effect.offset)
                 case _:
                     left.append(effect)
         return left
+
+    def _record_lead(self, effect: fx.StartEpoch) -> None:
+        log_end, high_watermark = self.log.log_end_offset, self.replica.high_watermark
+        recorder = self._context.recorder
+        recorder.record(
+            self.tp,
+            m.BecameLeader(leader_epoch=effect.leader_epoch, log_end=log_end, high_watermark=high_watermark),
+        )
+        recorder.record(self.tp, m.EpochStarted(leader_epoch=effect.leader_epoch, start=effect.start))
+
+    def _record_follow(self, effect: fx.StartFetching) -> None:
+        self._context.recorder.record(
+            self.tp,
+            m.BecameFollower(
+                leader=effect.leader,
+                leader_epoch=effect.leader_epoch,
+                log_end=self.log.log_end_offset,
+                high_watermark=self.replica.high_watermark,
+            ),
+        )
+
+    def _record_proposal(self, effect: fx.ProposeIsr) -> Cause | None:
+        leading = self.replica.leading
+        before = frozenset() if leading is None else leading.isr.committed.isr
+        return self._context.recorder.record(
+            self.tp,
+            m.IsrProposed(
+                isr_before=tuple(sorted(member.broker_id for member in before)),
+                isr=tuple(sorted(member.broker_id for member in effect.isr)),
+                partition_epoch=effect.partition_epoch,
+            ),
+        )
 
     def move_log_start(self, offset: int) -> bool:
         """Nothing below `offset` is kept any more, as far as it is committed here. Whether that was news; followers hear of
@@ -407,7 +452,7 @@ class PartitionHost:
             _log.error("partition is offline on this broker: %s", reason, extra={"partition": str(self.tp)})
             self.offline = reason
             self.told_offline = None
-            self._run(self.replica.step(ev.Stopped()))
+            self.step(ev.Stopped())
             self._context.on_offline()
 
     def _check_online(self) -> None:

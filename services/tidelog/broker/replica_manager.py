@@ -16,6 +16,7 @@ from tidelog.ids import DELETED_TOPIC_EPOCH, NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.names import validate_topic_name
 from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
+from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.replica import events as ev
 from tidelog.replica.effects import ProposeIsr
 from tidelog.replica.isr import Member
@@ -50,8 +51,15 @@ class ReplicaManager:
     """Implements `control_plane.port.Replicas`."""
 
     def __init__(
-        self, settings: ReplicaSettings, clock: Clock, logs: LogStore, metrics: ReplicationMetrics, disk: Disk
+        self,
+        settings: ReplicaSettings,
+        clock: Clock,
+        logs: LogStore,
+        metrics: ReplicationMetrics,
+        disk: Disk,
+        recorder: Recorder = SILENT,
     ) -> None:
+        self._recorder = recorder
         self._settings = settings
         self._clock = clock
         self._logs = logs
@@ -85,6 +93,7 @@ class ReplicaManager:
         self._context = HostContext(
             *(self._clock, fetchers, flushes, control_plane, self._metrics, lambda: self.on_failed()),
             lambda host, damage: self.on_rotten(host, damage),
+            self._recorder,
         )
 
     def __iter__(self) -> Iterator[PartitionHost]:
@@ -371,6 +380,7 @@ class ReplicaManager:
             return
         before = host.replica.isr
         size_before = len(before.committed.isr) if before is not None else 0
+        self._recorder.record(tp, _isr_answer(code, state))
         host.step(
             ev.IsrAnswered(
                 proposal=proposal,
@@ -635,6 +645,13 @@ class ReplicaManager:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Without those of copies that are offline: a cut that the disk refused has lowered them already."""
         return {h.tp: h.replica.high_watermark for h in self._hosts.values() if h.offline is None}
+
+
+def _isr_answer(code: ErrorCode, state: m.LeaderAndIsr | None) -> m.IsrAnswered:
+    if state is None:
+        return m.IsrAnswered(code=code, partition_epoch=NO_EPOCH)
+    isr = tuple(sorted(member.broker_id for member in state.isr))
+    return m.IsrAnswered(code=code, isr=isr, partition_epoch=state.current_zk_version)
 
 
 def _tell_cut(stray: Stray, records: int) -> None:

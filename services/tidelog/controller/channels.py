@@ -14,6 +14,7 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
 from tidelog.wire import messages as m
 from tidelog.wire import services
 
@@ -51,6 +52,7 @@ class BrokerChannel:
         next_sequence: Callable[[], int],
         *,
         merges: bool = True,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`may_act` returns while this controller's lease holds; `next_sequence` grows as long as its epoch lasts."""
         self._broker = broker
@@ -65,10 +67,14 @@ class BrokerChannel:
         self._on_delivered: list[Callable[[], None]] = []
         self._news = asyncio.Event()
         self._pause_s = RETRY_S
+        self._recorder = recorder
+        self._cause: Cause | None = None
+        """The event that led to the newest request."""
 
     def send(self, request: Request, delivered: Callable[[], None] | None = None) -> None:
         """`delivered` is called when the broker has answered this request or one that contains it."""
         self._pending.append(request)
+        self._cause = CAUSE.get()
         if delivered is not None:
             self._on_delivered.append(delivered)
         self._news.set()
@@ -113,6 +119,7 @@ class BrokerChannel:
         return True
 
     async def _deliver_part(self, request: Request) -> bool:
+        self._record(request)
         try:
             answer = await self._call(request)
         except TransportError as error:
@@ -131,6 +138,17 @@ class BrokerChannel:
                 type(request).__name__,
             )
         return answer.error_code is ErrorCode.NONE
+
+    def _record(self, request: Request) -> None:
+        """Makes it the cause of what the request leads to."""
+        match request:
+            case m.StopReplicaRequest():
+                partitions, full = len(request.partitions), False
+            case _:
+                partitions, full = len(request.partition_states), request.full
+        order, to = type(request).__name__.removesuffix("Request"), self._broker.broker_id
+        sent = m.OrderSent(order=order, broker_id=to, partitions=partitions, full=full)
+        CAUSE.set(self._recorder.record(to, sent, self._cause))
 
     def _failed(self, request: str, results: tuple[m.PartitionResult, ...]) -> tuple[FailedReplica, ...]:
         failed = []

@@ -14,6 +14,8 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import (
     BadVersion,
     Check,
+    Create,
+    Delete,
     Meta,
     MetaError,
     NodeExists,
@@ -21,11 +23,14 @@ from tidelog.ports.meta import (
     Op,
     OutcomeUnknown,
     SessionExpired,
+    SetData,
     Stat,
     TooLarge,
     size_bytes,
 )
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder, led_on
 from tidelog.release import RELEASE, obstacle
+from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
@@ -34,6 +39,9 @@ IN_FLIGHT_MAX: Final = 8
 """Multis under way at once (performance 4.5)."""
 
 READ_AGAIN_S: Final = 0.1
+
+CHANGES_MAX: Final = 1_000
+"""Znodes that an event lists."""
 
 Results = Sequence[tuple[WriteGroup, Outcome]]
 Found = Sequence[tuple[WriteGroup, tuple[bytes, int] | None]]
@@ -58,6 +66,7 @@ class FencedStore:
         *,
         multi_max_operations: int,
         multi_max_bytes: int,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`epoch_version` is that of /controller_epoch since this controller's election."""
         self._meta = meta
@@ -70,9 +79,13 @@ class FencedStore:
         self._pending: deque[WriteGroup] = deque()
         self._news = asyncio.Event()
         self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._recorder = recorder
+        self._cause: Cause | None = None
+        """The event that led to what was submitted last."""
 
     def submit(self, groups: Iterable[WriteGroup]) -> None:
         self._pending.extend(groups)
+        self._cause = CAUSE.get()
         self._news.set()
 
     async def run(self) -> None:
@@ -98,6 +111,7 @@ class FencedStore:
         return batch
 
     async def _commit(self, batch: list[tuple[WriteGroup, list[Op]]]) -> None:
+        CAUSE.set(self._cause)
         try:
             while batch:
                 batch = await self._try(batch)
@@ -106,34 +120,41 @@ class FencedStore:
 
     async def _try(self, batch: list[tuple[WriteGroup, list[Op]]]) -> list[tuple[WriteGroup, list[Op]]]:
         """Reports what is decided; returns what is to be tried again."""
-        groups = [group for group, _ in batch]
         try:
             await self._meta.multi([self._fence, *(op for _, ops in batch for op in ops)])
         except OutcomeUnknown:
-            self._report([(group, Outcome.UNKNOWN) for group in groups])
+            self._decided(batch, Outcome.UNKNOWN)
         except SessionExpired:
             # /controller was this session's, so the term is over.
-            self._report([(group, Outcome.FENCED) for group in groups])
+            self._decided(batch, Outcome.FENCED)
         except TooLarge as error:
             if len(batch) == 1:
-                log.error("%s: %s", groups[0], error)
-                self._report([(groups[0], Outcome.REFUSED)])
+                log.error("%s: %s", batch[0][0], error)
+                self._decided(batch, Outcome.REFUSED)
             else:
-                self._pending.extendleft(reversed(groups[len(groups) // 2 :]))
+                self._pending.extendleft(group for group, _ in reversed(batch[len(batch) // 2 :]))
                 self._news.set()
                 return batch[: len(batch) // 2]
         except MetaError as error:
             if not error.index:
-                self._report([(group, Outcome.FENCED) for group in groups])
+                self._decided(batch, Outcome.FENCED)
                 return []
             culprit = _owner(batch, error.index)
-            log.info("%s conflicts: %r", groups[culprit], error)
+            log.info("%s conflicts: %r", batch[culprit][0], error)
             outcome = Outcome.CONFLICT if isinstance(error, BadVersion | NoNode | NodeExists) else Outcome.REFUSED
-            self._report([(groups[culprit], outcome)])
+            self._decided([batch[culprit]], outcome)
             return [each for position, each in enumerate(batch) if position != culprit]
         else:
-            self._report([(group, Outcome.WRITTEN) for group in groups])
+            self._decided(batch, Outcome.WRITTEN)
         return []
+
+    def _decided(self, batch: list[tuple[WriteGroup, list[Op]]], outcome: Outcome) -> None:
+        changes = [_change(op) for _, ops in batch for op in ops]
+        written = m.StoreWritten(
+            changes=tuple(changes[:CHANGES_MAX]), more=max(0, len(changes) - CHANGES_MAX), result=outcome.value
+        )
+        with led_on(self._recorder.record(None, written)):
+            self._report([(group, outcome) for group, _ in batch])
 
     async def examine(self, groups: Sequence[Examinable]) -> Found:
         """What is stored now where these groups were to write."""
@@ -149,6 +170,16 @@ class FencedStore:
                 (group, None if node is None else (node[0], node[1].version))
                 for group, node in zip(groups, found, strict=True)
             ]
+
+
+def _change(op: Op) -> m.ZnodeChange:
+    match op:
+        case Create(path):
+            return m.ZnodeChange(path=path, version_before=znodes.NO_VERSION, version=0)
+        case SetData(path, _, version):
+            return m.ZnodeChange(path=path, version_before=version, version=version + 1)
+        case Delete(path, version) | Check(path, version):
+            return m.ZnodeChange(path=path, version_before=version, version=znodes.NO_VERSION)
 
 
 def _owner(batch: Sequence[tuple[WriteGroup, list[Op]]], index: int) -> int:

@@ -47,6 +47,7 @@ from tidelog.controller.events import (
 from tidelog.controller.liveness import LivenessWatch, News
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
+from tidelog.controller.record import record_choices, record_suspicions
 from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
 from tidelog.controller.store import Directories, FencedStore, Results, brokers_of, read_directories, read_snapshot
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -54,6 +55,7 @@ from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, OutcomeUnknown, SessionExpired, Stat
 from tidelog.ports.net import Channel
+from tidelog.ports.recorder import CAUSE, Cause
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.metrics import BrokerState, ControllerMetrics
@@ -78,6 +80,7 @@ class _Queued:
     event: Event
     arrived_at: float
     began_at: float
+    cause: Cause | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Term:
             self._on_results,
             multi_max_operations=settings.multi_max_operations,
             multi_max_bytes=settings.multi_max_bytes,
+            recorder=ports.recorder,
         )
 
     @property
@@ -149,11 +153,14 @@ class Term:
         """Stops acting at once; `run` returns soon."""
         if not self._over.is_set():
             log.warning("controller epoch %d is over: %s", self._elected.epoch, reason)
+            resigned = m.ControllerResigned(controller_epoch=self._elected.epoch, reason=reason)
+            self._ports.recorder.record(None, resigned)
             self._over.set()
 
     async def run(self) -> None:
         """Until the term is over. TaskFailed: a bug."""
         log.info("elected, controller epoch %d", self._elected.epoch)
+        self._ports.recorder.record(None, m.ControllerElected(controller_epoch=self._elected.epoch))
         self._tasks.start("controller lease", self._keep_lease())
         self._tasks.start("controller take-over", self._take_over(self._clock.now()))
         try:
@@ -174,7 +181,9 @@ class Term:
         self._waiting[token] = future
         try:
             self._put(event(token))
-            return await future
+            answer, cause = await future
+            CAUSE.set(cause)
+            return answer
         finally:
             del self._waiting[token]
 
@@ -199,6 +208,10 @@ class Term:
                 self.end("a znode is damaged")
                 return
         log.info("read %d topics and %d brokers", len(snapshot.topics), len(snapshot.brokers))
+        loaded = m.ControllerLoaded(
+            controller_epoch=self._elected.epoch, topics=len(snapshot.topics), brokers=len(snapshot.brokers)
+        )
+        CAUSE.set(self._ports.recorder.record(None, loaded))
         self._lives = {str(each.broker_id): each.epoch for each in snapshot.brokers}
         self._directories = {str(each.broker_id): each.directories for each in snapshot.brokers}
         self._put(Elected(self._elected.epoch, snapshot), self._clock.now() - won_at)
@@ -254,9 +267,12 @@ class Term:
             log.info("cannot read the states of broker %d: %r", broker_id, error)
 
     def _step(self, queued: _Queued) -> None:
+        CAUSE.set(queued.cause)
+        suspects = self._machine.suspects
         started_at = self._clock.now()
         effects = self._machine.step(queued.event)
         decided_at = self._clock.now()
+        record_suspicions(self._ports.recorder, suspects, self._machine.suspects)
         name = type(queued.event).__name__
         self._metrics.handled(name, started_at - queued.arrived_at, decided_at - started_at)
         told: list[Round] = []
@@ -283,6 +299,7 @@ class Term:
             case Disconnect(broker_id, broker_epoch):
                 self._disconnect(broker_id, broker_epoch)
             case Write(groups):
+                record_choices(self._ports.recorder, effect, self._machine.state)
                 for tp in effect.unclean:
                     log.warning("%s: unclean election (%s): acknowledged records may be lost", tp, effect.cause)
                 self._store.submit(groups)
@@ -295,7 +312,7 @@ class Term:
             case Reply(token, answer):
                 future = self._waiting.get(Token(token))
                 if future is not None and not future.done():
-                    future.set_result(answer)
+                    future.set_result((answer, CAUSE.get()))
             case MakePlan():
                 self._tasks.start("controller plan", self._plan(effect))
             case IsrsChanged(shrinks, expansions):
@@ -328,6 +345,8 @@ class Term:
             log.error("broker %d is registered without an INTERNAL listener", broker.broker_id)
             return
         log.info("broker %d with broker epoch %d at %s", broker.broker_id, broker.epoch, address)
+        seen = m.BrokerSeen(broker_id=broker.broker_id, host=address.host, port=address.port)
+        CAUSE.set(self._ports.recorder.record(broker.broker_id, seen))
         wire = self._ports.net.channel(address, purpose="control")
         channel = BrokerChannel(
             broker,
@@ -338,6 +357,7 @@ class Term:
             self._put,
             lambda: next(self._sequences),
             merges=self._settings.control_requests_merged,
+            recorder=self._ports.recorder,
         )
         watch = LivenessWatch(
             broker,
@@ -363,6 +383,7 @@ class Term:
 
     def _disconnect(self, broker_id: BrokerId, broker_epoch: int) -> None:
         log.info("broker %d with broker epoch %d is gone", broker_id, broker_epoch)
+        CAUSE.set(self._ports.recorder.record(broker_id, m.BrokerLost(broker_id=broker_id)))
         link = self._links.get(broker_id)
         if link is not None and link.broker_epoch == broker_epoch:
             del self._links[broker_id]
@@ -420,7 +441,7 @@ class Term:
 
     def _put(self, event: Event, ago_s: float = 0.0) -> None:
         now = self._clock.now()
-        self._queue.append(_Queued(event, now, now - ago_s))
+        self._queue.append(_Queued(event, now, now - ago_s, CAUSE.get()))
         self._news.set()
 
     def _on_results(self, results: Results) -> None:

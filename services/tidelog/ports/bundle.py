@@ -8,6 +8,7 @@ from tidelog.ports.disk import Disk
 from tidelog.ports.meta import Meta
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.ports.worker import Worker
 
 
@@ -21,5 +22,7 @@ class Ports:
     authorizer: Authorizer = ALLOW_EVERYTHING
     coordinator_meta: Meta | None = None
     """Of a broker: a session of its own for the coordinator of groups (A19.14). None: it coordinates none."""
+    recorder: Recorder = SILENT
+    """Records the protocol events of this process."""
     worker: Worker | None = None
     """Of a broker, for what would hold up its event loop. None: its logs are neither compacted nor scrubbed."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidelog.errors import TidelogError, TransportError
+from tidelog.ports.recorder import CAUSE
 
 T = TypeVar("T")
 
@@ -49,7 +50,12 @@ class Supervisor:
     def start(
         self, name: str, coro: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
     ) -> asyncio.Task[T | None]:
-        """Runs `coro`; the returned task may be cancelled or awaited, but need not be. In a stopped group it never runs."""
+        """Runs `coro`; the returned task may be cancelled or awaited, but need not be. In a stopped group it never runs.
+
+        It gets a copy of `context`, or of the present one; what led to this call is not the cause of what it does.
+        """
+        context = contextvars.copy_context() if context is None else context.copy()
+        context.run(CAUSE.set, None)
         task = asyncio.create_task(self._run(name, coro), name=name, context=context)
         self._tasks[task] = None
         self._idle.clear()

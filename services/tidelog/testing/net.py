@@ -19,6 +19,7 @@ from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, CallContext, KnownCaller, Probe, Route, Stream, Unary
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import CAUSE
 from tidelog.runtime.rpc_options import MISROUTED, as_transport_error
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
 from tidelog.testing.loop import SimProcess
@@ -338,6 +339,7 @@ class SimServer:
     async def _answer(self, exchange: Exchange, route: Route, request: Any, context: CallContext) -> None:
         is_bidi = isinstance(route.method, Bidi)
         handler: Any = route.handler
+        CAUSE.set(exchange.cause)
         try:
             call = handler(exchange.server if is_bidi else request, context)
             if self.node.network.on_call is not None:
@@ -354,6 +356,7 @@ class SimServer:
             on_answer = self.node.network.on_answer
             if on_answer is not None and not is_bidi:
                 on_answer(self.node.name, exchange.path, request, result)
+            exchange.cause = CAUSE.get()
             exchange.finish(answer=None if is_bidi else result)
 
 
@@ -376,6 +379,7 @@ class SimChannel:
         if there.faults.duplicate and self._node.network.rand.random() < there.faults.duplicate:
             self._start(method, request, deadline)
         exchange = self._start(method, request, deadline)
+        exchange.cause = CAUSE.get()
         try:
             async with asyncio.timeout(timeout_s):
                 answer: Any = await exchange.client.read()
@@ -383,6 +387,7 @@ class SimChannel:
             raise TransportError("DEADLINE_EXCEEDED", f"no answer within {timeout_s} s") from None
         if not isinstance(answer, method.response):
             raise TransportError("INTERNAL", f"{method.path} was not answered with a {method.response.__name__}")
+        CAUSE.set(exchange.cause)
         return answer
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from tidelog.errors import TransportError
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import Cause
 
 WINDOW: Final = 64
 """Messages that a writer may be ahead of the reader."""
@@ -119,6 +120,8 @@ class Exchange:
         self.client = End(self, "client")
         self.server = End(self, "server")
         self.over = False
+        self.cause: Cause | None = None
+        """The event that led to a call, and once it is answered, to the answer."""
         self.task: asyncio.Task[Any] | None = None
         """The handler, once it has started."""
         self._owner = owner

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.errors import TidelogError, TransportError
 from tidelog.testing import goals
-from tidelog.testing.loop import Deadlock, Livelock
-from tidelog.testing.sim_story import DELIVERED_MIN, Result, run_story
+from tidelog.testing.last_steps import first_error
+from tidelog.testing.sim_story import DELIVERED_MIN, FAILURES, Result, run_story
 from tidelog.testing.stories import story_of
 
 SEEDS_BEFORE_A_NEW_PROCESS: Final = 40
@@ -37,7 +36,7 @@ def attempt(seed: int) -> Outcome:
     result, failure = None, ""
     try:
         result = run_story(story_of(seed), seed)
-    except (AssertionError, Deadlock, Livelock, TidelogError, TransportError, BaseExceptionGroup) as error:
+    except FAILURES as error:
         failure = describe(error)
         logging.getLogger(__name__).info("seed %d failed", seed, exc_info=error)
     else:
@@ -47,9 +46,9 @@ def attempt(seed: int) -> Outcome:
 
 
 def describe(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+    """The error that broke a run, with its notes."""
+    first = first_error(error)
+    return "\n".join([f"{type(first).__name__}: {first}", *getattr(first, "__notes__", ())])
 
 
 def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:

@@ -28,6 +28,7 @@ from tidelog.testing.meta import SimMeta, SimZooKeeper
 from tidelog.testing.net import SimNetwork
 from tidelog.testing.rand import seeded
 from tidelog.testing.worker import SimWorker
+from tidelog.watch.ring import Ring
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
@@ -91,6 +92,8 @@ class World:
     """The topic that brokers compact, and scrub meanwhile; empty: they do neither. Its replicas differ byte by byte."""
     bugs: list[str] = field(default_factory=list)
     """Node and method of every request handler that raised what is no part of its protocol."""
+    rings: list[Ring] = field(default_factory=list)
+    """Protocol events of each life of a process."""
     on_gone: "Callable[[SimNode], None]" = lambda node: None
     """Called when a process has ended."""
 
@@ -184,6 +187,7 @@ class SimNode:
             meta=self.meta,
             rand=seeded(world.seed, f"{self.name}/{self.starts}"),
             coordinator_meta=self.coordinator_meta,
+            recorder=self._ring(),
             worker=SimWorker(self.disk) if self.is_broker and world.compacted else None,
         )
         number = self.number
@@ -193,6 +197,11 @@ class SimNode:
         else:
             controller = self.controller = self._controller(number, ports, process)
             process.start("start", controller.start())
+
+    def _ring(self) -> Ring:
+        ring = Ring(self.name, self.starts, self.clock)
+        self.world.rings.append(ring)
+        return ring
 
     def _session(self) -> SimMeta:
         timing = self.world.timing

@@ -22,6 +22,7 @@ from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing import loop as sim_loop
 from tidelog.testing.invariants import Violation
+from tidelog.testing.last_steps import add_last_steps
 from tidelog.testing.older_copy import OlderCopy
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_faults import Faults
@@ -336,6 +337,17 @@ async def within(seconds: float, otherwise: str) -> AsyncIterator[None]:
         raise Violation(f"LIVE-3: {otherwise} within {seconds:.0f} s") from None
 
 
+FAILURES: Final = (
+    AssertionError,
+    sim_loop.Deadlock,
+    sim_loop.Livelock,
+    TidelogError,
+    TransportError,
+    BaseExceptionGroup,
+)
+"""Errors that end a run, but for bugs of the simulator."""
+
+
 def run_traced(kind: type[Run], seed: int) -> tuple[str, Result]:
     """The result, and a digest of everything that crossed the network, and when."""
     digest = hashlib.sha256()
@@ -344,10 +356,12 @@ def run_traced(kind: type[Run], seed: int) -> tuple[str, Result]:
 
 
 def run_story(kind: type[Run], seed: int, trace: Callable[[bytes], None] | None = None) -> Result:
-    """Raises whatever broke: a Violation, or a bug of the code under test."""
+    """Raises whatever broke: a Violation, or a bug of the code under test; its notes are the last steps of the protocol."""
+    runs: list[Run] = []
 
     async def story() -> Result:
         run = kind(seed)
+        runs.append(run)
         if trace is not None:
             run.cluster.network.trace = lambda line: trace(line.encode())
         return await run.story()
@@ -359,6 +373,10 @@ def run_story(kind: type[Run], seed: int, trace: Callable[[bytes], None] | None 
             # A killed process leaves coroutines that never ended: that is what a kill is.
             warnings.simplefilter("ignore")
             return sim_loop.run(story(), seed)
+    except FAILURES as error:
+        for run in runs:
+            add_last_steps(error, run.cluster.world.rings)
+        raise
     finally:
         if collects:
             gc.enable()

@@ -3748,3 +3748,411 @@ class InitProducerIdResponse(Message):
             self.producer_id,
             self.producer_epoch,
         )
+
+
+class BrokerSeen(Message):
+    __slots__ = ("broker_id", "host", "port")
+    broker_id: int
+    host: str
+    port: int
+
+    def __init__(self, *, broker_id, host="", port):
+        self.broker_id = broker_id
+        self.host = host
+        self.port = port
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.host,
+            self.port,
+        )
+
+
+class BrokerLost(Message):
+    __slots__ = ("broker_id",)
+    broker_id: int
+
+    def __init__(self, *, broker_id):
+        self.broker_id = broker_id
+
+    def _values(self):
+        return (self.broker_id,)
+
+
+class BrokerSuspected(Message):
+    __slots__ = ("broker_id",)
+    broker_id: int
+
+    def __init__(self, *, broker_id):
+        self.broker_id = broker_id
+
+    def _values(self):
+        return (self.broker_id,)
+
+
+class BrokerCleared(Message):
+    __slots__ = ("broker_id",)
+    broker_id: int
+
+    def __init__(self, *, broker_id):
+        self.broker_id = broker_id
+
+    def _values(self):
+        return (self.broker_id,)
+
+
+class ControllerElected(Message):
+    __slots__ = ("controller_epoch",)
+    controller_epoch: int
+
+    def __init__(self, *, controller_epoch):
+        self.controller_epoch = controller_epoch
+
+    def _values(self):
+        return (self.controller_epoch,)
+
+
+class ControllerLoaded(Message):
+    __slots__ = ("controller_epoch", "topics", "brokers")
+    controller_epoch: int
+    topics: int
+    brokers: int
+
+    def __init__(self, *, controller_epoch, topics, brokers):
+        self.controller_epoch = controller_epoch
+        self.topics = topics
+        self.brokers = brokers
+
+    def _values(self):
+        return (
+            self.controller_epoch,
+            self.topics,
+            self.brokers,
+        )
+
+
+class ControllerResigned(Message):
+    __slots__ = ("controller_epoch", "reason")
+    controller_epoch: int
+    reason: str
+
+    def __init__(self, *, controller_epoch, reason=""):
+        self.controller_epoch = controller_epoch
+        self.reason = reason
+
+    def _values(self):
+        return (
+            self.controller_epoch,
+            self.reason,
+        )
+
+
+class LeaderChosen(Message):
+    __slots__ = ("leader_before", "leader", "leader_epoch", "isr_before", "isr", "why")
+    leader_before: int
+    leader: int
+    leader_epoch: int
+    isr_before: tuple[int, ...]
+    isr: tuple[int, ...]
+    why: str
+
+    def __init__(self, *, leader_before, leader, leader_epoch, isr_before=(), isr=(), why=""):
+        self.leader_before = leader_before
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr_before = isr_before
+        self.isr = isr
+        self.why = why
+
+    def _values(self):
+        return (
+            self.leader_before,
+            self.leader,
+            self.leader_epoch,
+            self.isr_before,
+            self.isr,
+            self.why,
+        )
+
+
+class IsrChosen(Message):
+    __slots__ = ("isr_before", "isr", "why")
+    isr_before: tuple[int, ...]
+    isr: tuple[int, ...]
+    why: str
+
+    def __init__(self, *, isr_before=(), isr=(), why=""):
+        self.isr_before = isr_before
+        self.isr = isr
+        self.why = why
+
+    def _values(self):
+        return (
+            self.isr_before,
+            self.isr,
+            self.why,
+        )
+
+
+class OrderSent(Message):
+    __slots__ = ("order", "broker_id", "partitions", "full")
+    order: str
+    broker_id: int
+    partitions: int
+    full: bool
+
+    def __init__(self, *, order="", broker_id, partitions, full=False):
+        self.order = order
+        self.broker_id = broker_id
+        self.partitions = partitions
+        self.full = full
+
+    def _values(self):
+        return (
+            self.order,
+            self.broker_id,
+            self.partitions,
+            self.full,
+        )
+
+
+class OrderReceived(Message):
+    __slots__ = ("order", "controller_id", "controller_epoch", "partitions", "full")
+    order: str
+    controller_id: int
+    controller_epoch: int
+    partitions: int
+    full: bool
+
+    def __init__(self, *, order="", controller_id, controller_epoch, partitions, full=False):
+        self.order = order
+        self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
+        self.partitions = partitions
+        self.full = full
+
+    def _values(self):
+        return (
+            self.order,
+            self.controller_id,
+            self.controller_epoch,
+            self.partitions,
+            self.full,
+        )
+
+
+class OrderApplied(Message):
+    __slots__ = ("order", "failed")
+    order: str
+    failed: int
+
+    def __init__(self, *, order="", failed):
+        self.order = order
+        self.failed = failed
+
+    def _values(self):
+        return (
+            self.order,
+            self.failed,
+        )
+
+
+class OrderRefused(Message):
+    __slots__ = ("order", "code")
+    order: str
+    code: ErrorCode
+
+    def __init__(self, *, order="", code=ErrorCode.NONE):
+        self.order = order
+        self.code = code
+
+    def _values(self):
+        return (
+            self.order,
+            self.code,
+        )
+
+
+class BecameLeader(Message):
+    __slots__ = ("leader_epoch", "log_end", "high_watermark")
+    leader_epoch: int
+    log_end: int
+    high_watermark: int
+
+    def __init__(self, *, leader_epoch, log_end, high_watermark):
+        self.leader_epoch = leader_epoch
+        self.log_end = log_end
+        self.high_watermark = high_watermark
+
+    def _values(self):
+        return (
+            self.leader_epoch,
+            self.log_end,
+            self.high_watermark,
+        )
+
+
+class BecameFollower(Message):
+    __slots__ = ("leader", "leader_epoch", "log_end", "high_watermark")
+    leader: int
+    leader_epoch: int
+    log_end: int
+    high_watermark: int
+
+    def __init__(self, *, leader, leader_epoch, log_end, high_watermark):
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.log_end = log_end
+        self.high_watermark = high_watermark
+
+    def _values(self):
+        return (
+            self.leader,
+            self.leader_epoch,
+            self.log_end,
+            self.high_watermark,
+        )
+
+
+class EpochStarted(Message):
+    __slots__ = ("leader_epoch", "start")
+    leader_epoch: int
+    start: int
+
+    def __init__(self, *, leader_epoch, start):
+        self.leader_epoch = leader_epoch
+        self.start = start
+
+    def _values(self):
+        return (
+            self.leader_epoch,
+            self.start,
+        )
+
+
+class LogTruncated(Message):
+    __slots__ = ("from_offset", "to_offset")
+    from_offset: int
+    to_offset: int
+
+    def __init__(self, *, from_offset, to_offset):
+        self.from_offset = from_offset
+        self.to_offset = to_offset
+
+    def _values(self):
+        return (
+            self.from_offset,
+            self.to_offset,
+        )
+
+
+class LogReset(Message):
+    __slots__ = ("from_offset", "to_offset")
+    from_offset: int
+    to_offset: int
+
+    def __init__(self, *, from_offset, to_offset):
+        self.from_offset = from_offset
+        self.to_offset = to_offset
+
+    def _values(self):
+        return (
+            self.from_offset,
+            self.to_offset,
+        )
+
+
+class HighWatermarkAdvanced(Message):
+    __slots__ = ("from_offset", "to_offset", "count")
+    from_offset: int
+    to_offset: int
+    count: int
+
+    def __init__(self, *, from_offset, to_offset, count):
+        self.from_offset = from_offset
+        self.to_offset = to_offset
+        self.count = count
+
+    def _values(self):
+        return (
+            self.from_offset,
+            self.to_offset,
+            self.count,
+        )
+
+
+class IsrProposed(Message):
+    __slots__ = ("isr_before", "isr", "partition_epoch")
+    isr_before: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+    def __init__(self, *, isr_before=(), isr=(), partition_epoch):
+        self.isr_before = isr_before
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+
+    def _values(self):
+        return (
+            self.isr_before,
+            self.isr,
+            self.partition_epoch,
+        )
+
+
+class IsrAnswered(Message):
+    __slots__ = ("code", "isr", "partition_epoch")
+    code: ErrorCode
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+    def __init__(self, *, code=ErrorCode.NONE, isr=(), partition_epoch):
+        self.code = code
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+
+    def _values(self):
+        return (
+            self.code,
+            self.isr,
+            self.partition_epoch,
+        )
+
+
+class ZnodeChange(Message):
+    __slots__ = ("path", "version_before", "version")
+    path: str
+    version_before: int
+    version: int
+
+    def __init__(self, *, path="", version_before, version):
+        self.path = path
+        self.version_before = version_before
+        self.version = version
+
+    def _values(self):
+        return (
+            self.path,
+            self.version_before,
+            self.version,
+        )
+
+
+class StoreWritten(Message):
+    __slots__ = ("changes", "more", "result")
+    changes: tuple[ZnodeChange, ...]
+    more: int
+    result: str
+
+    def __init__(self, *, changes=(), more, result=""):
+        self.changes = changes
+        self.more = more
+        self.result = result
+
+    def _values(self):
+        return (
+            self.changes,
+            self.more,
+            self.result,
+        )

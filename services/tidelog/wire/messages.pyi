@@ -1141,3 +1141,150 @@ class InitProducerIdResponse(Message):
     error_message: str = ""
     producer_id: int
     producer_epoch: int
+
+@value(kw_only=True)
+class BrokerSeen(Message):
+    """The controller sees a broker in a new life."""
+
+    broker_id: int
+    host: str = ""
+    port: int
+
+@value(kw_only=True)
+class BrokerLost(Message):
+    """Its registration is gone: its session has ended, or it left."""
+
+    broker_id: int
+
+@value(kw_only=True)
+class BrokerSuspected(Message):
+    """Its stream broke and its port refuses connections."""
+
+    broker_id: int
+
+@value(kw_only=True)
+class BrokerCleared(Message):
+    """It answers again."""
+
+    broker_id: int
+
+@value(kw_only=True)
+class ControllerElected(Message):
+    controller_epoch: int
+
+@value(kw_only=True)
+class ControllerLoaded(Message):
+    """It has read what its predecessors stored."""
+
+    controller_epoch: int
+    topics: int
+    brokers: int
+
+@value(kw_only=True)
+class ControllerResigned(Message):
+    controller_epoch: int
+    reason: str = ""
+
+@value(kw_only=True)
+class LeaderChosen(Message):
+    leader_before: int
+    leader: int
+    leader_epoch: int
+    isr_before: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    why: str = ""
+
+@value(kw_only=True)
+class IsrChosen(Message):
+    """The leader stays."""
+
+    isr_before: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    why: str = ""
+
+@value(kw_only=True)
+class OrderSent(Message):
+    order: str = ""
+    broker_id: int
+    partitions: int
+    full: bool = False
+
+@value(kw_only=True)
+class OrderReceived(Message):
+    order: str = ""
+    controller_id: int
+    controller_epoch: int
+    partitions: int
+    full: bool = False
+
+@value(kw_only=True)
+class OrderApplied(Message):
+    order: str = ""
+    failed: int
+
+@value(kw_only=True)
+class OrderRefused(Message):
+    order: str = ""
+    code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class BecameLeader(Message):
+    leader_epoch: int
+    log_end: int
+    high_watermark: int
+
+@value(kw_only=True)
+class BecameFollower(Message):
+    leader: int
+    leader_epoch: int
+    log_end: int
+    high_watermark: int
+
+@value(kw_only=True)
+class EpochStarted(Message):
+    leader_epoch: int
+    start: int
+
+@value(kw_only=True)
+class LogTruncated(Message):
+    from_offset: int
+    to_offset: int
+
+@value(kw_only=True)
+class LogReset(Message):
+    """The leader keeps nothing that follows this log, so it begins anew."""
+
+    from_offset: int
+    to_offset: int
+
+@value(kw_only=True)
+class HighWatermarkAdvanced(Message):
+    from_offset: int
+    to_offset: int
+    count: int
+
+@value(kw_only=True)
+class IsrProposed(Message):
+    isr_before: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    partition_epoch: int
+
+@value(kw_only=True)
+class IsrAnswered(Message):
+    code: ErrorCode = ErrorCode.NONE
+    isr: tuple[int, ...] = ()
+    partition_epoch: int
+
+@value(kw_only=True)
+class ZnodeChange(Message):
+    path: str = ""
+    version_before: int
+    version: int
+
+@value(kw_only=True)
+class StoreWritten(Message):
+    """A multi of an elected role."""
+
+    changes: tuple[ZnodeChange, ...] = ()
+    more: int
+    result: str = ""

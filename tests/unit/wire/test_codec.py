@@ -48,7 +48,7 @@ def messages(kind: Any) -> st.SearchStrategy[Any]:
 
 def files() -> list[Any]:
     pool = common_pb2.DESCRIPTOR.pool
-    names = ("admin", "common", "control", "controller", "coordinator", "replica")
+    names = ("admin", "common", "control", "controller", "coordinator", "replica", "watch")
     return [pool.FindFileByName(f"tidelog/v1/{name}.proto") for name in names]
 
 

@@ -19,6 +19,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import CAUSE, Cause
 from tidelog.replica.effects import ProposeIsr
 from tidelog.runtime.retry import ALTER_ISR, ALTER_ISR_UNAUTHORIZED
 from tidelog.wire import messages as m
@@ -74,9 +75,12 @@ class AlterIsrControlPlane:
         self._proposals: Proposals = {}
         self._window = ExpandWindow(settings.expand_linger_s)
         self._wake = asyncio.Event()
+        self._cause: Cause | None = None
+        """The event of the newest proposal."""
 
     def propose_isr(self, tp: TopicPartition, topic_id: bytes, proposal: ProposeIsr) -> None:
         self._proposals[tp] = (topic_id, proposal)
+        self._cause = CAUSE.get()
         self._window.add(self._clock.now(), may_wait=proposal.may_wait)
         self._wake.set()
 
@@ -153,6 +157,7 @@ class AlterIsrControlPlane:
             sequence=next(self._sequences),
             topics=_by_topic(self._settings.broker_id, proposals),
         )
+        CAUSE.set(self._cause)
         try:
             response = await self._link.call(CONTROLLER_SERVICE_ALTER_ISR, request, self._settings.timeout_s)
         except (TransportError, TidelogError) as error:

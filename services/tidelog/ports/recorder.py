@@ -1,0 +1,63 @@
+"""A port by which a process records its protocol events. All that is watched goes through `record` and `fold`.
+
+An event that led to another is its cause. Within a process a cause is handed on with what it led to, in a queue or an
+argument; between processes it travels beside the message. What a handler records has `CAUSE` as its cause by default.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.ids import TopicPartition
+from tidelog.values import Message
+
+Subject = TopicPartition | int | str | None
+"""A partition, a broker, a group; None: the cluster."""
+
+
+class Cause(NamedTuple):
+    """Names one event of one life of a process."""
+
+    process: str
+    life: int
+    number: int
+
+
+CAUSE: Final[ContextVar[Cause | None]] = ContextVar("cause", default=None)
+"""The event that sent the message which is handled here; None: not known."""
+
+
+@contextmanager
+def led_on(cause: Cause | None) -> Iterator[None]:
+    """Makes this the cause of what is recorded or sent within."""
+    token = CAUSE.set(cause)
+    try:
+        yield
+    finally:
+        CAUSE.reset(token)
+
+
+class Recorder(Protocol):
+    def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
+        """Keeps an event of the kind of `fields`. Returns what names it as a cause; None where nothing is kept."""
+        ...
+
+    def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
+        """Keeps that a number has grown, of what happens with every batch: at most one event of a subject in 100 ms.
+
+        `kind` has the fields from_offset, to_offset and count.
+        """
+        ...
+
+
+class _Silent:
+    def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
+        return None
+
+    def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
+        return None
+
+
+SILENT: Final[Recorder] = _Silent()
+"""Keeps nothing."""

@@ -1,0 +1,1 @@
+"""Protocol events of a process: kept in a ring, told in sentences."""

@@ -1,0 +1,183 @@
+"""A line for each protocol event, and events of several processes in one order."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from tidelog.ids import NO_LEADER, TopicPartition
+from tidelog.ports.recorder import Cause, Subject
+from tidelog.watch.ring import ProtocolEvent, Ring
+from tidelog.wire import messages as m
+from tidelog.wire import znodes
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_PATHS: Final = 3
+"""Znodes that a line names."""
+
+
+class Told(NamedTuple):
+    """An event, with the life of the process that it is of."""
+
+    process: str
+    life: int
+    event: ProtocolEvent
+
+    @property
+    def name(self) -> Cause:
+        return Cause(self.process, self.life, self.event.number)
+
+
+def merged(rings: Iterable[Ring]) -> list[Told]:
+    """All that the rings keep, by time; an event stands behind its cause, whatever the clocks say."""
+    found = [Told(ring.process, ring.life, event) for ring in rings for event in ring.events()]
+    found.sort(key=lambda told: (told.event.wall_ms, told.process, told.life, told.event.number))
+    return causes_first(found)
+
+
+def causes_first(found: Sequence[Told]) -> list[Told]:
+    """In the given order, but for events that stand before their causes: they follow these at once."""
+    known = {told.name for told in found}
+    placed: set[Cause] = set()
+    waiting: dict[Cause, list[Told]] = {}
+    order: list[Told] = []
+    for each in found:
+        cause = each.event.cause
+        if cause is not None and cause in known and cause not in placed:
+            waiting.setdefault(cause, []).append(each)
+            continue
+        stack = [each]
+        while stack:
+            told = stack.pop()
+            order.append(told)
+            placed.add(told.name)
+            stack += reversed(waiting.pop(told.name, []))
+    return order
+
+
+def lines(events: Iterable[Told]) -> list[str]:
+    """One aligned line an event."""
+    shown = list(events)
+    width = max((len(told.process) for told in shown), default=0)
+    return [f"{_time(told.event.wall_ms)}  {told.process:<{width}}  {sentence(told.event)}" for told in shown]
+
+
+def of_partition(events: Sequence[Told], tp: TopicPartition) -> list[Told]:
+    """Returns the events of a partition, and what led to them."""
+    by_name = {told.name: told for told in events}
+    path = znodes.state_path(*tp)
+    wanted: set[Cause] = set()
+    for told in events:
+        name: Cause | None = told.name if _is_of(told.event, tp, path) else None
+        while name is not None and name in by_name and name not in wanted:
+            wanted.add(name)
+            name = by_name[name].event.cause
+    return [told for told in events if told.name in wanted]
+
+
+def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:
+    if isinstance(event.fields, m.StoreWritten):
+        return any(change.path == path for change in event.fields.changes)
+    return event.subject == tp
+
+
+def sentence(event: ProtocolEvent) -> str:
+    return _SENTENCES[type(event.fields)](event.subject, event.fields)
+
+
+def _time(wall_ms: int) -> str:
+    """Formats the time of day, UTC."""
+    seconds, ms = divmod(wall_ms % _DAY_MS, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def _leader(broker_id: int) -> str:
+    return "no broker" if broker_id == NO_LEADER else f"broker-{broker_id}"
+
+
+def _partitions(count: int, full: bool) -> str:
+    return f"{count:,} partition{'' if count == 1 else 's'}{', all that there are' if full else ''}"
+
+
+def _chosen(tp: Subject, it: m.LeaderChosen) -> str:
+    kept = "" if it.leader != it.leader_before else "again "
+    isr = f"ISR {_ids(it.isr_before)} -> {_ids(it.isr)}" if it.isr_before else f"ISR {_ids(it.isr)}"
+    return f"elects {_leader(it.leader)} {kept}for {tp}: epoch {it.leader_epoch}, {isr} ({it.why})"
+
+
+def _change(change: m.ZnodeChange) -> str:
+    if change.version_before < 0:
+        return f"{change.path}: created"
+    if change.version < 0:
+        return f"{change.path}: deleted"
+    return f"{change.path}: version {change.version_before} -> {change.version}"
+
+
+def _written(_: Subject, it: m.StoreWritten) -> str:
+    shown = ", ".join(map(_change, it.changes[:_PATHS]))
+    more = it.more + max(0, len(it.changes) - _PATHS)
+    rest = f" and {more:,} more znodes" if more else ""
+    return f"writes {shown}{rest}" + ("" if it.result == "written" else f": {it.result}")
+
+
+def _advanced(tp: Subject, it: m.HighWatermarkAdvanced) -> str:
+    times = f" in {it.count:,} steps" if it.count > 1 else ""
+    return f"high watermark of {tp}: {it.from_offset:,} -> {it.to_offset:,}{times}"
+
+
+def _follows(tp: Subject, it: m.BecameFollower) -> str:
+    return (
+        f"{tp}: follows {_leader(it.leader)} in epoch {it.leader_epoch}, log end {it.log_end:,}, "
+        f"high watermark {it.high_watermark:,}"
+    )
+
+
+def _leads(tp: Subject, it: m.BecameLeader) -> str:
+    return f"{tp}: leads in epoch {it.leader_epoch}, log end {it.log_end:,}, high watermark {it.high_watermark:,}"
+
+
+def _received(_: Subject, it: m.OrderReceived) -> str:
+    of = f"controller-{it.controller_id} (epoch {it.controller_epoch})"
+    return f"receives {it.order} of {of}: {_partitions(it.partitions, it.full)}"
+
+
+def _answered(tp: Subject, it: m.IsrAnswered) -> str:
+    if it.code:
+        return f"the ISR of {tp} does not change: {it.code.name}"
+    return f"the ISR of {tp} is {_ids(it.isr)}, partition epoch {it.partition_epoch}"
+
+
+def _cut(tp: Subject, it: m.LogTruncated) -> str:
+    if it.from_offset == it.to_offset:
+        return f"{tp}: truncates nothing, its log ends at {it.to_offset:,}"
+    return f"{tp}: truncates its log from {it.from_offset:,} to {it.to_offset:,}"
+
+
+_SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
+    m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
+    m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
+    m.BrokerSuspected: lambda _, it: f"suspects broker-{it.broker_id}: its port refuses connections",
+    m.BrokerCleared: lambda _, it: f"does not suspect broker-{it.broker_id} any more: it answers",
+    m.ControllerElected: lambda _, it: f"is elected controller, epoch {it.controller_epoch}",
+    m.ControllerLoaded: lambda _, it: f"has read {it.topics:,} topics and {it.brokers} brokers",
+    m.ControllerResigned: lambda _, it: f"controller epoch {it.controller_epoch} is over: {it.reason}",
+    m.LeaderChosen: _chosen,
+    m.IsrChosen: lambda tp, it: f"changes the ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)} ({it.why})",
+    m.OrderSent: lambda _, it: f"sends {it.order} to broker-{it.broker_id}: {_partitions(it.partitions, it.full)}",
+    m.OrderReceived: _received,
+    m.OrderApplied: lambda _, it: f"has applied {it.order}" + (f": {it.failed:,} failed" if it.failed else ""),
+    m.OrderRefused: lambda _, it: f"refuses {it.order}: {it.code.name}",
+    m.BecameLeader: _leads,
+    m.BecameFollower: _follows,
+    m.EpochStarted: lambda tp, it: f"{tp}: epoch {it.leader_epoch} begins at {it.start:,}",
+    m.LogTruncated: _cut,
+    m.LogReset: lambda tp, it: (
+        f"{tp}: drops its log, which ended at {it.from_offset:,}, and begins at {it.to_offset:,}"
+    ),
+    m.HighWatermarkAdvanced: _advanced,
+    m.IsrProposed: lambda tp, it: f"asks for another ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)}",
+    m.IsrAnswered: _answered,
+    m.StoreWritten: _written,
+}

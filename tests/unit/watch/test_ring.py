@@ -1,0 +1,87 @@
+"""The ring of protocol events of one process: numbers, bounds, folding."""
+
+import sys
+from collections.abc import Callable
+
+from tidelog.ids import TopicPartition
+from tidelog.ports.recorder import CAUSE, Cause, led_on
+from tidelog.testing.clock import ManualClock
+from tidelog.watch.ring import FOLDED_S, Ring
+from tidelog.wire import messages as m
+
+TP = TopicPartition("events", 0)
+LOST = m.BrokerLost(broker_id=1)
+
+
+def ring(kept: int = 100) -> tuple[Ring, ManualClock]:
+    clock = ManualClock()
+    return Ring("broker-1", 3, clock, kept), clock
+
+
+def test_events_have_numbers_without_gaps_and_the_oldest_go() -> None:
+    events, _ = ring(kept=3)
+    assert [events.record(TP, LOST) for _ in range(5)] == [Cause("broker-1", 3, number) for number in range(1, 6)]
+    assert [event.number for event in events.events()] == [3, 4, 5]
+    assert [event.number for event in events.events(after=4)] == [5]
+
+
+def test_what_is_handled_is_the_cause_unless_another_is_named() -> None:
+    events, _ = ring()
+    order, other = Cause("controller-1", 1, 17), Cause("controller-2", 1, 4)
+    with led_on(order):
+        events.record(TP, LOST)
+        events.record(TP, LOST, other)
+    events.record(TP, LOST)
+    assert [event.cause for event in events.events()] == [order, other, None]
+    assert CAUSE.get() is None
+
+
+def advances(events: Ring) -> list[tuple[int, int, int]]:
+    found = [event.fields for event in events.events()]
+    return [(f.from_offset, f.to_offset, f.count) for f in found if isinstance(f, m.HighWatermarkAdvanced)]
+
+
+def test_a_high_watermark_is_told_once_in_100_ms() -> None:
+    events, clock = ring()
+    for end in range(1, 6):
+        events.fold(TP, m.HighWatermarkAdvanced, end - 1, end)
+    assert advances(events) == [(0, 1, 1)]
+    events.unfold()
+    assert advances(events) == [(0, 1, 1)], "it may go on"
+    clock.advance(FOLDED_S)
+    events.fold(TP, m.HighWatermarkAdvanced, 5, 9)
+    assert advances(events) == [(0, 1, 1), (1, 9, 5)]
+    events.fold(TP, m.HighWatermarkAdvanced, 9, 10)
+    clock.advance(FOLDED_S)
+    events.unfold()
+    events.unfold()
+    assert advances(events) == [(0, 1, 1), (1, 9, 5), (9, 10, 1)]
+
+
+def test_partitions_are_folded_apart() -> None:
+    events, _ = ring()
+    for partition in range(3):
+        events.fold(TopicPartition("events", partition), m.HighWatermarkAdvanced, 0, 1)
+    assert advances(events) == [(0, 1, 1)] * 3
+
+
+def calls_of(work: Callable[[], None]) -> int:
+    """Python calls that it makes."""
+    count = 0
+
+    def count_call(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(count_call)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_a_batch_costs_few_calls() -> None:
+    events, _ = ring()
+    events.fold(TP, m.HighWatermarkAdvanced, 0, 1)
+    assert calls_of(lambda: events.fold(TP, m.HighWatermarkAdvanced, 1, 2)) <= 5
