@@ -64,6 +64,7 @@ class GrpcChannel:
         channel = self._channel
         try:
             call = channel.stream_stream(method.path)(metadata=self._metadata)
+            call._cython_call = _KeepsStatus(call._cython_call)
         except aio.BaseError as error:
             raise broken(error) from None
         return _ClientStream(call, method, lambda error: self._failure(error, channel))
@@ -103,6 +104,26 @@ class GrpcChannel:
                 await channel.close(grace_s)
             finally:
                 await channel.close()
+
+
+class _KeepsStatus:
+    """A call of gRPC's core whose status is the server's.
+
+    If the server refuses a stream while a message is written, gRPC's aio sets the status INTERNAL ("Internal error from Core"),
+    and the server's, which arrives a moment later, is lost: a producer would not learn that its request is too large. Without
+    that status, aio waits for the one that arrives.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def set_internal_error(self, _detail: str) -> None:
+        pass
 
 
 class _ClientStream:

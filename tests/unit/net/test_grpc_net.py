@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
+from grpc._cython import cygrpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
@@ -483,6 +484,35 @@ async def test_a_good_status_without_a_message_is_no_answer() -> None:
     channel._channel = Lost()  # type: ignore[assignment]
     with pytest.raises(TransportError, match="UNAVAILABLE: the call ended without an answer"):
         await channel.call(REPLICA_SERVICE_PRODUCE, produce_of(1), 1.0)
+
+
+async def test_a_failed_write_ends_with_the_status_of_the_server() -> None:
+    """gRPC's aio would set a status of its own before the server's arrives."""
+    failed = asyncio.Event()
+
+    async def refuse(_stream: Any, _context: CallContext) -> None:
+        await failed.wait()
+        raise TidelogError("acks is 7", ErrorCode.INVALID_REQUIRED_ACKS)
+
+    net = GrpcNet()
+    server = await net.serve(LOOPBACK, [Route(REPLICA_SERVICE_PRODUCE_STREAM, refuse)])
+    channel = net.channel(server.address, purpose="test")
+    stream: Any = channel.open(REPLICA_SERVICE_PRODUCE_STREAM)
+    core = stream._call._cython_call
+
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(core, name)
+
+        async def send_serialized_message(self, _data: bytes) -> None:
+            failed.set()
+            raise cygrpc.InternalError("the stream is refused")
+
+    stream._call._cython_call = type(core)(Failing())
+    with pytest.raises(TransportError, match="INVALID_REQUIRED_ACKS: acks is 7"):
+        await stream.write(produce_of(10))
+    await channel.close()
+    await server.stop(0)
 
 
 async def answer_each(stream: Any, _context: CallContext) -> None:
