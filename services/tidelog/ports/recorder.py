@@ -16,6 +16,10 @@ Subject = TopicPartition | int | str | None
 """A partition, a broker, a group; None: the cluster."""
 
 
+TEXT_MAX: Final = 100
+"""Characters of a cause as text."""
+
+
 class Cause(NamedTuple):
     """Names one event of one life of a process."""
 
@@ -23,9 +27,26 @@ class Cause(NamedTuple):
     life: int
     number: int
 
+    def __str__(self) -> str:
+        return f"{self.process} {self.life} {self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cause | None":
+        """Reads what `str` gives; None for anything else, which any client may send."""
+        process, _, rest = text.partition(" ")
+        life, _, number = rest.partition(" ")
+        if (
+            not process
+            or len(text) > TEXT_MAX
+            or not (life + number).isascii()
+            or not (life.isdigit() and number.isdigit())
+        ):
+            return None
+        return cls(process, int(life), int(number))
+
 
 CAUSE: Final[ContextVar[Cause | None]] = ContextVar("cause", default=None)
-"""The event that sent the message which is handled here; None: not known."""
+"""The event that sent the message which is handled here; None: not known. After a call it is what led to the answer."""
 
 
 @contextmanager

@@ -11,7 +11,18 @@ from grpc import aio
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Stream, Unary
-from tidelog.runtime.rpc_options import CONNECTS_WITHIN_S, MEANT_FOR, MISROUTED, Limits, broken, channel_options, target
+from tidelog.ports.recorder import CAUSE
+from tidelog.runtime.rpc_options import (
+    CAUSED_BY,
+    CONNECTS_WITHIN_S,
+    MEANT_FOR,
+    MISROUTED,
+    Limits,
+    broken,
+    cause_in,
+    channel_options,
+    target,
+)
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire.codec import decoder, encoder
 
@@ -49,9 +60,13 @@ class GrpcChannel:
         stub = self._calls.get(method.path)
         if stub is None:
             stub = self._calls[method.path] = channel.unary_unary(method.path)
-        data = encoder(method.request)(request)
+        data, cause = encoder(method.request)(request), CAUSE.get()
+        metadata = self._metadata if cause is None else (*self._metadata, (CAUSED_BY, str(cause)))
         try:
-            answer = await stub(data, timeout=timeout_s, metadata=self._metadata)
+            call = stub(data, timeout=timeout_s, metadata=metadata)
+            answer = await call
+            if cause is not None:
+                CAUSE.set(cause_in(await call.trailing_metadata()) or cause)
         except aio.AioRpcError as error:
             raise await self._failure(error, channel) from None
         except (asyncio.CancelledError, aio.BaseError) as error:

@@ -19,7 +19,18 @@ from grpc_reflection.v1alpha import reflection
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
-from tidelog.runtime.rpc_options import MEANT_FOR, MISROUTED, Limits, as_transport_error, broken, server_options, target
+from tidelog.ports.recorder import CAUSE
+from tidelog.runtime.rpc_options import (
+    CAUSED_BY,
+    MEANT_FOR,
+    MISROUTED,
+    Limits,
+    as_transport_error,
+    broken,
+    cause_in,
+    server_options,
+    target,
+)
 from tidelog.runtime.tasks import HandlerBug, Supervisor, contained
 from tidelog.wire.codec import decoder, encoder
 
@@ -153,8 +164,12 @@ def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[by
     decode, encode = decoder(route.method.request), encoder(route.method.response)
 
     async def answer(data: bytes, context: Any) -> bytes:
+        cause = cause_in(context.invocation_metadata())
+        CAUSE.set(cause)
         call: Any = handler(decode(data), _GrpcCaller(context))
         message = encode(await call)
+        if (led := CAUSE.get()) is not None and led != cause:
+            context.set_trailing_metadata(((CAUSED_BY, str(led)),))
         if len(message) > sent_bytes:
             text = (
                 f"the answer of {path} has {len(message)} bytes, at most {sent_bytes} are sent: ask for less at a time"

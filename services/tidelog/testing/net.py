@@ -379,7 +379,7 @@ class SimChannel:
         if there.faults.duplicate and self._node.network.rand.random() < there.faults.duplicate:
             self._start(method, request, deadline)
         exchange = self._start(method, request, deadline)
-        exchange.cause = CAUSE.get()
+        cause = exchange.cause = CAUSE.get()
         try:
             async with asyncio.timeout(timeout_s):
                 answer: Any = await exchange.client.read()
@@ -387,7 +387,8 @@ class SimChannel:
             raise TransportError("DEADLINE_EXCEEDED", f"no answer within {timeout_s} s") from None
         if not isinstance(answer, method.response):
             raise TransportError("INTERNAL", f"{method.path} was not answered with a {method.response.__name__}")
-        CAUSE.set(exchange.cause)
+        if cause is not None:
+            CAUSE.set(exchange.cause)
         return answer
 
     def open(self, method: Bidi[Req, Res]) -> Stream[Res, Req]:

@@ -10,8 +10,10 @@ from helpers.aio import eventually
 from helpers.log_events import captured_logs
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.net import CallContext, Probe, Route
+from tidelog.ports.recorder import CAUSE, Cause, led_on
 from unit.net.worlds import CHUNKS, ECHO, STREAM, GrpcWorld, SimWorld, World, answer, ask, chunk, ping, pong
 
+SENT, APPLIED = Cause("controller-1", 1, 17), Cause("broker-1", 1_700_000_000_000, 4)
 WORLDS: dict[str, Callable[[], World]] = {"grpc": GrpcWorld, "sim": SimWorld}
 
 
@@ -380,3 +382,30 @@ async def test_a_probe_tells_a_listener_from_none(world: World) -> None:
     assert await world.caller.probe(server.address, 1.0) is Probe.OPEN
     await server.stop(0)
     assert await world.caller.probe(server.address, 1.0) is Probe.REFUSED
+
+
+async def test_a_cause_goes_with_a_call_and_with_its_answer(world: World) -> None:
+    seen = []
+
+    async def handler(request: Any, context: CallContext) -> Any:
+        seen.append(CAUSE.get())
+        if request.group_id:
+            CAUSE.set(APPLIED)
+        return answer(request.group_id)
+
+    async def stream(_: Any, context: CallContext) -> None:
+        seen.append(CAUSE.get())
+
+    server = await world.serve(Route(ECHO, handler), Route(STREAM, stream))
+    channel = world.caller.channel(server.address, purpose="test")
+    await channel.call(ECHO, ask(), 5.0)
+    assert seen == [None] and CAUSE.get() is None
+    with led_on(SENT):
+        await channel.call(ECHO, ask(), 5.0)
+        assert seen[1:] == [SENT] and CAUSE.get() == SENT, "the answer has no other"
+        await channel.call(ECHO, ask("acts"), 5.0)
+        assert seen[2:] == [SENT] and CAUSE.get() == APPLIED
+        assert await channel.open(STREAM).read() is None
+        assert seen[3:] == [None], "what opened a stream did not lead to what comes on it"
+    await channel.close()
+    await server.stop(0)
