@@ -367,7 +367,7 @@ class ControllerMachine:
             allows_unclean=partition.topic.allows_unclean and not self._surveys.possible,
             factor=partition.factor,
         )
-        if partition.topic.allows_unclean and self._surveys.possible and (ought or partition.state).leader == NO_LEADER:
+        if (ought or partition.state).leader == NO_LEADER and partition.topic.allows_unclean and self._surveys.possible:
             candidates = election.alive(partition.replicas, self.state.brokers, ineligible)
             ends = self._surveys.ends(partition, candidates) if len(candidates) > 1 else {}
             if ends is None:
