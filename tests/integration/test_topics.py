@@ -20,6 +20,7 @@ from tidelog.cluster.wait import until
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.runtime.rpc_net import GrpcNet
+from tidelog.storage.strays import STRAY_SUFFIX
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
@@ -58,15 +59,21 @@ async def read(servers: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def replica(cluster: LocalCluster, broker: int, topic: str) -> tuple[list[str], bytes]:
-    """Topic ids and record bytes that a broker has on its disk for partition 0, in its folder or in what is left of one."""
+    """Topic ids and record bytes that a broker has on its disk for partition 0, without what it has set aside."""
     data_dir = cluster.data_dir(f"broker-{broker}")
-    folders = [f for f in data_dir.iterdir() if f.name.startswith(f"{topic}-0")]
+    folders = [f for f in data_dir.iterdir() if f.name.startswith(f"{topic}-0") and not f.name.endswith(STRAY_SUFFIX)]
     ids, records = [], b""
     for folder in sorted(folders):
         with contextlib.suppress(FileNotFoundError):  # it is being removed while we look
             ids += [f.stem for f in folder.glob("*.topic")]
             records += b"".join(f.read_bytes() for f in sorted(folder.glob("*.log")))
     return ids, records
+
+
+def set_aside(cluster: LocalCluster, broker: int, topic: str) -> bytes:
+    """Record bytes that a broker has set aside for partition 0: they are kept for a day."""
+    folders = cluster.data_dir(f"broker-{broker}").glob(f"{topic}-0*{STRAY_SUFFIX}")
+    return b"".join(f.read_bytes() for folder in folders for f in sorted(folder.glob("*.log")))
 
 
 async def in_sync(servers: str, topic: str) -> None:
@@ -116,7 +123,9 @@ async def test_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(who
         whole.resume("broker-2")
     await asyncio.to_thread(wait_ready, whole, READY_S)
     await in_sync(servers, topic)
-    until(lambda: replica(whole, 2, topic)[0] == [new_id.hex()], "the old replica to be removed", timeout_s=READY_S)
+    until(lambda: replica(whole, 2, topic)[0] == [new_id.hex()], "the old replica to be set aside", timeout_s=READY_S)
+    until(lambda: replica(whole, 0, topic)[0] == [new_id.hex()], "the old replica to be removed", timeout_s=READY_S)
+    assert b"old-19" in set_aside(whole, 2, topic) and b"new-" not in set_aside(whole, 2, topic)
     _, records = replica(whole, 2, topic)
     assert records == replica(whole, 0, topic)[1] and b"old-" not in records
     # And it serves what it holds: the first of the assignment leads when the present leader dies.
@@ -131,7 +140,7 @@ async def test_a_broker_that_is_away_while_a_topic_is_deleted_and_made_again(who
 
 
 @requirement("A controller killed in mid-change leaves it complete or absent")
-async def test_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole: LocalCluster) -> None:
+async def test_a_broker_that_is_down_during_a_deletion_sets_it_aside(whole: LocalCluster) -> None:
     gone, kept, servers = unique_topic("gone"), unique_topic("kept"), bootstrap_servers(whole)
     for topic in (gone, kept):
         tidelog(servers, "topics", "create", topic, "--partitions", "1", "--replication-factor", "3")
@@ -143,7 +152,8 @@ async def test_a_broker_that_is_down_during_a_deletion_removes_its_replica(whole
     assert replica(whole, 1, gone)[0]
     whole.start("broker-1")
     await asyncio.to_thread(wait_ready, whole, READY_S)
-    until(lambda: replica(whole, 1, gone) == ([], b""), "the replica to be removed", timeout_s=READY_S)
+    until(lambda: replica(whole, 1, gone) == ([], b""), "the replica to be set aside", timeout_s=READY_S)
+    assert b"before" in set_aside(whole, 1, gone) and not set_aside(whole, 1, kept)
     assert await read(servers, kept, 1) == [b"before"]
     assert b"before" in replica(whole, 1, kept)[1]
     tidelog(servers, "topics", "delete", kept)
