@@ -1,6 +1,7 @@
 """The CPU that a piece of work takes, apart from what else the machine and the process do."""
 
 import gc
+import sys
 import time
 from collections.abc import Callable
 
@@ -22,3 +23,19 @@ def seconds_of(work: Callable[[], object], runs: int = 3) -> float:
         return min(once() for _ in range(runs))
     finally:
         gc.enable()
+
+
+def calls_of(work: Callable[[], object], *, with_c: bool = False) -> int:
+    """Returns how many Python functions it calls, and with `with_c` those of C as well."""
+    count, counted = 0, ("call", "c_call") if with_c else ("call",)
+
+    def count_call(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in counted
+
+    sys.setprofile(count_call)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count

@@ -9,7 +9,7 @@ from tidelog.values import Message
 
 KEPT: Final = 10_000
 FOLDED_S: Final = 0.1
-"""At least so long lies between two folded events of a subject."""
+"""The least time between two folded events of a subject."""
 
 
 class ProtocolEvent(NamedTuple):
@@ -28,7 +28,7 @@ class _Folded:
     def __init__(self, kept_at: float) -> None:
         self.kept_at = kept_at
         self.count = 0
-        """Since then."""
+        """Counts advances since then."""
         self.before = self.after = 0
 
 
@@ -72,13 +72,6 @@ class Ring:
         self.record(subject, kind(**fields))
         folded.kept_at, folded.count = now, 0
 
-    def unfold(self) -> None:
-        """Keeps what was folded long enough ago, before events are read."""
-        now = self._clock.now()
-        for key, folded in self._folded.items():
-            if folded.count and now - folded.kept_at >= FOLDED_S:
-                self._keep(key, folded, now)
-
-    def events(self, after: int = 0) -> list[ProtocolEvent]:
-        """Returns the events that are kept with a number above `after`, in order."""
-        return [event for event in self._events if event.number > after]
+    def events(self) -> list[ProtocolEvent]:
+        """Returns the events that are kept, in order."""
+        return list(self._events)

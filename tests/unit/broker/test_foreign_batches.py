@@ -1,13 +1,10 @@
 """A batch that has the producer id, the epoch and the sequences of a stored one, and other bytes: it is never a repetition."""
 
-import sys
-from types import FrameType
-from typing import Any
-
 import pytest
 
 from helpers.batches import batch, headers
 from helpers.broker import BrokerBench
+from helpers.cpu import calls_of
 from helpers.logs import contents
 from helpers.replication import FakeLeader, Node, World, broker_world, until
 from helpers.requirements import requirement
@@ -189,22 +186,6 @@ class TestRelease020:
         file = disk.open(path, create=True)
         file.append([data])
         file.close()
-
-
-def calls_of(work: Any) -> int:
-    """Number of Python functions that `work` calls."""
-    count = 0
-
-    def count_call(_: FrameType, event: str, __: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(count_call)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_knowing_what_was_sent_costs_few_calls() -> None:

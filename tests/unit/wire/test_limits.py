@@ -1,12 +1,11 @@
 """Requests with more items than a server takes: refused by their count, with one error, before any item is made."""
 
-import sys
 import typing
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from helpers.cpu import calls_of
 from helpers.wide import LISTS, wide
 from tidelog.controller import parts
 from tidelog.errors import ErrorCode, TidelogError
@@ -19,21 +18,6 @@ from tidelog.wire.codec import decode, encode
 
 CALLS_MAX = 1_000
 EMPTY_BYTES = 2  # of an empty item: a tag, and a length of 0
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def test_every_list_of_every_request_has_a_limit() -> None:
@@ -52,7 +36,7 @@ def test_a_request_full_of_empty_items_is_one_refusal(kind: type[Any], path: str
         refusals.append(caught.value)
 
     codec.decoder(kind)
-    assert calls_of(refused) < CALLS_MAX
+    assert calls_of(refused, with_c=True) < CALLS_MAX
     error = refusals[-1]
     assert status_of(error.code) == "INVALID_ARGUMENT" and len(error.message) < 200
     most = limits.LIMITS[kind][path]
