@@ -277,7 +277,7 @@ class PartitionHost:
         return self._run(effects, high_watermark) if effects else []
 
     def _run(self, effects: Iterable[fx.Effect], high_watermark: int) -> list[fx.Effect]:
-        """`high_watermark`: the one before."""
+        """`high_watermark`: as it was before the step."""
         left: list[fx.Effect] = []
         for effect in effects:
             match effect:
@@ -294,11 +294,11 @@ class PartitionHost:
                     with led_on(self._record_proposal(effect)):
                         self._context.proposals.propose_isr(self.tp, self.topic_id, effect)
                 case fx.StartEpoch():
-                    self._record_lead(effect)
                     self.sinks.clear()  # what followers stated in an earlier epoch says nothing in this one (HOLE-04)
                     self.follower_log_starts.clear()
                     self._await_isr()
                     self._on_disk(self.log.assign_epoch, effect.leader_epoch, effect.start)
+                    self._record_lead(effect)
                 case fx.StartFetching():
                     self._record_follow(effect)
                     self.sinks.clear()
@@ -320,10 +320,9 @@ class PartitionHost:
                     self._context.recorder.record(self.tp, m.LogTruncated(from_offset=before, to_offset=end))
                     left += self.step(ev.Truncated(end))
                 case fx.ResetTo():
-                    self._context.recorder.record(
-                        self.tp, m.LogReset(from_offset=self.log.log_end_offset, to_offset=effect.offset)
-                    )
+                    before = self.log.log_end_offset
                     self._on_disk(self.log.reset_to, effect.offset, effect.committed)
+                    self._context.recorder.record(self.tp, m.LogReset(from_offset=before, to_offset=effect.offset))
                     _log.warning("%s is empty and goes on at %d, where its leader's log begins", self.tp, effect.offset)
                 case _:
                     left.append(effect)

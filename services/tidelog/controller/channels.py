@@ -140,7 +140,7 @@ class BrokerChannel:
         return answer.error_code is ErrorCode.NONE
 
     def _record(self, request: Request) -> None:
-        """Makes it the cause of what the request leads to."""
+        """Records that the request is sent, which is the cause of what it leads to."""
         match request:
             case m.StopReplicaRequest():
                 partitions, full = len(request.partitions), False

@@ -5,13 +5,17 @@ from collections.abc import Iterator, Set
 from tidelog.controller.effects import ReassignmentWrite, StateWrite, Write
 from tidelog.controller.model import ClusterState, PartitionState
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
-from tidelog.ports.recorder import CAUSE, Recorder
+from tidelog.ports.recorder import CAUSE, SILENT, Recorder
 from tidelog.wire import messages as m
 
 
 def record_choices(recorder: Recorder, write: Write, state: ClusterState) -> None:
-    """Records the leaders and ISRs that `write` chooses, where `state` is the one before. If there is one only, it is the
-    cause of what follows; what led to many of them is that itself."""
+    """Records the leaders and ISRs that `write` chooses; `state` is the one before it.
+
+    A single choice is the cause of what follows. Several are written together, so what led to them stays the cause.
+    """
+    if recorder is SILENT:
+        return  # thousands of choices follow the death of a broker
     found = list(_choices(write, state))
     causes = [recorder.record(tp, fields) for tp, fields in found]
     if len(causes) == 1:
@@ -52,7 +56,8 @@ def _ids(state: PartitionState) -> tuple[int, ...]:
 
 
 def record_suspicions(recorder: Recorder, before: Set[BrokerId], after: Set[BrokerId]) -> None:
-    """Records brokers that have become suspects, or are none any more; the last event is the cause of what follows."""
+    """Records which brokers have become suspects, and which are suspects no longer. The last event is the cause of what
+    follows."""
     for broker_id in sorted(after - before):
         CAUSE.set(recorder.record(broker_id, m.BrokerSuspected(broker_id=broker_id)))
     for broker_id in sorted(before - after):

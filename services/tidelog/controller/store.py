@@ -149,12 +149,17 @@ class FencedStore:
         return []
 
     def _decided(self, batch: list[tuple[WriteGroup, list[Op]]], outcome: Outcome) -> None:
+        with led_on(self._record(batch, outcome)):
+            self._report([(group, outcome) for group, _ in batch])
+
+    def _record(self, batch: list[tuple[WriteGroup, list[Op]]], outcome: Outcome) -> Cause | None:
+        if self._recorder is SILENT:
+            return None  # a multi has hundreds of operations
         changes = [_change(op) for _, ops in batch for op in ops]
         written = m.StoreWritten(
             changes=tuple(changes[:CHANGES_MAX]), more=max(0, len(changes) - CHANGES_MAX), result=outcome.value
         )
-        with led_on(self._recorder.record(None, written)):
-            self._report([(group, outcome) for group, _ in batch])
+        return self._recorder.record(None, written)
 
     async def examine(self, groups: Sequence[Examinable]) -> Found:
         """What is stored now where these groups were to write."""

@@ -1,7 +1,7 @@
 """A port by which a process records its protocol events. All that is watched goes through `record` and `fold`.
 
-An event that led to another is its cause. Within a process a cause is handed on with what it led to, in a queue or an
-argument; between processes it travels beside the message. What a handler records has `CAUSE` as its cause by default.
+An event that led to another is its cause. Between processes a cause travels beside the message. Within a process it is in
+`CAUSE`, and queues carry it with their items. Unless another is given, an event has the present `CAUSE` as its cause.
 """
 
 from collections.abc import Iterator
@@ -61,14 +61,12 @@ def led_on(cause: Cause | None) -> Iterator[None]:
 
 class Recorder(Protocol):
     def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
-        """Keeps an event of the kind of `fields`. Returns what names it as a cause; None where nothing is kept."""
+        """Keeps an event, whose kind is the class of `fields`. Returns its name as a cause; None if nothing is kept."""
         ...
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
-        """Keeps that a number has grown, of what happens with every batch: at most one event of a subject in 100 ms.
-
-        `kind` has the fields from_offset, to_offset and count.
-        """
+        """Keeps that an offset has advanced. It is for what happens with every batch: a subject has at most one such event in
+        100 ms. `kind` has the fields from_offset, to_offset and count."""
         ...
 
 
