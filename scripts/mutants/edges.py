@@ -526,7 +526,7 @@ def older_store_is_believed(*_: Any) -> None:
 
 
 @MUTANTS.mutant("BARE-LEADER-IN-A-CLUSTER")
-@MUTANTS.mutant("BARE-LEADER", ByTest(f"{_PAST}test_a_replica_that_moved_away_leads_with_no_empty_log"))
+@MUTANTS.mutant("BARE-LEADER", ByTest(f"{_PAST}test_a_replica_that_moved_away_does_not_lead_empty"))
 @around(ReplicaManager, "_lacks_all")
 def replica_that_moved_away_leads(*_: Any) -> bool:
     """A replica whose log was deleted leads because an older copy of ZooKeeper names it as in sync."""

@@ -246,8 +246,11 @@ class ReplicaManager:
         return host if host.is_leader and before != (True, host.replica.leader_epoch) else None
 
     def _lacks_all(self, host: PartitionHost, state: m.PartitionState) -> bool:
-        """After ZooKeeper came back from an older copy, an in-sync set may name a replica that has moved away since, and whose
-        log was deleted. Such a log has no history; only that of a follower of a partition without records has none, either."""
+        """Returns whether this log lacks all that its in-sync set counts on.
+
+        An in-sync set from an older copy of ZooKeeper may name a replica that has moved away since, and whose log was deleted.
+        Its new log has no history. Neither has a follower's if the partition never had a record; the two cannot be told apart.
+        """
         is_first = state.is_new or state.partition_epoch == 0
         counts = any(member.broker_id == self._settings.broker_id for member in state.isr)
         has_history = host.log.log_end_offset > 0 or host.log.epochs.latest_epoch >= 0

@@ -15,7 +15,7 @@ _PATHS: Final = 3
 
 
 class Told(NamedTuple):
-    """An event, with the life of the process that it is of."""
+    """An event, and the life of the process that recorded it."""
 
     process: str
     life: int
@@ -27,14 +27,14 @@ class Told(NamedTuple):
 
 
 def merged(rings: Iterable[Ring]) -> list[Told]:
-    """All that the rings keep, by time; an event stands behind its cause, whatever the clocks say."""
+    """Merges all events that the rings keep, by time. An event stands behind its cause, whatever the clocks say."""
     found = [Told(ring.process, ring.life, event) for ring in rings for event in ring.events()]
     found.sort(key=lambda told: (told.event.wall_ms, told.process, told.life, told.event.number))
     return causes_first(found)
 
 
 def causes_first(found: Sequence[Told]) -> list[Told]:
-    """In the given order, but for events that stand before their causes: they follow these at once."""
+    """Keeps the given order, except that an event which stands before its cause moves to the place right after it."""
     known = {told.name for told in found}
     placed: set[Cause] = set()
     waiting: dict[Cause, list[Told]] = {}
@@ -54,7 +54,7 @@ def causes_first(found: Sequence[Told]) -> list[Told]:
 
 
 def lines(events: Iterable[Told]) -> list[str]:
-    """One aligned line an event."""
+    """Formats one aligned line for each event."""
     shown = list(events)
     width = max((len(told.process) for told in shown), default=0)
     return [f"{_time(told.event.wall_ms)}  {told.process:<{width}}  {sentence(told.event)}" for told in shown]

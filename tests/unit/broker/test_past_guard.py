@@ -271,7 +271,7 @@ async def test_an_order_to_delete_a_topic_acts_all_the_same() -> None:
     assert not bench.manager.strays and bench.disk.kind(stray.folder) is None
 
 
-async def test_a_replica_that_moved_away_leads_with_no_empty_log() -> None:
+async def test_a_replica_that_moved_away_does_not_lead_empty() -> None:
     """It is back before the others, so the copy's in-sync set shrinks to it; and the records are still where they were."""
     cluster, tp = await brokers(3), TopicPartition("moved", 0)
     await cluster.place("moved", (1, 2))
