@@ -43,6 +43,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "wire": f"{_PLAIN} ports",
     "wire.pb": "",
     "watch": f"{_PLAIN} ports wire",
+    "watch.follower": f"{_EDGES} client",
     "storage": f"{_PLAIN} ports wire",
     "replica": f"{_PLAIN} wire",
     "controller": f"{_PLAIN} wire",
@@ -51,23 +52,23 @@ MAY_IMPORT: Mapping[str, str] = {
     "coordinator.operations": f"{_PLAIN} wire ports.meta",
     "client": f"{_PLAIN} wire",
     "model": "",  # the rules stated once more, from the documents alone
-    "runtime": f"{_PLAIN} config ports wire",
-    "broker": f"{_EDGES} storage replica coordinator",
+    "runtime": f"{_PLAIN} config ports watch wire",
+    "broker": f"{_EDGES} storage replica coordinator watch",
     "agent": f"{_EDGES} client",
     "traffic": f"{_EDGES} client",
     "pipeline": f"{_EDGES} client",
     "pipeline.jobs.audit": f"{_EDGES} storage client cluster chaos",  # judges what chaos runs leave
     "cluster": f"{_EDGES} client",
     "exporter": "config ids runtime",
-    "chaos": f"{_EDGES} storage client cluster",
+    "chaos": f"{_EDGES} storage client cluster watch",
     "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
-    "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline",
+    "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline watch",
     "testing": f"{_EDGES} storage replica controller coordinator client broker watch",
 }
 
-SHELL_ROW = "config ports runtime"
+SHELL_ROW = "config ports runtime watch"
 SHELLS = (
     # modules of otherwise pure packages that run effects; they may import SHELL_ROW beyond their package's row
     *(
@@ -82,6 +83,7 @@ SHELLS = (
         for name in ("observer", "offsets", "produce_link", "producer", "range_reader", "reassignments", "sync")
     ),
     *(f"model.{name}" for name in ("runner", "__main__")),
+    "watch.follower",
 )
 
 PURE = (

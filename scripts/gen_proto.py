@@ -131,7 +131,7 @@ def generate(files: descriptor_pb2.FileDescriptorSet) -> dict[str, str]:
         for service in described.services_by_name.values():
             methods.append(f"# {service.full_name}")
             for method in service.methods:
-                kind = "Bidi" if method.client_streaming else "Unary"
+                kind = "Bidi" if method.server_streaming else "Unary"
                 name = f"{service.name}_{method.name}"
                 constant = "".join(f"_{c}" if c.isupper() else c for c in name).replace("__", "_").strip("_").upper()
                 types = f"m.{method.input_type.name}, m.{method.output_type.name}"

@@ -67,6 +67,7 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
@@ -378,6 +379,10 @@ class NoReassignmentInProgressError(TidelogError, code=ErrorCode.NO_REASSIGNMENT
 
 class InvalidRecordError(TidelogError, code=ErrorCode.INVALID_RECORD):
     """A record is not allowed in this topic, for example a record without a key in a compacted topic."""
+
+
+class ThrottlingQuotaExceededError(TidelogError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
+    """The limit of callers that are served at once is reached."""
 
 
 class InvalidUpdateVersionError(TidelogError, code=ErrorCode.INVALID_UPDATE_VERSION):

@@ -62,7 +62,7 @@ def test_the_page_has_a_row_for_every_folder(table: Mapping[str, tuple[str, froz
 
 
 def test_the_page_names_the_shells_that_check_knows() -> None:
-    found = re.findall(r"may also import `(\w+)`, `(\w+)` and `(\w+)`", PAGE)
+    found = re.findall(r"may also import `(\w+)`, `(\w+)`, `(\w+)` and `(\w+)`", PAGE)
     assert found == [tuple(check.SHELL_ROW.split())]
 
 

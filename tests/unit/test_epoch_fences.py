@@ -374,6 +374,7 @@ NAME_NO_EPOCH: dict[Any, str] = {
     s.BROKER_CONTROL_LIVENESS: "changes nothing; the controller compares the pong's broker epoch (test_liveness.py)",
     s.CONTROLLER_SERVICE_ALLOCATE_PRODUCER_IDS: "its broker epoch: with the producer ids' own tests",
     s.REPLICA_SERVICE_PRODUCE_STREAM: "its messages are ProduceRequests, answered by the handler of Produce",
+    s.WATCH_SERVICE_WATCH_PROTOCOL: "changes nothing",
     s.REPLICA_SERVICE_INIT_PRODUCER_ID: "its producer epoch: with the producer ids' own tests",
 }
 

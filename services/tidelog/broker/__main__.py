@@ -16,12 +16,13 @@ from tidelog.runtime.tasks import Supervisor
 
 async def serve(supervisor: Supervisor) -> None:
     settings = load(BrokerSettings)
-    logs.configure(f"broker-{settings.broker_id}", settings.log_format, settings.log_level)
+    name = f"broker-{settings.broker_id}"
+    logs.configure(name, settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = BrokerMetrics(registry)
     answer_bytes, on_sync = settings.fetch_max_bytes, metrics.log.flushed
     ports = real_ports(
-        settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True, works=True
+        name, settings, supervisor, metrics.process, metrics.zk, answer_bytes, on_sync, coordinates=True, works=True
     )
     broker = Broker(settings, ports, supervisor, metrics)
     if settings.metrics_address is not None:

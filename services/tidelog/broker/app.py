@@ -35,6 +35,7 @@ from tidelog.broker.service import BrokerService
 from tidelog.broker.snapshots import longest_stalls, partition_snapshots
 from tidelog.broker.stray_keeper import StrayKeeper
 from tidelog.broker.throttle import Quota
+from tidelog.broker.watch_relay import WatchRelay
 from tidelog.config import BrokerSettings
 from tidelog.coordinator.service import CoordinatorService
 from tidelog.coordinator.shards import Coordinators
@@ -53,6 +54,7 @@ from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
 from tidelog.storage.producer_state import ProducerLimits
 from tidelog.topic_config import TopicConfig
+from tidelog.watch.service import WatchService
 from tidelog.wire.messages import ConfigEntry, Listener
 from tidelog.wire.services import ADMIN_SERVICE_DESCRIBE_TOPICS
 from tidelog.wire.znodes import INTACT_SINCE_NOW, BrokerRegistration
@@ -315,6 +317,7 @@ class Broker:
             self._metrics.requests,
             clock,
             groups,
+            WatchService(self._ports.recorder, clock, WatchRelay(link, self._ports.net)),
         )
 
     def _coordinate(self) -> CoordinatorService | None:

@@ -5,6 +5,7 @@ import logging
 from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Meta, MetaError, SessionClosed, SessionState
 from tidelog.ports.net import Channel, Net, Unary
@@ -64,8 +65,13 @@ class ControllerLink:
         if old is not None:
             await old.close()
 
+    @property
+    def address(self) -> Address | None:
+        """The active controller's; None while none is known."""
+        return None if self._registration is None else self._registration.address
+
     def look_again(self) -> None:
-        """Who was called says that it is no controller: read /controller, whatever its watch has said (section R)."""
+        """A process that was called is no controller: read /controller, whatever its watch has said (section R)."""
         self._changed.set()
 
     async def call(self, method: Unary[Req, Res], request: Req, timeout_s: float) -> Res:

@@ -19,6 +19,7 @@ from tidelog.ids import NO_EPOCH, NO_LEADER
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import CallContext, Route, Stream, Unary, UnaryHandler
 from tidelog.runtime.metrics import RequestMetrics
+from tidelog.watch.service import WatchService
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
@@ -57,6 +58,7 @@ class BrokerService:
         metrics: RequestMetrics,
         clock: Clock,
         groups: CoordinatorService | None,
+        watch: WatchService,
     ) -> None:
         self._produce = produce
         self._produce_streams = ProduceStreams(produce.examine, produce.submit, clock, self._count)
@@ -70,6 +72,7 @@ class BrokerService:
         self._metrics = metrics
         self._clock = clock
         self._groups = groups
+        self._watch = watch
 
     def routes(self, listener: str) -> list[Route]:
         """INTERNAL serves everything; every other listener leaves out what only servers may call (reliability D9)."""
@@ -88,6 +91,7 @@ class BrokerService:
             self._counted(s.ADMIN_SERVICE_DESCRIBE_CLUSTER, self._describe_cluster(listener)),
             *self._own_admin_routes(listener),
             *self._group_routes(listener),
+            self._watch.route(),
         ]
         if listener == INTERNAL:
             routes += [

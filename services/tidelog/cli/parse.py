@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Final
 
 from tidelog.cli.errors import CommandError, bad_input
+from tidelog.ids import TopicPartition
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 INT64_MAX: Final = 2**63 - 1
@@ -30,6 +31,14 @@ def one_topic(argument: str | None, option: str | None) -> str:
     if name is None or (argument is not None and option is not None and argument != option):
         raise bad_input("name one topic, as an argument or with --topic")
     return name
+
+
+def partition(option: str, text: str) -> TopicPartition:
+    """`events-0`."""
+    topic, _, digits = text.rpartition("-")
+    if not topic or not digits.isascii() or not digits.isdecimal():
+        raise bad_input(f"{option} {text!r} is not a partition like events-0")
+    return TopicPartition(topic, int(digits))
 
 
 def ids(option: str, text: str) -> list[int]:

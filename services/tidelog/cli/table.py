@@ -66,6 +66,7 @@ TABLE: Final = (
     Row(GROUPS, "groups", "groups:app", "List, describe and delete consumer groups, and set their offsets."),
     Row(GROUPS, "agent", "agent:app", "Process records as a member of a group."),
     Row(CLUSTER, "top", "top:app", "Watch brokers, partitions and groups on one screen."),
+    Row(CLUSTER, "watch", "watch:app", "Watch elections, ISR changes and rebalances step by step."),
     Row(CLUSTER, "cluster", "cluster:app", "Describe the cluster, check its health, give new brokers their share."),
     Row(CLUSTER, "brokers", "brokers:app", "List brokers, drain them, and release what only an operator may release."),
     Row(

@@ -19,10 +19,11 @@ ANSWER_BYTES = 50 << 20
 
 async def serve(supervisor: Supervisor) -> None:
     settings = load(ControllerSettings)
-    logs.configure(f"controller-{settings.controller_id}", settings.log_format, settings.log_level)
+    name = f"controller-{settings.controller_id}"
+    logs.configure(name, settings.log_format, settings.log_level)
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
-    ports = real_ports(settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES)
+    ports = real_ports(name, settings, supervisor, metrics.process, metrics.zk, ANSWER_BYTES)
     controller = Controller(settings, ports, supervisor, metrics)
     if settings.metrics_address is not None:
         serve_metrics(settings.metrics_address, registry, controller.unwell)

@@ -20,6 +20,7 @@ from tidelog.runtime.joining import check_release
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.topic_config import TopicConfig
+from tidelog.watch.service import WatchService
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class Controller:
         handlers = ControllerRoutes(
             lambda: self.term, ports.clock, ports.rand, self._metrics.requests, settings.request_timeout_ms / 1000
         )
-        routes = guarded(handlers.routes(), ports.authorizer, self._metrics.requests.denied)
+        watch = WatchService(ports.recorder, ports.clock)
+        routes = guarded([*handlers.routes(), watch.route()], ports.authorizer, self._metrics.requests.denied)
         self._server = await ports.net.serve(settings.listen, routes, settings.advertised_address)
         self._set_serving(True)  # a standby serves too: it says that it is none
         self._metrics.watch_queue(lambda: 0 if self.term is None else self.term.queue_size())

@@ -4,13 +4,16 @@ An event that led to another is its cause. Between processes a cause travels bes
 `CAUSE`, and queues carry it with their items. Unless another is given, an event has the present `CAUSE` as its cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from tidelog.ids import TopicPartition
 from tidelog.values import Message
+
+M = TypeVar("M")
 
 Subject = TopicPartition | int | str | None
 """A partition, a broker, a group; None: the cluster."""
@@ -59,7 +62,43 @@ def led_on(cause: Cause | None) -> Iterator[None]:
         CAUSE.reset(token)
 
 
+def with_cause(message: M) -> M:
+    """Returns a message of a stream with the present cause in its field `cause`."""
+    cause = CAUSE.get()
+    return message if cause is None else replace(message, cause=str(cause))  # type: ignore[type-var]
+
+
+def take_cause(message: Any) -> None:
+    """Makes what led to a message of a stream the present cause."""
+    CAUSE.set(Cause.parse(message.cause))
+
+
+def carries_cause(kind: type[Any]) -> bool:
+    """Tells whether messages of a stream have the field `cause`."""
+    return "cause" in getattr(kind, "__slots__", ())
+
+
+class ProtocolEvent(NamedTuple):
+    wall_ns: int
+    number: int
+    """Counts from 1 in this life of the process, without gaps."""
+    subject: Subject
+    fields: Message
+    """Their class is the event's kind."""
+    cause: Cause | None
+
+
 class Recorder(Protocol):
+    @property
+    def process(self) -> str:
+        """Its name, such as broker-1."""
+        ...
+
+    @property
+    def life(self) -> int:
+        """Grows from one start of the process to the next."""
+        ...
+
     def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
         """Keeps an event, whose kind is the class of `fields`. Returns its name as a cause; None if nothing is kept."""
         ...
@@ -69,12 +108,35 @@ class Recorder(Protocol):
         100 ms. `kind` has the fields from_offset, to_offset and count."""
         ...
 
+    def after(self, number: int, limit: int) -> Sequence[ProtocolEvent]:
+        """Returns the oldest events that are kept and have a higher number, at most `limit`, in order."""
+        ...
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest event; 0: there is none yet."""
+        ...
+
+    def settle(self) -> None:
+        """Records the advances that no event has told for 100 ms. It is for a process that is watched: what a ring holds must not
+        depend on when a simulation looks."""
+        ...
+
 
 class _Silent:
+    process = ""
+    life = newest = 0
+
     def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
         return None
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
+        return None
+
+    def after(self, number: int, limit: int) -> Sequence[ProtocolEvent]:
+        return ()
+
+    def settle(self) -> None:
         return None
 
 

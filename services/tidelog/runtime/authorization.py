@@ -95,6 +95,7 @@ _ROWS: Final[tuple[tuple[Unary[Any, Any] | Bidi[Any, Any], Rule], ...]] = (
     (s.COORDINATOR_SERVICE_LIST_GROUPS, OnCluster(Operation.DESCRIBE)),
     (s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, OnCluster(Operation.DESCRIBE)),
     (s.COORDINATOR_SERVICE_DELETE_GROUPS, OnCluster(Operation.DELETE)),
+    (s.WATCH_SERVICE_WATCH_PROTOCOL, OnCluster(Operation.DESCRIBE)),
 )
 
 RULES: Final[Mapping[str, Rule]] = {method.path: rule for method, rule in _ROWS}

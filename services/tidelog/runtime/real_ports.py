@@ -14,9 +14,11 @@ from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.worker_process import worker_process
 from tidelog.runtime.zk import ZkMeta
+from tidelog.watch.ring import Ring
 
 
 def real_ports(
+    name: str,
     settings: ServerSettings,
     supervisor: Supervisor,
     process: ProcessMetrics,
@@ -27,7 +29,8 @@ def real_ports(
     coordinates: bool = False,
     works: bool = False,
 ) -> Ports:
-    """`answer_bytes` is the largest answer of records that this process sends or receives; `on_sync` as of OsDisk."""
+    """`name` is that of the process, such as broker-1. `answer_bytes` is the largest answer of records that this process sends or
+    receives; `on_sync` as of OsDisk."""
 
     def session() -> ZkMeta:
         servers = [settings.link_map.get(address, address) for address in settings.zookeeper]
@@ -41,8 +44,9 @@ def real_ports(
 
     meta = session()
     meta.on_session(zk.session)
+    clock = SystemClock()
     return Ports(
-        clock=SystemClock(),
+        clock=clock,
         net=GrpcNet(
             Limits(request_bytes=settings.request_max_bytes, answer_bytes=answer_bytes),
             settings.link_map,
@@ -53,4 +57,5 @@ def real_ports(
         rand=random.SystemRandom(),
         coordinator_meta=session() if coordinates else None,
         worker=worker_process() if works else None,
+        recorder=Ring(name, clock.wall_ms(), clock),
     )

@@ -12,14 +12,13 @@ from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Stream, Unary
 from tidelog.ports.recorder import CAUSE
+from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
-    CAUSED_BY,
     CONNECTS_WITHIN_S,
     MEANT_FOR,
     MISROUTED,
     Limits,
     broken,
-    cause_in,
     channel_options,
     target,
 )
@@ -151,8 +150,8 @@ class _ClientStream:
     ) -> None:
         self._call = call
         self._failure = failure
-        self._encode = encoder(method.request)
-        self._decode = decoder(method.response)
+        self._encode = stream_encoder(method.request)
+        self._decode = stream_decoder(method.response)
 
     async def read(self) -> Any:
         try:

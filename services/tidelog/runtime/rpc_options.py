@@ -4,13 +4,12 @@ grpc's own defaults suit other systems. Nothing here imports grpc: the simulated
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
-from tidelog.ports.recorder import Cause
 from tidelog.runtime.tasks import HandlerBug
 from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, SLACK_BYTES
 
@@ -36,8 +35,6 @@ CONNECTS_WITHIN_S: Final = 2.0
 
 MEANT_FOR: Final = "tidelog-to"
 """The key of the metadata that names the address a call is meant for, as the server advertises it."""
-CAUSED_BY: Final = "tidelog-cause"
-"""The key of the metadata that names the protocol event which led to a call, or to its answer."""
 MISROUTED: Final = "MISROUTED"
 """The detail of the status begins with it when a call has reached another server."""
 
@@ -150,11 +147,3 @@ def broken(error: BaseException) -> BaseException:
     if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
         return error
     return TransportError("CANCELLED", str(error) or "the call was cancelled")
-
-
-def cause_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> Cause | None:
-    """Returns the protocol event that metadata of a call or of an answer names."""
-    for key, value in metadata or ():
-        if key == CAUSED_BY and isinstance(value, str):
-            return Cause.parse(value)
-    return None

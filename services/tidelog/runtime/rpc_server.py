@@ -20,14 +20,13 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
 from tidelog.ports.recorder import CAUSE
+from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
-    CAUSED_BY,
     MEANT_FOR,
     MISROUTED,
     Limits,
     as_transport_error,
     broken,
-    cause_in,
     server_options,
     target,
 )
@@ -188,7 +187,7 @@ def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[by
 
 def _bidi_handler(route: Route, on_bug: OnBug) -> Callable[[Any, Any], Awaitable[None]]:
     path, handler = route.method.path, route.handler
-    decode, encode = decoder(route.method.request), encoder(route.method.response)
+    decode, encode = stream_decoder(route.method.request), stream_encoder(route.method.response)
 
     async def run(_requests: Any, context: Any) -> None:
         task = asyncio.current_task()

@@ -23,6 +23,9 @@ class ManualClock:
     def wall_ms(self) -> int:
         return _WALL_MS + round(self._now * 1000)
 
+    def wall_ns(self) -> int:
+        return _WALL_MS * 1_000_000 + round(self._now * 1e9)
+
     async def sleep(self, seconds: float) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + max(seconds, 0.0), next(self._order), woken))
@@ -63,6 +66,9 @@ class SimClock:
 
     def wall_ms(self) -> int:
         return _WALL_MS + self.wall_offset_ms + round(asyncio.get_running_loop().time() * 1000)
+
+    def wall_ns(self) -> int:
+        return (_WALL_MS + self.wall_offset_ms) * 1_000_000 + round(asyncio.get_running_loop().time() * 1e9)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self._rate)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.ids import TopicPartition
+from tidelog.watch.order import Told
 from tidelog.watch.ring import Ring
-from tidelog.watch.text import Told, lines, merged, of_partition
+from tidelog.watch.text import lines, merged, of_partition
 
 SHOWN: Final = 40
 

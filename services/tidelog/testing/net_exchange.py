@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from tidelog.errors import TransportError
 from tidelog.ports.rand import Rand
-from tidelog.ports.recorder import Cause
+from tidelog.ports.recorder import Cause, carries_cause, take_cause, with_cause
 
 WINDOW: Final = 64
 """Messages that a writer may be ahead of the reader."""
@@ -191,6 +191,8 @@ class End:
                 return None
             await self._change()
         message = self._inbox.popleft()
+        if carries_cause(type(message)):
+            take_cause(message)
         self._other._read_by_peer()
         return message
 
@@ -202,6 +204,8 @@ class End:
             raise TransportError(failure.status, failure.detail)
         self._ahead += 1
         other = self._other
+        if carries_cause(type(message)):
+            message = with_cause(message)
         self._exchange.send(self._side, type(message).__name__, lambda: other.receive(message))
 
     def cancel(self) -> None:

@@ -1,25 +1,17 @@
 """The newest protocol events of one process. They are encoded and sent only if something watches."""
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, Final
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.recorder import CAUSE, Cause, Subject
+from tidelog.ports.recorder import CAUSE, Cause, ProtocolEvent, Subject
 from tidelog.values import Message
 
 KEPT: Final = 10_000
 FOLDED_S: Final = 0.1
 """The least time between two folded events of a subject."""
-
-
-class ProtocolEvent(NamedTuple):
-    wall_ms: int
-    number: int
-    """Counts from 1 in this life of the process, without gaps."""
-    subject: Subject
-    fields: Message
-    """Their class is the event's kind."""
-    cause: Cause | None
 
 
 class _Folded:
@@ -42,11 +34,13 @@ class Ring:
         self._events: deque[ProtocolEvent] = deque(maxlen=kept)
         self._number = 0
         self._folded: dict[tuple[Subject, type[Message]], _Folded] = {}
+        self._untold: dict[tuple[Subject, type[Message]], _Folded] = {}
+        """Has advanced since its last event."""
 
     def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause:
         number = self._number = self._number + 1
         self._events.append(
-            ProtocolEvent(self._clock.wall_ms(), number, subject, fields, CAUSE.get() if cause is None else cause)
+            ProtocolEvent(self._clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause)
         )
         return Cause(self.process, self.life, number)
 
@@ -57,6 +51,7 @@ class Ring:
             folded = self._folded[key] = _Folded(now - FOLDED_S)
         if not folded.count:
             folded.before = before
+            self._untold[key] = folded
         folded.after = after
         folded.count += 1
         if now - folded.kept_at >= FOLDED_S:
@@ -71,6 +66,21 @@ class Ring:
         }
         self.record(subject, kind(**fields))
         folded.kept_at, folded.count = now, 0
+        del self._untold[key]
+
+    def settle(self) -> None:
+        now = self._clock.now()
+        for key, folded in list(self._untold.items()):
+            if now - folded.kept_at >= FOLDED_S:
+                self._keep(key, folded, now)
+
+    @property
+    def newest(self) -> int:
+        return self._number
+
+    def after(self, number: int, limit: int) -> Sequence[ProtocolEvent]:
+        first = max(0, number - self._number + len(self._events))
+        return list(islice(self._events, first, first + limit))
 
     def events(self) -> list[ProtocolEvent]:
         """Returns the events that are kept, in order."""

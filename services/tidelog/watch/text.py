@@ -1,11 +1,12 @@
 """A line for each protocol event, and events of several processes in one order."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tidelog.ids import NO_LEADER, TopicPartition
-from tidelog.ports.recorder import Cause, Subject
-from tidelog.watch.ring import ProtocolEvent, Ring
+from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
+from tidelog.watch.order import Told, causes_first, in_time
+from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
@@ -14,50 +15,17 @@ _PATHS: Final = 3
 """Znodes that a line names."""
 
 
-class Told(NamedTuple):
-    """An event, and the life of the process that recorded it."""
-
-    process: str
-    life: int
-    event: ProtocolEvent
-
-    @property
-    def name(self) -> Cause:
-        return Cause(self.process, self.life, self.event.number)
-
-
 def merged(rings: Iterable[Ring]) -> list[Told]:
     """Merges all events that the rings keep, by time. An event stands behind its cause, whatever the clocks say."""
     found = [Told(ring.process, ring.life, event) for ring in rings for event in ring.events()]
-    found.sort(key=lambda told: (told.event.wall_ms, told.process, told.life, told.event.number))
-    return causes_first(found)
-
-
-def causes_first(found: Sequence[Told]) -> list[Told]:
-    """Keeps the given order, except that an event which stands before its cause moves to the place right after it."""
-    known = {told.name for told in found}
-    placed: set[Cause] = set()
-    waiting: dict[Cause, list[Told]] = {}
-    order: list[Told] = []
-    for each in found:
-        cause = each.event.cause
-        if cause is not None and cause in known and cause not in placed:
-            waiting.setdefault(cause, []).append(each)
-            continue
-        stack = [each]
-        while stack:
-            told = stack.pop()
-            order.append(told)
-            placed.add(told.name)
-            stack += reversed(waiting.pop(told.name, []))
-    return order
+    return causes_first(in_time(found))
 
 
 def lines(events: Iterable[Told]) -> list[str]:
     """Formats one aligned line for each event."""
     shown = list(events)
     width = max((len(told.process) for told in shown), default=0)
-    return [f"{_time(told.event.wall_ms)}  {told.process:<{width}}  {sentence(told.event)}" for told in shown]
+    return [f"{time_of_day(told.event.wall_ns)}  {told.process:<{width}}  {sentence(told.event)}" for told in shown]
 
 
 def of_partition(events: Sequence[Told], tp: TopicPartition) -> list[Told]:
@@ -80,12 +48,13 @@ def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:
 
 
 def sentence(event: ProtocolEvent) -> str:
-    return _SENTENCES[type(event.fields)](event.subject, event.fields)
+    told = _SENTENCES.get(type(event.fields))
+    return "does what this release does not know" if told is None else told(event.subject, event.fields)
 
 
-def _time(wall_ms: int) -> str:
+def time_of_day(wall_ns: int) -> str:
     """Formats the time of day, UTC."""
-    seconds, ms = divmod(wall_ms % _DAY_MS, 1000)
+    seconds, ms = divmod(wall_ns // 1_000_000 % _DAY_MS, 1000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}"
 
 

@@ -264,7 +264,9 @@ def _filling(kind: type[Any], depth: int, indent: str, without: Collection[str] 
                 yield from _filling(hint, depth + 1, indent + " ")
             else:
                 yield f"{indent}if x := {value}.{name}: {target}.{name}.extend(x)"
-        elif (inner := _optional(hint)) is not None:
+        elif (inner := _optional(hint)) is not None and not _is_message(inner):
+            yield f"{indent}if (x := {value}.{name}) is not None: {target}.{name} = x"
+        elif inner is not None:
             yield f"{indent}if ({inner_value} := {value}.{name}) is not None:"
             yield f"{indent} {inner_target} = {target}.{name}"
             yield f"{indent} {inner_target}.SetInParent()"
@@ -302,7 +304,9 @@ def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) ->
                 yield f"{indent}{value}.{name} = tuple([code(x, unknown) for x in {source}.{name}])"
             else:
                 yield f"{indent}{value}.{name} = tuple({source}.{name})"
-        elif (inner := _optional(hint)) is not None:
+        elif (inner := _optional(hint)) is not None and not _is_message(inner):
+            yield f"{indent}{value}.{name} = {source}.{name} if {source}.HasField({name!r}) else None"
+        elif inner is not None:
             yield f"{indent}{inner_value} = None"
             yield f"{indent}if {source}.HasField({name!r}):"
             yield f"{indent} {inner_source} = {source}.{name}"
@@ -319,7 +323,7 @@ def _reading(kind: type[Any], depth: int, indent: str, names: dict[str, Any]) ->
 
 
 def _optional(hint: Any) -> type[Any] | None:
-    """The message that a field holds at most once; None for every other field."""
+    """Returns the type that a field holds at most once; None for every other field."""
     if not isinstance(hint, types.UnionType):
         return None
     (inner,) = set(typing.get_args(hint)) - {type(None)}

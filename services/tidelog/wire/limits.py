@@ -32,7 +32,7 @@ BROKERS: Final = 1_000
 OFFSETS: Final = 200_000
 """Offsets of one group: the default of `group_max_partitions`."""
 STATES: Final = 100
-"""Names of group states; there are five."""
+"""Names of group states, of which there are five, or of families of events."""
 SERVERS: Final = 150_000
 """Items in what brokers and controllers tell each other. They bound it by bytes: fewer fit in a request of 4 MiB, where the
 shortest replica position takes 29 bytes."""
@@ -100,6 +100,7 @@ LIMITS: Final[Mapping[type[Any], Mapping[str, int]]] = {
     m.ListOffsetsRequest: {"partitions": PARTITIONS},
     m.OffsetForLeaderEpochRequest: {"partitions": PARTITIONS},
     m.ReplicaFetchRequest: {"partitions": SERVERS},
+    m.WatchRequest: {"families": STATES, "topics": NAMES, "groups": GROUPS},
 }
 """Most items of each list, by its path from the request; every request that has a list is here."""
 

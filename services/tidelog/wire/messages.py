@@ -2503,21 +2503,23 @@ class LeaveGroupRequest(Message):
 
 
 class ConsumerMessage(Message):
-    __slots__ = ("number", "register", "ping", "stopped", "started", "leave")
+    __slots__ = ("number", "register", "ping", "stopped", "started", "leave", "cause")
     number: int
     register: RegisterConsumerRequest | None
     ping: PingResponse | None
     stopped: StopFetcherResponse | None
     started: StartFetcherResponse | None
     leave: LeaveGroupRequest | None
+    cause: str
 
-    def __init__(self, *, number, register=None, ping=None, stopped=None, started=None, leave=None):
+    def __init__(self, *, number, register=None, ping=None, stopped=None, started=None, leave=None, cause=""):
         self.number = number
         self.register = register
         self.ping = ping
         self.stopped = stopped
         self.started = started
         self.leave = leave
+        self.cause = cause
 
     def _values(self):
         return (
@@ -2527,6 +2529,7 @@ class ConsumerMessage(Message):
             self.stopped,
             self.started,
             self.leave,
+            self.cause,
         )
 
 
@@ -2695,21 +2698,23 @@ class LeaveGroupResponse(Message):
 
 
 class CoordinatorMessage(Message):
-    __slots__ = ("last_number", "registered", "ping", "stop", "start", "left")
+    __slots__ = ("last_number", "registered", "ping", "stop", "start", "left", "cause")
     last_number: int
     registered: RegisterConsumerResponse | None
     ping: PingRequest | None
     stop: StopFetcherRequest | None
     start: StartFetcherRequest | None
     left: LeaveGroupResponse | None
+    cause: str
 
-    def __init__(self, *, last_number, registered=None, ping=None, stop=None, start=None, left=None):
+    def __init__(self, *, last_number, registered=None, ping=None, stop=None, start=None, left=None, cause=""):
         self.last_number = last_number
         self.registered = registered
         self.ping = ping
         self.stop = stop
         self.start = start
         self.left = left
+        self.cause = cause
 
     def _values(self):
         return (
@@ -2719,6 +2724,7 @@ class CoordinatorMessage(Message):
             self.stop,
             self.start,
             self.left,
+            self.cause,
         )
 
 
@@ -3750,6 +3756,78 @@ class InitProducerIdResponse(Message):
         )
 
 
+class WatchRequest(Message):
+    __slots__ = ("process", "families", "topics", "partition", "groups", "life", "number", "last", "age_ms")
+    process: str
+    families: tuple[str, ...]
+    topics: tuple[str, ...]
+    partition: int
+    groups: tuple[str, ...]
+    life: int
+    number: int
+    last: int
+    age_ms: int
+
+    def __init__(self, *, process="", families=(), topics=(), partition, groups=(), life, number, last, age_ms):
+        self.process = process
+        self.families = families
+        self.topics = topics
+        self.partition = partition
+        self.groups = groups
+        self.life = life
+        self.number = number
+        self.last = last
+        self.age_ms = age_ms
+
+    def _values(self):
+        return (
+            self.process,
+            self.families,
+            self.topics,
+            self.partition,
+            self.groups,
+            self.life,
+            self.number,
+            self.last,
+            self.age_ms,
+        )
+
+
+class WatchedPartition(Message):
+    __slots__ = ("topic", "partition")
+    topic: str
+    partition: int
+
+    def __init__(self, *, topic="", partition):
+        self.topic = topic
+        self.partition = partition
+
+    def _values(self):
+        return (
+            self.topic,
+            self.partition,
+        )
+
+
+class EventName(Message):
+    __slots__ = ("process", "life", "number")
+    process: str
+    life: int
+    number: int
+
+    def __init__(self, *, process="", life, number):
+        self.process = process
+        self.life = life
+        self.number = number
+
+    def _values(self):
+        return (
+            self.process,
+            self.life,
+            self.number,
+        )
+
+
 class BrokerSeen(Message):
     __slots__ = ("broker_id", "host", "port")
     broker_id: int
@@ -4155,4 +4233,186 @@ class StoreWritten(Message):
             self.changes,
             self.more,
             self.result,
+        )
+
+
+class WatchedEvent(Message):
+    __slots__ = (
+        "number",
+        "time_ns",
+        "partition",
+        "broker_id",
+        "group_id",
+        "cause",
+        "broker_seen",
+        "broker_lost",
+        "broker_suspected",
+        "broker_cleared",
+        "controller_elected",
+        "controller_loaded",
+        "controller_resigned",
+        "leader_chosen",
+        "isr_chosen",
+        "order_sent",
+        "order_received",
+        "order_applied",
+        "order_refused",
+        "became_leader",
+        "became_follower",
+        "epoch_started",
+        "log_truncated",
+        "log_reset",
+        "high_watermark_advanced",
+        "isr_proposed",
+        "isr_answered",
+        "store_written",
+    )
+    number: int
+    time_ns: int
+    partition: WatchedPartition | None
+    broker_id: int | None
+    group_id: str | None
+    cause: EventName | None
+    broker_seen: BrokerSeen | None
+    broker_lost: BrokerLost | None
+    broker_suspected: BrokerSuspected | None
+    broker_cleared: BrokerCleared | None
+    controller_elected: ControllerElected | None
+    controller_loaded: ControllerLoaded | None
+    controller_resigned: ControllerResigned | None
+    leader_chosen: LeaderChosen | None
+    isr_chosen: IsrChosen | None
+    order_sent: OrderSent | None
+    order_received: OrderReceived | None
+    order_applied: OrderApplied | None
+    order_refused: OrderRefused | None
+    became_leader: BecameLeader | None
+    became_follower: BecameFollower | None
+    epoch_started: EpochStarted | None
+    log_truncated: LogTruncated | None
+    log_reset: LogReset | None
+    high_watermark_advanced: HighWatermarkAdvanced | None
+    isr_proposed: IsrProposed | None
+    isr_answered: IsrAnswered | None
+    store_written: StoreWritten | None
+
+    def __init__(
+        self,
+        *,
+        number,
+        time_ns,
+        partition=None,
+        broker_id=None,
+        group_id=None,
+        cause=None,
+        broker_seen=None,
+        broker_lost=None,
+        broker_suspected=None,
+        broker_cleared=None,
+        controller_elected=None,
+        controller_loaded=None,
+        controller_resigned=None,
+        leader_chosen=None,
+        isr_chosen=None,
+        order_sent=None,
+        order_received=None,
+        order_applied=None,
+        order_refused=None,
+        became_leader=None,
+        became_follower=None,
+        epoch_started=None,
+        log_truncated=None,
+        log_reset=None,
+        high_watermark_advanced=None,
+        isr_proposed=None,
+        isr_answered=None,
+        store_written=None,
+    ):
+        self.number = number
+        self.time_ns = time_ns
+        self.partition = partition
+        self.broker_id = broker_id
+        self.group_id = group_id
+        self.cause = cause
+        self.broker_seen = broker_seen
+        self.broker_lost = broker_lost
+        self.broker_suspected = broker_suspected
+        self.broker_cleared = broker_cleared
+        self.controller_elected = controller_elected
+        self.controller_loaded = controller_loaded
+        self.controller_resigned = controller_resigned
+        self.leader_chosen = leader_chosen
+        self.isr_chosen = isr_chosen
+        self.order_sent = order_sent
+        self.order_received = order_received
+        self.order_applied = order_applied
+        self.order_refused = order_refused
+        self.became_leader = became_leader
+        self.became_follower = became_follower
+        self.epoch_started = epoch_started
+        self.log_truncated = log_truncated
+        self.log_reset = log_reset
+        self.high_watermark_advanced = high_watermark_advanced
+        self.isr_proposed = isr_proposed
+        self.isr_answered = isr_answered
+        self.store_written = store_written
+
+    def _values(self):
+        return (
+            self.number,
+            self.time_ns,
+            self.partition,
+            self.broker_id,
+            self.group_id,
+            self.cause,
+            self.broker_seen,
+            self.broker_lost,
+            self.broker_suspected,
+            self.broker_cleared,
+            self.controller_elected,
+            self.controller_loaded,
+            self.controller_resigned,
+            self.leader_chosen,
+            self.isr_chosen,
+            self.order_sent,
+            self.order_received,
+            self.order_applied,
+            self.order_refused,
+            self.became_leader,
+            self.became_follower,
+            self.epoch_started,
+            self.log_truncated,
+            self.log_reset,
+            self.high_watermark_advanced,
+            self.isr_proposed,
+            self.isr_answered,
+            self.store_written,
+        )
+
+
+class WatchResponse(Message):
+    __slots__ = ("process", "life", "events", "lost", "number", "newest")
+    process: str
+    life: int
+    events: tuple[WatchedEvent, ...]
+    lost: int
+    number: int
+    newest: int
+
+    def __init__(self, *, process="", life, events=(), lost, number, newest):
+        self.process = process
+        self.life = life
+        self.events = events
+        self.lost = lost
+        self.number = number
+        self.newest = newest
+
+    def _values(self):
+        return (
+            self.process,
+            self.life,
+            self.events,
+            self.lost,
+            self.number,
+            self.newest,
         )

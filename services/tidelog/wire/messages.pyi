@@ -757,6 +757,7 @@ class ConsumerMessage(Message):
     stopped: StopFetcherResponse | None = None
     started: StartFetcherResponse | None = None
     leave: LeaveGroupRequest | None = None
+    cause: str = ""
 
 @value(kw_only=True)
 class RegisterConsumerResponse(Message):
@@ -834,6 +835,7 @@ class CoordinatorMessage(Message):
     stop: StopFetcherRequest | None = None
     start: StartFetcherRequest | None = None
     left: LeaveGroupResponse | None = None
+    cause: str = ""
 
 @value(kw_only=True)
 class CommitOffsetsRequest(Message):
@@ -1143,6 +1145,29 @@ class InitProducerIdResponse(Message):
     producer_epoch: int
 
 @value(kw_only=True)
+class WatchRequest(Message):
+    process: str = ""
+    families: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    partition: int
+    groups: tuple[str, ...] = ()
+    life: int
+    number: int
+    last: int
+    age_ms: int
+
+@value(kw_only=True)
+class WatchedPartition(Message):
+    topic: str = ""
+    partition: int
+
+@value(kw_only=True)
+class EventName(Message):
+    process: str = ""
+    life: int
+    number: int
+
+@value(kw_only=True)
 class BrokerSeen(Message):
     """The controller sees a broker in a new life."""
 
@@ -1288,3 +1313,45 @@ class StoreWritten(Message):
     changes: tuple[ZnodeChange, ...] = ()
     more: int
     result: str = ""
+
+@value(kw_only=True)
+class WatchedEvent(Message):
+    number: int
+    time_ns: int
+    partition: WatchedPartition | None = None
+    broker_id: int | None = None
+    group_id: str | None = None
+    cause: EventName | None = None
+    broker_seen: BrokerSeen | None = None
+    broker_lost: BrokerLost | None = None
+    broker_suspected: BrokerSuspected | None = None
+    broker_cleared: BrokerCleared | None = None
+    controller_elected: ControllerElected | None = None
+    controller_loaded: ControllerLoaded | None = None
+    controller_resigned: ControllerResigned | None = None
+    leader_chosen: LeaderChosen | None = None
+    isr_chosen: IsrChosen | None = None
+    order_sent: OrderSent | None = None
+    order_received: OrderReceived | None = None
+    order_applied: OrderApplied | None = None
+    order_refused: OrderRefused | None = None
+    became_leader: BecameLeader | None = None
+    became_follower: BecameFollower | None = None
+    epoch_started: EpochStarted | None = None
+    log_truncated: LogTruncated | None = None
+    log_reset: LogReset | None = None
+    high_watermark_advanced: HighWatermarkAdvanced | None = None
+    isr_proposed: IsrProposed | None = None
+    isr_answered: IsrAnswered | None = None
+    store_written: StoreWritten | None = None
+
+@value(kw_only=True)
+class WatchResponse(Message):
+    """Without events at least once a second."""
+
+    process: str = ""
+    life: int
+    events: tuple[WatchedEvent, ...] = ()
+    lost: int
+    number: int
+    newest: int

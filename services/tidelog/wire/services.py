@@ -118,3 +118,5 @@ REPLICA_SERVICE_INIT_PRODUCER_ID = Unary(
 REPLICA_SERVICE_REPLICA_FETCH = Bidi(
     "/tidelog.v1.ReplicaService/ReplicaFetch", m.ReplicaFetchRequest, m.ReplicaFetchResponse
 )
+# tidelog.v1.WatchService
+WATCH_SERVICE_WATCH_PROTOCOL = Bidi("/tidelog.v1.WatchService/WatchProtocol", m.WatchRequest, m.WatchResponse)

@@ -45,7 +45,17 @@ OF_CLIENT = {
         "reassignments",
         "snapshot",
     },
-    "tidelog.runtime": {"bell", "clock", "loop", "retry", "rpc_channel", "rpc_net", "rpc_options", "tasks"},
+    "tidelog.runtime": {
+        "bell",
+        "clock",
+        "loop",
+        "retry",
+        "rpc_cause",
+        "rpc_channel",
+        "rpc_net",
+        "rpc_options",
+        "tasks",
+    },
 }
 """Modules and packages of Tidelog that `topics list` may import, by the package that holds them."""
 

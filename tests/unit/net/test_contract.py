@@ -11,6 +11,8 @@ from helpers.log_events import captured_logs
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ports.net import CallContext, Probe, Route
 from tidelog.ports.recorder import CAUSE, Cause, led_on
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
 from unit.net.worlds import CHUNKS, ECHO, STREAM, GrpcWorld, SimWorld, World, answer, ask, chunk, ping, pong
 
 SENT, APPLIED = Cause("controller-1", 1, 17), Cause("broker-1", 1_700_000_000_000, 4)
@@ -407,5 +409,29 @@ async def test_a_cause_goes_with_a_call_and_with_its_answer(world: World) -> Non
         assert seen[2:] == [SENT] and CAUSE.get() == APPLIED
         assert await channel.open(STREAM).read() is None
         assert seen[3:] == [None], "what opened a stream did not lead to what comes on it"
+    await channel.close()
+    await server.stop(0)
+
+
+async def test_a_cause_goes_with_a_message_that_has_a_field_for_it(world: World) -> None:
+    seen = []
+
+    async def handler(stream: Any, context: CallContext) -> None:
+        while (message := await stream.read()) is not None:
+            seen.append((message.number, CAUSE.get()))
+            with led_on(APPLIED):
+                await stream.write(m.CoordinatorMessage(last_number=message.number))
+
+    server = await world.serve(Route(s.COORDINATOR_SERVICE_SESSION, handler))
+    channel = world.caller.channel(server.address, purpose="test")
+    stream = channel.open(s.COORDINATOR_SERVICE_SESSION)
+    await stream.write(m.ConsumerMessage(number=1))
+    with led_on(SENT):
+        await stream.write(m.ConsumerMessage(number=2))
+    for number in (1, 2):
+        message = await stream.read()
+        assert message is not None and message.last_number == number and CAUSE.get() == APPLIED
+    assert seen == [(1, None), (2, SENT)]
+    stream.cancel()
     await channel.close()
     await server.stop(0)

@@ -4,7 +4,8 @@ from helpers.batches import batch
 from helpers.brokers import Brokers, brokers
 from tidelog.ids import TopicPartition
 from tidelog.ports.recorder import Cause
-from tidelog.watch.text import Told, merged
+from tidelog.watch.order import Told
+from tidelog.watch.text import merged
 from tidelog.wire import messages as m
 
 TP = TopicPartition("events", 0)

@@ -5,25 +5,32 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
-from tidelog.ports.recorder import Cause, Subject
+from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
 from tidelog.testing.clock import ManualClock
 from tidelog.values import Message
-from tidelog.watch.ring import ProtocolEvent, Ring
+from tidelog.watch.kinds import FAMILIES
+from tidelog.watch.ring import Ring
 from tidelog.watch.text import lines, merged, of_partition, sentence
 from tidelog.wire import messages as m
 from tidelog.wire.pb import watch_pb2
 
 TP = TopicPartition("events", 0)
 OTHER = TopicPartition("other", 1)
-PARTS = {"ZnodeChange"}
-"""Messages of the file that are fields of others."""
+KINDS = sorted(
+    field.message_type.name
+    for field in watch_pb2.DESCRIPTOR.message_types_by_name["WatchedEvent"].oneofs_by_name["kind"].fields
+)
 
 
 def said(subject: Subject, fields: Message) -> str:
     return sentence(ProtocolEvent(0, 1, subject, fields, None))
 
 
-@pytest.mark.parametrize("kind", sorted(set(watch_pb2.DESCRIPTOR.message_types_by_name) - PARTS))
+def test_each_kind_is_of_one_family() -> None:
+    assert sorted(kind.__name__ for kinds in FAMILIES.values() for kind in kinds) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_has_a_sentence(kind: str) -> None:
     values = {
         FieldDescriptor.CPPTYPE_INT32: 7,

@@ -38,12 +38,17 @@ def messages(kind: Any) -> st.SearchStrategy[Any]:
     bits = {f.name: 63 if f.type == f.TYPE_INT64 else 31 for f in descriptor.fields}
     hints = typing.get_type_hints(kind)
     plain = {name: values(hint, bits, name) for name, hint in hints.items() if not isinstance(hint, types.UnionType)}
-    if len(plain) == len(hints):
-        return st.builds(kind, **plain)
-    bodies = {name: typing.get_args(hint)[0] for name, hint in hints.items() if name not in plain}
-    # A oneof: exactly one of them, or none at all.
-    chosen = [st.builds(kind, **plain, **{name: messages(body)}) for name, body in bodies.items()]
-    return st.one_of(st.builds(kind, **plain), *chosen)
+
+    def of_one(oneof: Any) -> st.SearchStrategy[dict[str, Any]]:
+        """At most one of its fields."""
+        bodies = {field.name: typing.get_args(hints[field.name])[0] for field in oneof.fields}
+        chosen = [st.fixed_dictionaries({name: values(body, bits, name)}) for name, body in bodies.items()]
+        return st.one_of(st.just({}), *chosen)
+
+    def built(*parts: dict[str, Any]) -> Any:
+        return kind(**{name: found for part in parts for name, found in part.items()})
+
+    return st.builds(built, st.fixed_dictionaries(plain), *map(of_one, descriptor.oneofs))
 
 
 def files() -> list[Any]:

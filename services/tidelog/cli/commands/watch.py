@@ -1,0 +1,236 @@
+"""`tidelog watch`: every protocol step of the cluster, as it happens."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import typer
+
+from tidelog.cli import completion, parse
+from tidelog.cli.connection import Connection, connected, stopped_by_signals
+from tidelog.cli.errors import CommandError, bad_input
+from tidelog.cli.show import note
+
+if TYPE_CHECKING:
+    from tidelog.ports.clock import Clock
+    from tidelog.watch.follower import ProtocolWatch
+    from tidelog.watch.order import Told
+    from tidelog.watch.window import Shown
+    from tidelog.wire import messages as m
+
+_CATCH_UP_S: Final = 3.0
+"""For the events from before the watch."""
+_TICK_S: Final = 0.05
+_NAME_WIDTH: Final = len("controller-1")
+
+app = typer.Typer(add_completion=False)
+
+
+class _Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+
+
+@app.command("watch")
+@connected
+async def watch(
+    on: Connection,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Without events of other topics.", autocompletion=completion.topics)
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="TOPIC-N", help="Without events of other partitions, such as events-0."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Without events of other groups.", autocompletion=completion.groups)
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="FAMILY", help="Only this family of events; may be given again."),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="End after this time, like 30s. Default: Ctrl-C.")
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last",
+            metavar="N",
+            help="Print the newest N events first; without --for, nothing else.",
+            min=1,
+            max=10_000,
+        ),
+    ] = None,
+    output: Annotated[
+        _Format, typer.Option("--format", metavar="text|json|mermaid", help="mermaid is a sequence diagram.")
+    ] = _Format.TEXT,
+) -> None:
+    """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
+
+    Every broker and the controller are watched; what they do is put into one order, and a cause stands before its effect. A
+    process that dies is watched again when it returns. Families: liveness, controller, orders, replica, isr, zookeeper.
+
+    A process keeps its newest 10,000 events, so `--last` shows what has happened before.
+
+    Example: tidelog watch --partition events-0 --for 30s
+    """
+    if output is _Format.MERMAID and last is None and duration is None:
+        raise bad_input("--format mermaid draws what has ended: add --for 30s or --last 100")
+    wanted = _request(topic, partition, group, kind or (), last or 0)
+    seconds = inf if duration is None else parse.seconds("--for", duration)
+    if last is not None and duration is None:
+        seconds = 0.0
+    from tidelog.watch.follower import ProtocolWatch
+
+    await on.reach()
+    follower = ProtocolWatch(on.settings().bootstrap_servers, on.ports, wanted, note)
+    stop = asyncio.Event()
+    try:
+        with stopped_by_signals(stop.set):
+            printer = _PRINTERS[output](follower)
+            if last is not None:
+                printer.show(await _newest(follower, on.ports.clock, last))
+            await _print(follower, on.ports.clock, seconds, printer, stop)
+        printer.end()
+    finally:
+        await follower.stop()
+
+
+def _request(
+    topic: str | None, partition: str | None, group: str | None, families: Sequence[str], last: int
+) -> "m.WatchRequest":
+    from tidelog.watch.kinds import FAMILIES
+    from tidelog.wire import messages as m
+
+    for family in families:
+        if family not in FAMILIES:
+            raise bad_input(f"--kind {family!r} is none of {', '.join(FAMILIES)}")
+    number = -1
+    if partition is not None:
+        tp = parse.partition("--partition", partition)
+        if topic not in (None, tp.topic):
+            raise bad_input(f"--partition {partition!r} is not one of --topic {topic!r}")
+        topic, number = tp
+    return m.WatchRequest(
+        families=tuple(families),
+        topics=() if topic is None else (topic,),
+        partition=number,
+        groups=() if group is None else (group,),
+        life=0,
+        number=0,
+        last=last,
+        age_ms=0,
+    )
+
+
+async def _newest(follower: "ProtocolWatch", clock: "Clock", count: int) -> "list[Shown]":
+    """Returns the newest `count` events from before the watch."""
+    follower.start()
+    found, ends = [], clock.now() + _CATCH_UP_S
+    while not follower.complete and clock.now() < ends:
+        await clock.sleep(_TICK_S)
+        found += follower.due()
+    _raise_if_refused(follower)
+    found += follower.rest()
+    return found[-count:]
+
+
+async def _print(
+    follower: "ProtocolWatch", clock: "Clock", seconds: float, printer: "_Printer", stop: asyncio.Event
+) -> None:
+    follower.start()
+    ends = clock.now() + seconds
+    while clock.now() < ends and not stop.is_set():
+        await clock.sleep(min(_TICK_S, ends - clock.now()))
+        printer.show(follower.due())
+        _raise_if_refused(follower)
+    printer.show(follower.rest())
+
+
+def _raise_if_refused(follower: "ProtocolWatch") -> None:
+    """If no process can be watched."""
+    if follower.refusals and not follower.caught_up:
+        process, why = min(follower.refusals.items())
+        raise CommandError(f"{process}: {why}")
+
+
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
+class _Printer(Protocol):
+    def show(self, events: "Sequence[Shown]") -> None: ...
+
+    def end(self) -> None: ...
+
+
+class _Text:
+    """One aligned line an event; on a terminal each process has its colour."""
+
+    _STYLES: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
+
+    def __init__(self, follower: "ProtocolWatch") -> None:
+        from rich.console import Console
+
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._names: dict[str, str] = {}
+
+    def show(self, events: "Sequence[Shown]") -> None:
+        from rich.text import Text
+
+        from tidelog.watch.text import sentence, time_of_day
+
+        for shown in events:
+            told = shown.told
+            style = self._names.setdefault(told.process, self._STYLES[len(self._names) % len(self._STYLES)])
+            width = max(_NAME_WIDTH, *map(len, self._names))
+            line = Text(f"{time_of_day(told.event.wall_ns)}  ")
+            line.append(f"{told.process:<{width}}", style)
+            line.append(f"  {sentence(told.event)}{'  (cause ?)' if shown.cause_missing else ''}")
+            self._console.print(line)
+
+    def end(self) -> None:
+        pass
+
+
+class _Json:
+    """One object a line."""
+
+    def __init__(self, follower: "ProtocolWatch") -> None:
+        self._incarnation = follower.incarnation
+
+    def show(self, events: "Sequence[Shown]") -> None:
+        from tidelog.watch.formats import json_of
+
+        for shown in events:
+            print(json.dumps(json_of(shown.told, self._incarnation, cause_missing=shown.cause_missing)), flush=True)
+
+    def end(self) -> None:
+        pass
+
+
+class _Mermaid:
+    """One diagram at the end."""
+
+    def __init__(self, follower: "ProtocolWatch") -> None:
+        self._told: list[Told] = []
+
+    def show(self, events: "Sequence[Shown]") -> None:
+        self._told += [shown.told for shown in events]
+
+    def end(self) -> None:
+        from tidelog.watch.formats import mermaid
+
+        for line in mermaid(self._told):
+            print(line)
+
+
+_PRINTERS: Final[dict[_Format, Callable[["ProtocolWatch"], _Printer]]] = {
+    _Format.TEXT: _Text,
+    _Format.JSON: _Json,
+    _Format.MERMAID: _Mermaid,
+}

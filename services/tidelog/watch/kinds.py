@@ -1,0 +1,24 @@
+"""The kinds of protocol events, by family."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.wire import messages as m
+
+FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
+    "liveness": (m.BrokerSeen, m.BrokerLost, m.BrokerSuspected, m.BrokerCleared),
+    "controller": (m.ControllerElected, m.ControllerLoaded, m.ControllerResigned, m.LeaderChosen),
+    "orders": (m.OrderSent, m.OrderReceived, m.OrderApplied, m.OrderRefused),
+    "replica": (
+        m.BecameLeader,
+        m.BecameFollower,
+        m.EpochStarted,
+        m.LogTruncated,
+        m.LogReset,
+        m.HighWatermarkAdvanced,
+    ),
+    "isr": (m.IsrChosen, m.IsrProposed, m.IsrAnswered),
+    "zookeeper": (m.StoreWritten,),
+}
+
+FAMILY_OF: Final[Mapping[type[Any], str]] = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}

@@ -1,0 +1,133 @@
+"""Shows the protocol events of this process to its watchers. Without one it costs nothing."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ports.clock import Clock
+from tidelog.ports.net import CallContext, Route, Stream
+from tidelog.ports.recorder import ProtocolEvent, Recorder
+from tidelog.watch.kinds import FAMILIES, FAMILY_OF
+from tidelog.watch.ring import KEPT
+from tidelog.watch.wire import to_message
+from tidelog.wire import messages as m
+from tidelog.wire import services as s
+
+CONTROLLER: Final = "controller"
+"""In a request: the active controller."""
+WATCHERS: Final = 8
+"""At once."""
+SENT: Final = 200
+"""Events in one response."""
+EVERY_S: Final = 0.05
+"""Between two responses to all watchers together, so that the work is bounded however many there are."""
+BEAT_S: Final = 1.0
+
+Watching = Stream[m.WatchRequest, m.WatchResponse]
+HandOn = Callable[[Watching, m.WatchRequest], Awaitable[None]]
+
+
+async def _hands_nothing_on(stream: Watching, request: m.WatchRequest) -> None:
+    raise TidelogError("process: only a broker hands on the events of the controller", ErrorCode.INVALID_REQUEST)
+
+
+class WatchService:
+    def __init__(self, recorder: Recorder, clock: Clock, hand_on: HandOn = _hands_nothing_on) -> None:
+        """`hand_on` serves a request for the events of the controller."""
+        self._recorder = recorder
+        self._clock = clock
+        self._hand_on = hand_on
+        self._watchers = 0
+
+    def route(self) -> Route:
+        return Route(s.WATCH_SERVICE_WATCH_PROTOCOL, self._serve)
+
+    async def _serve(self, stream: Watching, _: CallContext) -> None:
+        request = await stream.read()
+        if request is None:
+            return
+        _check(request)
+        if self._watchers >= WATCHERS:
+            text = f"{self._recorder.process} has {WATCHERS} watchers, which is the limit: try again when one has gone"
+            raise TidelogError(text, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        self._watchers += 1
+        try:
+            await (self._hand_on(stream, request) if request.process else self._send(stream, request))
+        finally:
+            self._watchers -= 1
+
+    async def _send(self, stream: Watching, request: m.WatchRequest) -> None:
+        recorder, clock, wanted = self._recorder, self._clock, _Wanted(request)
+        recorder.settle()
+        number, beat_at = self._begin(request), clock.now()
+        while True:
+            recorder.settle()
+            found = recorder.after(number, SENT)
+            lost = found[0].number - number - 1 if found else 0
+            number = found[-1].number if found else number
+            shown = tuple(to_message(event) for event in found if wanted.has(event))
+            if shown or lost or clock.now() >= beat_at:
+                beat_at = clock.now() + BEAT_S
+                await stream.write(
+                    m.WatchResponse(
+                        process=recorder.process,
+                        life=recorder.life,
+                        events=shown,
+                        lost=lost,
+                        number=number,
+                        newest=recorder.newest,
+                    )
+                )
+            await clock.sleep(EVERY_S * self._watchers)
+
+    def _begin(self, request: m.WatchRequest) -> int:
+        """Returns the number of the event behind which the watcher begins."""
+        recorder, newest = self._recorder, self._recorder.newest
+        if request.life:
+            return min(request.number, newest) if request.life == recorder.life else 0
+        begin = max(0, newest - request.last)
+        if request.age_ms:
+            since_ns = self._clock.wall_ns() - request.age_ms * 1_000_000
+            young = (event.number - 1 for event in recorder.after(0, KEPT) if event.wall_ns >= since_ns)
+            begin = min(begin, next(young, newest))
+        return begin
+
+
+def _check(request: m.WatchRequest) -> None:
+    """TidelogError with the field and its limit."""
+
+    def refuse(text: str) -> TidelogError:
+        return TidelogError(text, ErrorCode.INVALID_REQUEST)
+
+    if request.process not in ("", CONTROLLER):
+        raise refuse(f"process: {request.process[:100]!r} is neither empty nor {CONTROLLER!r}")
+    for family in request.families:
+        if family not in FAMILIES:
+            raise refuse(f"families: {family[:100]!r} is none of {', '.join(FAMILIES)}")
+    if not 0 <= request.last <= KEPT:
+        raise refuse(f"last: {request.last} is not between 0 and {KEPT}, the events that a process keeps")
+    if min(request.life, request.number, request.age_ms) < 0:
+        raise refuse("life, number and age_ms: one of them is negative")
+    if request.partition >= 0 and len(request.topics) != 1:
+        raise refuse(f"partition: {request.partition} of {len(request.topics)} topics; it needs exactly one")
+
+
+class _Wanted:
+    def __init__(self, request: m.WatchRequest) -> None:
+        self._families = frozenset(request.families)
+        self._topics = frozenset(request.topics)
+        self._partition = request.partition
+        self._groups = frozenset(request.groups)
+
+    def has(self, event: ProtocolEvent) -> bool:
+        """An event of the cluster or of a broker is of every partition and every group."""
+        if self._families and FAMILY_OF[type(event.fields)] not in self._families:
+            return False
+        subject = event.subject
+        if isinstance(subject, tuple):
+            if not self._topics:
+                return not self._groups
+            return subject.topic in self._topics and self._partition in (-1, subject.partition)
+        if isinstance(subject, str):
+            return subject in self._groups if self._groups else not self._topics
+        return True
