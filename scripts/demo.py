@@ -25,7 +25,7 @@ from tidelog.chaos.launch import RUNS_DIR, Outcome, launch, next_directory, orde
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.cli.chaos_screen import Screen, print_conclusion, print_kept, print_summary
+from tidelog.cli.chaos_screen import Screen, print_conclusion, print_failovers, print_kept, print_summary
 from tidelog.cluster.api import ClusterError
 from tidelog.runtime.clock import SystemClock
 
@@ -83,6 +83,7 @@ def told(outcome: Outcome) -> int:
         return EXIT_NO_VERDICT
     summary = Summary.of(outcome.directory)
     topic = outcome.file.topics[0]
+    print_failovers(outcome.directory)
     print_summary(summary, outcome.verdict, f"topic {topic}: a leader and an agent killed")
     print_conclusion(outcome.verdict)
     if outcome.verdict.exit_code:

@@ -37,7 +37,7 @@ from tidelog.chaos.report.page import FILE_NAME
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.targets import Target, check_hits, parse
 from tidelog.chaos.yaml_nodes import ScenarioError
-from tidelog.cli.chaos_screen import Screen, print_conclusion, print_summary
+from tidelog.cli.chaos_screen import Screen, print_conclusion, print_failovers, print_summary
 from tidelog.cluster.api import BROKER, ZOOKEEPER, Cluster, ClusterError
 from tidelog.runtime.clock import SystemClock
 
@@ -118,6 +118,7 @@ def told(asked: Asked, outcome: Outcome) -> int:
         print(f"{asked.name}: {outcome.file.ended}", file=sys.stderr)
         return outcome.exit_code
     title = f"{asked.fault.name} of {asked.target.text} for {asked.options.duration}"
+    print_failovers(outcome.directory)
     print_summary(Summary.of(outcome.directory), outcome.verdict, title)
     print(f"the whole run on one page: {outcome.directory / FILE_NAME}")
     print_conclusion(outcome.verdict)

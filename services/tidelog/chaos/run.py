@@ -18,6 +18,7 @@ from tidelog.chaos.final_read import CannotRead, read_everything
 from tidelog.chaos.metrics import ChaosMetrics
 from tidelog.chaos.observe import Observer
 from tidelog.chaos.premises import idle_parts
+from tidelog.chaos.protocol_log import PROTOCOL, ProtocolLog
 from tidelog.chaos.replicas import check_all_there, read_replicas
 from tidelog.chaos.run_files import WHOLE_WITHIN_S, RunFile, promise_of
 from tidelog.chaos.scenario import Scenario
@@ -152,8 +153,10 @@ class Run:
             groups=[] if self.file.group is None else [self.file.group],
             on_sample=looked,
         )
+        protocol = self._protocol(servers, chronicle)
         async with observer:
             try:
+                background.start("protocol events", protocol.run())
                 background.start("lag", lag.watch())
                 background.start("ticks", self._ticks(chronicle, load))
                 if self.scenario.workload.consumers.agents:
@@ -162,6 +165,7 @@ class Run:
                 await self._phases(servers, player, load)
             finally:
                 await background.stop()
+                await protocol.stop()
                 await load.stop()
                 self._note(player, lag)
         if background.failure is not None:
@@ -206,6 +210,12 @@ class Run:
             except (TidelogError, TransportError) as error:
                 raise NeverWhole(str(error)) from error
         self.watcher.say("every partition has a leader, and every ISR is full")
+
+    def _protocol(self, servers: str, chronicle: Chronicle) -> ProtocolLog:
+        ports = ClientPorts(self.clock, GrpcNet(), self.rand)
+        return ProtocolLog(
+            self.directory / PROTOCOL, servers, ports, self.file.topics, chronicle.began, lambda line: None
+        )
 
     def _source(self) -> Source | None:
         plan = self.scenario.workload

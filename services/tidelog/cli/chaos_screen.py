@@ -12,6 +12,7 @@ from rich.table import Table
 from tidelog.chaos.agents import listed
 from tidelog.chaos.checker.verdict import Verdict
 from tidelog.chaos.run_files import PLAYED
+from tidelog.chaos.steps import failovers
 from tidelog.chaos.summary import Summary
 from tidelog.cli.bar import Bar
 from tidelog.ports.clock import Clock
@@ -117,6 +118,23 @@ def print_summary(summary: Summary, verdict: Verdict, title: str) -> None:
     missing = sum(verdict.anomalies[name].count for name in UNPROCESSED if name in verdict.anomalies)
     table.add_row("acknowledged and not processed", *("" for _ in counts), f"{missing:,}")
     console.print(table)
+
+
+def print_failovers(directory: Path) -> None:
+    """Print what the cluster did between each fault and the first acknowledgement of a new leader."""
+    console = _console()
+    for failover in failovers(directory):
+        table = Table(
+            "after", "process", "step", title=escape(f"{failover.fault}: {failover.tp} until it acknowledges again")
+        )
+        table.columns[0].justify = "right"
+        for step in failover.steps:
+            table.add_row(f"{(step.t - failover.began) * 1000:,.0f} ms", step.process, escape(step.text))
+        table.add_row(
+            f"{(failover.acknowledged - failover.began) * 1000:,.0f} ms", "client", "has the first acknowledgement"
+        )
+        console.print(table)
+    console.print(f"All steps: tidelog chaos steps {escape(str(directory))}", highlight=False, soft_wrap=True)
 
 
 def print_outcome(outcome: "Outcome") -> None:

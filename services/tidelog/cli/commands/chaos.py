@@ -203,6 +203,32 @@ def report(directory: RunArgument) -> None:
         raise CommandError(str(error), EXIT_NO_VERDICT) from None
 
 
+@app.command()
+def steps(
+    directory: RunArgument,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="TOPIC-N", help="Only its events, and what led to them.")
+    ] = None,
+) -> None:
+    """Print the protocol events of a run, a line each, with the seconds since the run began.
+
+    Example: tidelog chaos steps data/chaos/row-01-kill-leader-1
+    """
+    from tidelog.chaos.steps import of_partition, read_events
+
+    try:
+        events = read_events(directory)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    if not events:
+        raise CommandError(f"{directory} holds no protocol events: `tidelog chaos run` keeps them since release 0.3.0")
+    if partition is not None:
+        events = of_partition(events, parse.partition("--partition", partition))
+    width = max((len(event["process"]) for event in events), default=0)
+    for event in events:
+        print(f"{event['t']:10.3f}  {event['process']:<{width}}  {event['text']}")
+
+
 def _order(
     name: str,
     on: str,
