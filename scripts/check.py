@@ -75,7 +75,10 @@ SHELLS = (
         f"controller.{name}"
         for name in ("app", "channels", "liveness", "record", "service", "store", "term", "__main__")
     ),
-    *(f"coordinator.{name}" for name in ("election", "ends", "service", "shards", "store", "term", "topics", "turns")),
+    *(
+        f"coordinator.{name}"
+        for name in ("election", "ends", "record", "service", "shards", "store", "term", "topics", "turns")
+    ),
     *(f"client.{name}" for name in ("coordinators", "groups", "group_admin", "group_session", "log_admin")),
     *(f"client.{name}" for name in ("admin", "connections", "consumer", "fetcher", "gate", "metadata")),
     *(

@@ -330,6 +330,11 @@ class Brokers(Interceptor):
         group = None if term is None else term.machine.groups.get(group_id)
         return [] if group is None else sorted(group.members)
 
+    def group_state(self, group_id: str = "g") -> str:
+        """The state of a group as its coordinator describes it; empty without a coordinator."""
+        term = self.term(group_id)
+        return "" if term is None else term.machine.describe(group_id).state
+
     def _stored(self, above: str) -> Iterator[tuple[TopicPartition, str, bytes]]:
         """Znodes two levels below a group's folder: topic and partition."""
         for path, node in self.world.zookeeper.dump().items():

@@ -33,6 +33,7 @@ def coordinators(
         metadata.leader_of,
         metadata.address_of,
         metrics,
+        ports.recorder,
     )
 
 

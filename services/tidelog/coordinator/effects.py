@@ -1,9 +1,10 @@
-"""What a coordinator wants done; the shell does it in order and decides nothing."""
+"""What a coordinator wants done, and what has happened to its groups; the shell does it in order and decides nothing."""
 
 from collections.abc import Mapping
 
 from tidelog.coordinator.events import ConnectionId, Token, WriteId
 from tidelog.coordinator.model import Committed, GroupHead, Owner
+from tidelog.coordinator.schedule import Asked
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.values import value
@@ -70,10 +71,78 @@ class Resign:
 
 
 @value()
-class Rebalanced:
-    """For metrics: one rebalance is complete, or one attempt has failed."""
+class Due:
+    """A deadline has come: no event led to the effects after this one, only the time."""
+
+
+@value()
+class Registered:
+    """A consumer is a member, or is back on another connection."""
 
     group_id: str
+    consumer_id: str
+    connection: ConnectionId
+    returned: bool
+    members: int
+    """The members of the group now."""
+
+
+@value()
+class Disconnected:
+    """A member has no connection any more. It stays a member while its lease may hold."""
+
+    group_id: str
+    consumer_id: str
+
+
+@value()
+class Gone:
+    """A member is dead, or has left."""
+
+    group_id: str
+    consumer_id: str
+    reason: str
+    """failure or leave."""
+    owned: int
+    """Partitions that are free now."""
+    members: int
+    """The members that are left."""
+
+
+@value()
+class RebalanceWanted:
+    """The cause of this step is the cause of the next rebalance of the group, which may have to wait."""
+
+    group_id: str
+
+
+@value()
+class RebalanceBegun:
+    group_id: str
+    generation: int
+    reason: str
+    members: int
+    stopped: int
+    """Members that are to stop first."""
+
+
+@value()
+class Answered:
+    """A member has done what it was asked, or with `finishing` asks for time to finish its work."""
+
+    group_id: str
+    consumer_id: str
+    asked: Asked
+    generation: int
+    finishing: bool = False
+
+
+@value()
+class Rebalanced:
+    """One rebalance is complete, or one attempt has failed."""
+
+    group_id: str
+    generation: int
     reason: str
     seconds: float
     failed: bool
@@ -107,10 +176,13 @@ class PingAnswered:
 
 @value()
 class Expired:
-    """For metrics: a watcher of the purgatory fired (A10)."""
+    """A watcher of the purgatory fired (A10): a member has not answered in time."""
 
-    what: str
-    """ping, stop or start."""
+    group_id: str
+    consumer_id: str
+    asked: Asked
+    misses: int
+    """Pings in a row that were not answered; 1 for a stop or a start."""
 
 
 Effect = (
@@ -121,6 +193,13 @@ Effect = (
     | DeleteGroup
     | FindEnds
     | Resign
+    | Due
+    | Registered
+    | Disconnected
+    | Gone
+    | RebalanceWanted
+    | RebalanceBegun
+    | Answered
     | Rebalanced
     | Alarm
     | Refused

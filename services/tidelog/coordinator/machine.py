@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog.coordinator.commits import COMMIT, Commits
 from tidelog.coordinator.desk import Desk
-from tidelog.coordinator.effects import DeleteGroup, Effect, Reply, Resign, Write
+from tidelog.coordinator.effects import DeleteGroup, Due, Effect, Reply, Resign, Write
 from tidelog.coordinator.events import (
     BrokersChanged,
     CommitRequested,
@@ -99,7 +99,10 @@ class CoordinatorMachine:
         while (watcher := desk.purgatory.pop_due(desk.now)) is not None:
             self._members.expired(watcher)
         while (deadline := desk.deadlines.pop_due(desk.now)) is not None:
+            effects = len(desk.out)
             self._due(deadline)
+            if len(desk.out) > effects:
+                desk.out.insert(effects, Due())
 
     def _due(self, deadline: tuple[str, ...]) -> None:
         if deadline == COMMIT:

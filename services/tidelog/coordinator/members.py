@@ -7,7 +7,7 @@ from typing import Final
 from tidelog.coordinator import assignors
 from tidelog.coordinator.commits import Commits, Offsets
 from tidelog.coordinator.desk import PING_SHARE, Desk
-from tidelog.coordinator.effects import Close, Expired, PingAnswered, Send, Write
+from tidelog.coordinator.effects import Close, Disconnected, Expired, Gone, PingAnswered, Registered, Send, Write
 from tidelog.coordinator.events import ConnectionId, MessageArrived, WriteId
 from tidelog.coordinator.group import NEVER, NEVER_STARTED, Group, Member
 from tidelog.coordinator.model import Phase
@@ -108,6 +108,7 @@ class Members:
             return
         group = self._desk.groups[key.group_id]
         member = group.members[key.consumer_id]
+        self._desk.out.append(Disconnected(*key))
         self._disconnect(group, member)
         if self._rebalancer.concerns(group, member):
             self._rebalancer.fail(group, member.consumer_id)
@@ -223,7 +224,7 @@ class Members:
             and member.request is not None
             and (member.request.topic_count != request.topic_count)
         )
-        self._connect(event, group, member, request, subscription)
+        self._connect(event, group, member, request, subscription, returned=True)
         if request.rejoin:
             member.generation, member.assigned = NEVER_STARTED, frozenset()
             member.void.clear()
@@ -292,7 +293,7 @@ class Members:
         group.empty_since_ms = -1
         if was_empty:
             group.assignor = request.assignor or self._desk.limits.default_assignor
-        self._connect(event, group, member, request, subscription)
+        self._connect(event, group, member, request, subscription, returned=False)
         if known is None:
             delay_s = self._desk.limits.initial_delay_s if was_empty else self._desk.limits.join_delay_s
             self._rebalancer.request(group, JOIN, delay_s)
@@ -326,6 +327,8 @@ class Members:
         member: Member,
         request: m.RegisterConsumerRequest,
         subscription: Subscription,
+        *,
+        returned: bool,
     ) -> None:
         member.request, member.subscription = request, subscription
         group.parsed[request.topic_count] = subscription
@@ -340,7 +343,10 @@ class Members:
         self._desk.deadlines.clear((LEASE, group.group_id, member.consumer_id))
         answer = m.RegisterConsumerResponse(coordinator_epoch=self._desk.epoch, admission=member.admission)
         message = m.CoordinatorMessage(last_number=member.last_number, registered=answer)
-        self._desk.out.append(Send(event.connection, message))
+        registered = Registered(
+            group.group_id, member.consumer_id, event.connection, returned, members=len(group.members)
+        )
+        self._desk.out += [registered, Send(event.connection, message)]
         self._schedule(group, member)
 
     def _schedule(self, group: Group, member: Member) -> None:
@@ -380,9 +386,10 @@ class Members:
             self._desk.refused("ping", ErrorCode.ILLEGAL_GENERATION)
 
     def expired(self, watcher: Watcher) -> None:
-        self._desk.out.append(Expired(watcher.asked.value))
         group = self._desk.groups[watcher.member.group_id]
         member = group.members[watcher.member.consumer_id]
+        misses = member.failed_pings + 1 if watcher.asked is Asked.PING else 1
+        self._desk.out.append(Expired(*watcher.member, watcher.asked, misses))
         if watcher.asked is Asked.PING:
             self._ping_failed(group, member, watcher.number)
             return
@@ -418,6 +425,8 @@ class Members:
         """handleConsumerFailure (A15): whatever it owned is free, because its lease is out or it has said so."""
         key = MemberKey(group.group_id, member.consumer_id)
         connection = member.connection
+        owned = len(group.owned_by(member.consumer_id))
+        self._desk.out.append(Gone(*key, reason, owned, members=len(group.members) - 1))
         self._disconnect(group, member)
         self._desk.deadlines.clear((LEASE, *key))
         self._desk.deadlines.clear((UNBLOCK, *key))
@@ -429,7 +438,7 @@ class Members:
         # Where a request waits, the next attempt begins here, without it.
         self._rebalancer.fail(group, member.consumer_id)
         if group.members:
-            if group.owned_by(member.consumer_id):
+            if owned:
                 if reason == "leave":
                     self._rebalancer.request(group, reason)
                 else:

@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.coordinator.assignors import assign
 from tidelog.coordinator.commits import Commits, Offsets
 from tidelog.coordinator.desk import Desk
-from tidelog.coordinator.effects import Alarm, Rebalanced, Write
+from tidelog.coordinator.effects import Alarm, Answered, RebalanceBegun, Rebalanced, RebalanceWanted, Write
 from tidelog.coordinator.events import WriteId
 from tidelog.coordinator.group import NEVER_STARTED, Attempt, Group, Member, Step
 from tidelog.coordinator.model import Committed, Owner, Phase
@@ -54,6 +54,7 @@ class Rebalancer:
         if group.rebalance_initiated:
             return
         desk, key = self._desk, (REBALANCE, group.group_id)
+        desk.out.append(RebalanceWanted(group.group_id))
         if delay_s <= 0:
             group.reason = group.reason or reason
             desk.deadlines.clear(key)
@@ -67,6 +68,7 @@ class Rebalancer:
         """At the end of this step, without delay: thousands may die in one step, and it is one rebalance that follows."""
         if not group.rebalance_initiated:
             group.reason = reason
+            self._desk.out.append(RebalanceWanted(group.group_id))
             self._desk.deadlines.set((REBALANCE, group.group_id), self._desk.now)
 
     def due(self, group: Group) -> None:
@@ -133,6 +135,11 @@ class Rebalancer:
             self._finish(group)
             return
         group.attempt = attempt
+        desk.out.append(
+            RebalanceBegun(
+                group.group_id, attempt.generation, reason, members=len(attempt.members), stopped=len(attempt.revoked)
+            )
+        )
         for consumer_id, revoked in attempt.revoked.items():
             attempt.waiting.add(consumer_id)
             everything = () if not desk.limits.incremental else tuple(sorted(revoked))
@@ -210,9 +217,11 @@ class Rebalancer:
             if member.consumer_id in attempt.finishing:
                 return  # once: it could go on saying so
             attempt.finishing.add(member.consumer_id)
+            self._answered(group, member, Asked.STOP, attempt.generation, finishing=True)
             seconds = 0 if member.request is None else member.request.max_processing_ms / 1000
             self._desk.watch(Asked.STOP, group, member, max(seconds, member.session_s))
             return
+        self._answered(group, member, Asked.STOP, attempt.generation)
         self._desk.unwatch(Asked.STOP, group, member)
         if response.started_generation == member.generation:
             self._commits.report(group, member, "stop", number, response.offset_info)
@@ -220,6 +229,11 @@ class Rebalancer:
         member.void -= attempt.revoked[member.consumer_id]
         attempt.waiting.discard(member.consumer_id)
         self._go_on(group)
+
+    def _answered(
+        self, group: Group, member: Member, asked: Asked, generation: int, *, finishing: bool = False
+    ) -> None:
+        self._desk.out.append(Answered(group.group_id, member.consumer_id, asked, generation, finishing))
 
     # -- store ----------------------------------------------------------------------------------------------------------------
 
@@ -335,6 +349,7 @@ class Rebalancer:
     def started(self, group: Group, member: Member, response: m.StartFetcherResponse) -> None:
         if response.generation != member.generation:
             return
+        self._answered(group, member, Asked.START, response.generation)
         self._desk.unwatch(Asked.START, group, member)
         attempt = group.attempt
         if attempt is not None and attempt.step is Step.STARTING and response.generation == attempt.generation:
@@ -415,7 +430,11 @@ class Rebalancer:
 
     def _report(self, group: Group, attempt: Attempt, *, failed: bool) -> None:
         seconds = self._desk.now - attempt.began_at
-        self._desk.out.append(Rebalanced(group.group_id, attempt.reason, seconds, failed, len(attempt.revoked)))
+        self._desk.out.append(
+            Rebalanced(
+                group.group_id, attempt.generation, attempt.reason, seconds, failed, stopped=len(attempt.revoked)
+            )
+        )
 
     def forget(self, group: Group) -> None:
         """The group is being deleted; it has no members. What an attempt has on its way to the store goes before that."""

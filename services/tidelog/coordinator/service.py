@@ -14,6 +14,7 @@ from tidelog.coordinator.turns import Turns
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.names import validate_group_id
 from tidelog.ports.net import CallContext, Stream
+from tidelog.ports.recorder import CAUSE, Cause
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -39,6 +40,8 @@ WRITE_S: Final = 0.1
 TOPIC_COUNT_MAX: Final = 64 << 10
 
 Session = Stream[m.ConsumerMessage, m.CoordinatorMessage]
+First = tuple[m.ConsumerMessage | None, Cause | None]
+"""The first message of a stream, and what led to it."""
 
 
 def host_of(peer: str) -> str:
@@ -59,7 +62,7 @@ class ConsumerStream:
         self._stream = stream
         self._listener = listener
         self._turns = turns
-        self._outbox: deque[m.CoordinatorMessage] = deque()
+        self._outbox: deque[tuple[m.CoordinatorMessage, Cause | None]] = deque()
         self._news = asyncio.Event()
         self._closed = False
         self._refused = False
@@ -77,7 +80,7 @@ class ConsumerStream:
             self._stream.cancel()
             self._closed = True
         else:
-            self._outbox.append(message)
+            self._outbox.append((message, CAUSE.get()))
             self._refused = message.registered is not None and message.registered.error_code is not ErrorCode.NONE
         self._news.set()
 
@@ -95,7 +98,9 @@ class ConsumerStream:
                 while self._outbox:
                     turn = await self._turns.take()
                     try:
-                        await self._stream.write(self._outbox.popleft())
+                        message, cause = self._outbox.popleft()
+                        CAUSE.set(cause)
+                        await self._stream.write(message)
                     finally:
                         self._turns.give_back(turn)
                 if self._closed:
@@ -127,7 +132,7 @@ class CoordinatorService:
             return  # the consumer is gone; it opens another stream when it can
 
     async def _serve(self, stream: Session, context: CallContext, listener: str) -> None:
-        first = await self._first(stream, context.peer)
+        first, cause = await self._first(stream, context.peer)
         if first is None:
             return
         code, text, term = self._judge(first)
@@ -140,7 +145,7 @@ class CoordinatorService:
         connection = term.connect(consumer)
         # The reader is not cancelled when the stream is to end: that would break it, and drop what was said last.
         reader = Supervisor(f"consumer at {context.peer}", self._metrics.failed)
-        reader.start("consumer stream", self._read(stream, term, connection, context.peer, first, consumer))
+        reader.start("consumer stream", self._read(stream, term, connection, context.peer, (first, cause), consumer))
         try:
             await consumer.write()
         finally:
@@ -148,12 +153,12 @@ class CoordinatorService:
         if consumer.fault is not None:
             raise consumer.fault
 
-    async def _first(self, stream: Session, peer: str) -> m.ConsumerMessage | None:
+    async def _first(self, stream: Session, peer: str) -> First:
         if len(self._unregistered) >= UNREGISTERED_MAX:
             oldest = next(iter(self._unregistered))
             del self._unregistered[oldest]
             oldest.reschedule(0.0)
-        found: asyncio.Future[m.ConsumerMessage | None] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[First] = asyncio.get_running_loop().create_future()
         reader = Supervisor(f"new consumer at {peer}", self._metrics.failed)
         reader.start("first message", _read_first(stream, found))  # not cancelled either
         limit = asyncio.timeout(REGISTER_S)
@@ -188,10 +193,11 @@ class CoordinatorService:
         term: Term,
         connection: ConnectionId,
         peer: str,
-        first: m.ConsumerMessage,
+        first: First,
         consumer: ConsumerStream,
     ) -> None:
-        message: m.ConsumerMessage | None = first
+        message, cause = first
+        CAUSE.set(cause)
         host = host_of(peer)
         leaves = False
         try:
@@ -310,7 +316,7 @@ class CoordinatorService:
         return term
 
 
-async def _read_first(stream: Session, found: "asyncio.Future[m.ConsumerMessage | None]") -> None:
+async def _read_first(stream: Session, found: "asyncio.Future[First]") -> None:
     try:
         message = await stream.read()
     except (TidelogError, TransportError) as error:
@@ -318,7 +324,7 @@ async def _read_first(stream: Session, found: "asyncio.Future[m.ConsumerMessage 
             found.set_exception(error)
     else:
         if not found.done():
-            found.set_result(message)
+            found.set_result((message, CAUSE.get()))
 
 
 def _check_count(field: str, items: Sequence[object], most: int) -> None:

@@ -19,6 +19,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Create, Meta, MetaError, SessionClosed, SessionState
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.clock import RetentionClock
 from tidelog.runtime.group_metrics import GroupMetrics
@@ -70,6 +71,7 @@ class Coordinators:
         leader_of: LeaderOf,
         address_of: AddressOf,
         metrics: GroupMetrics,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`meta` is a session of its own: what a broker does with its other one must not cost it the groups (A19.14)."""
         self._settings = settings
@@ -104,6 +106,7 @@ class Coordinators:
             wall_ms=lambda: int(self._calendar.read(clock.wall_ms(), clock.now())),
             notice_pause=self._notice_pause,
             look_up_lags=self._lags_wanted.set,
+            recorder=recorder,
         )
 
     @property

@@ -26,10 +26,13 @@ from tidelog.ports.meta import (
     OutcomeUnknown,
     SessionClosed,
     SessionExpired,
+    SetData,
     Stat,
     size_bytes,
 )
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
 from tidelog.runtime import zk_patterns
+from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,9 @@ IN_FLIGHT_MAX: Final = 8
 MULTI_MAX_OPERATIONS: Final = 500
 READ_AGAIN_S: Final = 0.1
 
+CHANGES_MAX: Final = 10
+"""Znodes that an event lists: a group may store thousands of offsets again and again."""
+
 Spawn = Callable[[str, Coroutine[Any, Any, None]], object]
 Report = Callable[[WriteId, Outcome], None]
 
@@ -53,6 +59,8 @@ class _Job:
     effect: Write | DeleteGroup
     changes: list[Change] | None
     """None: all that is there is to go, whatever that is when its turn comes."""
+    cause: Cause | None
+    """The newest event that led to it, or to what is left of it."""
     done: int = 0
 
 
@@ -80,6 +88,8 @@ class _Part(NamedTuple):
     line: _Line
     job: _Job
     changes: int
+    ops: Sequence[Op]
+    """The operations that make these changes."""
 
 
 class FencedGroupStore:
@@ -98,6 +108,7 @@ class FencedGroupStore:
         known: Mapping[str, set[str]],
         spawn: Spawn,
         report: Report,
+        recorder: Recorder = SILENT,
     ) -> None:
         """`fence`: the epoch's znode with its version since the election; `known`: of each group, what was read."""
         self._meta = meta
@@ -105,6 +116,7 @@ class FencedGroupStore:
         self._fence = fence
         self._spawn = spawn
         self._report = report
+        self._recorder = recorder
         self._lines = {group_id: _Line(set(paths)) for group_id, paths in known.items()}
         self._ready: deque[str] = deque()
         """Groups with jobs, none of which is under way."""
@@ -118,7 +130,7 @@ class FencedGroupStore:
     def submit(self, effect: Write | DeleteGroup) -> None:
         """Its outcome is reported, sooner or later; never from here."""
         line = self._lines.setdefault(effect.group_id, _Line())
-        line.jobs.append(_Job(effect, changes(effect) if isinstance(effect, Write) else None))
+        line.jobs.append(_Job(effect, changes(effect) if isinstance(effect, Write) else None, CAUSE.get()))
         self._unreported += 1
         self._drained.clear()
         if len(line.jobs) == 1:
@@ -158,9 +170,10 @@ class FencedGroupStore:
             for job in list(line.jobs):
                 if job.changes is None:
                     job.changes, job.done = removals(line.known), 0
+                first = len(ops)
                 size, count = self._fill(ops, size, line, job)
                 if count or job.done == len(job.changes):
-                    parts.append(_Part(line, job, count))
+                    parts.append(_Part(line, job, count, ops[first:]))
                 if job.done + count < len(job.changes):
                     if not count and len(ops) == 1:  # even alone it does not fit
                         self._refuse(line, job)
@@ -189,48 +202,52 @@ class FencedGroupStore:
     async def _commit(self, ops: list[Op], parts: list[_Part]) -> None:
         """Until it is stored, or may not be."""
         try:
-            while (error := await self._attempt(ops)) is not None:
+            while (error := await self._attempt(ops, parts)) is not None:
                 log.info("a write of %d changes: %r; looking at what is there", len(ops) - 1, error)
                 await self._look_again(parts, error)
                 if self._fenced:
                     return
                 ops, parts = self._again(parts)
-            if not self._fenced:
-                self._advance(parts)
         finally:
             self._free.release()
             self._news.set()
 
-    async def _attempt(self, ops: list[Op]) -> MetaError | None:
-        """Why it is to be done again."""
+    async def _attempt(self, ops: list[Op], parts: list[_Part]) -> MetaError | None:
+        """Returns the reason for which it is to be done again."""
         try:
-            await self._meta.multi(ops)
-        except (SessionExpired, SessionClosed) as error:
-            self._fence_off(error)
+            stats = await self._meta.multi(ops)
         except MetaError as error:
-            if error.index != 0:
+            if error.index != 0 and not isinstance(error, SessionExpired | SessionClosed):
                 return error
+            for part in parts:
+                self._record(part, "fenced")
             self._fence_off(error)
+        else:
+            if not self._fenced:
+                self._advance(parts, stats)
         return None
 
     def _again(self, parts: Sequence[_Part]) -> tuple[list[Op], list[_Part]]:
         """The same changes, whatever operations they take by now. Of what is to be deleted, as much as is there."""
         ops = self._opening()
         again: list[_Part] = []
-        for line, job, count in parts:
+        for line, job, count, _ in parts:
             if isinstance(job.effect, DeleteGroup):
                 job.changes, job.done, count = removals(line.known), 0, MULTI_MAX_OPERATIONS
             assert job.changes is not None
-            chosen = job.changes[job.done : job.done + count]
+            chosen, first = job.changes[job.done : job.done + count], len(ops)
             for change in chosen:
                 more = operations(change, line.known)
                 line.note(more)
                 ops += more
-            again.append(_Part(line, job, len(chosen)))
+            again.append(_Part(line, job, len(chosen), ops[first:]))
         return ops, again
 
-    def _advance(self, parts: list[_Part]) -> None:
+    def _advance(self, parts: list[_Part], stats: Sequence[Stat | None]) -> None:
+        end = 1  # behind the fence
         for part in parts:
+            begin, end = end, end + len(part.ops)
+            self._record(part, "written", stats[begin:end])
             part.job.done += part.changes
             assert part.job.changes is not None
             if part.job.done == len(part.job.changes):
@@ -288,7 +305,32 @@ class FencedGroupStore:
         self._unreported -= 1
         if not self._unreported:
             self._drained.set()
+        CAUSE.set(job.cause)
         self._report(job.effect.write_id, outcome)
+
+    def _record(self, part: _Part, result: str, stats: Sequence[Stat | None] = ()) -> None:
+        """Records one event for each group of a multi; it leads to what follows from the job."""
+        if self._recorder is SILENT or not part.ops:
+            return
+        job, listed = part.job, tuple(map(_change, part.ops[:CHANGES_MAX], stats))
+        written = m.StoreWritten(
+            changes=listed, more=len(part.ops) - len(listed), result=result, purpose=_purpose(job.effect)
+        )
+        job.cause = self._recorder.record(job.effect.group_id, written, job.cause)
+
+
+def _change(op: Op, stat: Stat | None) -> m.ZnodeChange:
+    """Returns the versions of a znode; `stat` is the one that the store has answered."""
+    version = znodes.NO_VERSION if stat is None else stat.version
+    before = version - 1 if isinstance(op, SetData) else znodes.NO_VERSION
+    return m.ZnodeChange(path=op.path, version_before=before, version=version)
+
+
+def _purpose(effect: Write | DeleteGroup) -> str:
+    if isinstance(effect, DeleteGroup):
+        return "group deleted"
+    named = [name for name, found in (("ownership", effect.owners), ("offsets", effect.offsets)) if found]
+    return " and ".join(named) or "group"
 
 
 async def _read_tree(meta: Meta, group_id: str) -> set[str]:

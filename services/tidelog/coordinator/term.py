@@ -10,19 +10,26 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, NamedTuple, Protocol, assert_never
 
 from tidelog.coordinator import events as ev
 from tidelog.coordinator.effects import (
     Alarm,
+    Answered,
     Close,
     DeleteGroup,
+    Disconnected,
+    Due,
     Effect,
     Expired,
     FindEnds,
+    Gone,
     PingAnswered,
+    RebalanceBegun,
     Rebalanced,
+    RebalanceWanted,
     Refused,
+    Registered,
     Reply,
     Resign,
     Send,
@@ -31,12 +38,14 @@ from tidelog.coordinator.effects import (
 from tidelog.coordinator.ends import Ends
 from tidelog.coordinator.machine import CoordinatorMachine
 from tidelog.coordinator.model import TopicInfo
+from tidelog.coordinator.record import GroupRecorder
 from tidelog.coordinator.store import FencedGroupStore, Stored, read_groups
 from tidelog.coordinator.topics import TopicWatcher
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Check, Meta, MetaError, SessionClosed
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.group_metrics import GroupMetrics, RebalanceTally
 from tidelog.runtime.lease import LeaseKeeper
@@ -108,6 +117,12 @@ class Surroundings:
     """Tells every term when this process did not run for a while; to be called before anybody is judged."""
     look_up_lags: Callable[[], None]
     """To be called when there are offsets whose lag was never looked up."""
+    recorder: Recorder
+
+
+class _Queued(NamedTuple):
+    event: ev.Event
+    cause: Cause | None = None
 
 
 class Term:
@@ -135,7 +150,7 @@ class Term:
         self._finishing = False
         self._damaged: Mapping[str, str] = {}
         self._store: FencedGroupStore | None = None
-        self._queue: deque[ev.Event] = deque()
+        self._queue: deque[_Queued] = deque()
         self._news = asyncio.Event()
         self._consumers: dict[ev.ConnectionId, Consumer] = {}
         self._connection_ids = connection_ids
@@ -146,6 +161,7 @@ class Term:
         """Writes under way that store the first offset of some partition."""
         self.rebalances: defaultdict[str, RebalanceTally] = defaultdict(RebalanceTally)
         """Completed ones by group: for metrics."""
+        self._events = None if around.recorder is SILENT else GroupRecorder(around.recorder)
         self._tasks = Supervisor(f"coordinator shard {shard} epoch {elected.epoch}", self._on_failure)
         self._fence = Check(znodes.coordinator_epoch_path(shard), elected.epoch_version)
         self._keeper = LeaseKeeper(
@@ -192,6 +208,8 @@ class Term:
                 self.epoch,
                 reason,
             )
+            resigned = m.CoordinatorResigned(shard=self.shard, coordinator_epoch=self.epoch, reason=reason)
+            self._around.recorder.record(None, resigned)
             self._over.set()
 
     async def finish(self, reason: str) -> None:
@@ -205,7 +223,7 @@ class Term:
 
     async def _say_last_words(self, ends: Ends) -> None:
         assert self._store is not None
-        self._step(ev.EndsFound(ends))
+        self._step(_Queued(ev.EndsFound(ends)))
         self._finishing = True
         for effect in self._machine.shutdown():
             self._do(effect)
@@ -223,9 +241,10 @@ class Term:
         """Until the term is over. TaskFailed: a bug."""
         log.info("coordinator of shard %d, epoch %d", self.shard, self.epoch)
         around = self._around
+        elected = around.recorder.record(None, m.CoordinatorElected(shard=self.shard, coordinator_epoch=self.epoch))
         self._tasks.start("coordinator lease", self._keep_lease())
         self._tasks.start("coordinator place", self._watch_place())
-        self._tasks.start("coordinator", self._take_over(self._clock.now()))
+        self._tasks.start("coordinator", self._take_over(self._clock.now(), elected))
         try:
             await self._over.wait()
         finally:
@@ -252,7 +271,7 @@ class Term:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
-            self._put(event(token))
+            self._put(event(token), CAUSE.get())
             return await future
         finally:
             del self._waiting[token]
@@ -264,15 +283,16 @@ class Term:
         return connection
 
     def arrived(self, connection: ev.ConnectionId, host: str, message: m.ConsumerMessage) -> None:
-        self._put(ev.MessageArrived(connection, host, message))
+        """The present cause is what led the consumer to this message."""
+        self._put(ev.MessageArrived(connection, host, message), CAUSE.get())
 
     def disconnect(self, connection: ev.ConnectionId) -> None:
         self._consumers.pop(connection, None)
-        self._put(ev.ConnectionLost(connection))
+        self._put(ev.ConnectionLost(connection), None)
 
     def paused(self, seconds: float) -> None:
         """This process did not run: whoever seems silent since then may have spoken (COORD-8)."""
-        self._queue.appendleft(ev.Paused(seconds))
+        self._queue.appendleft(_Queued(ev.Paused(seconds)))
         self._news.set()
 
     async def room(self) -> None:
@@ -305,7 +325,7 @@ class Term:
                 return
             await changed.wait()
 
-    async def _take_over(self, won_at: float) -> None:
+    async def _take_over(self, won_at: float, elected: Cause | None) -> None:
         around = self._around
         await self._may_act()
         stored = await self._read(self._is_mine)
@@ -319,16 +339,22 @@ class Term:
             stored.known,
             self._tasks.start,
             self._on_written,
+            around.recorder,
         )
         self._tasks.start("coordinator store", self._store.run())
+        offsets = sum(len(group.offsets) for group in stored.groups)
+        read = m.CoordinatorLoaded(
+            shard=self.shard, coordinator_epoch=self.epoch, groups=len(stored.groups), offsets=offsets
+        )
+        loaded = around.recorder.record(None, read, elected)
         # From here to `listen` nothing is awaited, so that no change of a topic comes in between.
-        self._step(ev.Loaded(around.broker_id, self.epoch, tuple(stored.groups), around.topics.known))
+        event = ev.Loaded(around.broker_id, self.epoch, tuple(stored.groups), around.topics.known)
+        self._step(_Queued(event, loaded))
         self._acting = True
         around.topics.listen(self._on_topics)
         around.brokers.listen(self._on_brokers)
         self._on_brokers()
         took_s = self._clock.now() - won_at
-        offsets = sum(len(group.offsets) for group in stored.groups)
         log.info("shard %d: %d groups with %d offsets read in %.3f s", self.shard, len(stored.groups), offsets, took_s)
         self._metrics.elected(self.shard, self.epoch, took_s)
         around.look_up_lags()
@@ -363,7 +389,7 @@ class Term:
                 self._step(self._queue.popleft())
             due = self._machine.next_at()
             if due is not None and due <= self._clock.now() and self.acting:
-                self._step(ev.Woken())
+                self._step(_Queued(ev.Woken()))
             await self._clock.sleep(0)
 
     async def _until_due(self) -> None:
@@ -380,8 +406,13 @@ class Term:
         except TimeoutError:
             return
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, queued: _Queued) -> None:
+        event, events = queued.event, self._events
+        if events is not None:
+            events.begin(event, queued.cause)
         for effect in self._machine.step(event, self._clock.now(), self._around.wall_ms()):
+            if events is not None:
+                events.note(effect)
             self._do(effect)
         if isinstance(event, ev.WriteDone) and event.write_id in self._first_offsets:
             self._first_offsets.remove(event.write_id)
@@ -430,8 +461,10 @@ class Term:
                 self._metrics.alarmed()
             case Refused(what, code):
                 self._metrics.refused(what, code)
-            case Expired(what):
-                self._metrics.expired(what)
+            case Expired():
+                self._metrics.expired(effect.asked.value)
+            case Due() | Registered() | Disconnected() | Gone() | RebalanceWanted() | RebalanceBegun() | Answered():
+                pass  # they are recorded, and call for nothing
             case _:
                 assert_never(effect)
 
@@ -447,23 +480,23 @@ class Term:
         consumer.send(message)
 
     async def _find_ends(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self._put(ev.EndsFound(await self._around.ends.find(partitions)))
+        self._put(ev.EndsFound(await self._around.ends.find(partitions)), None)
 
     # news
 
-    def _put(self, event: ev.Event) -> None:
-        self._queue.append(event)
+    def _put(self, event: ev.Event, cause: Cause | None) -> None:
+        self._queue.append(_Queued(event, cause))
         self._news.set()
 
     def _on_written(self, write_id: ev.WriteId, outcome: ev.Outcome) -> None:
-        self._put(ev.WriteDone(write_id, outcome))
+        self._put(ev.WriteDone(write_id, outcome), CAUSE.get())
 
     def _on_topics(self, topics: Mapping[str, TopicInfo]) -> None:
-        self._put(ev.TopicsChanged(topics))
+        self._put(ev.TopicsChanged(topics), CAUSE.get())
 
     def _on_brokers(self) -> None:
         self._infos.clear()
-        self._put(ev.BrokersChanged(self._around.brokers.infos(INTERNAL)))
+        self._put(ev.BrokersChanged(self._around.brokers.infos(INTERNAL)), None)
 
     def _on_failure(self, task: str) -> None:
         self._metrics.failed(task)

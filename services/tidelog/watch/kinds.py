@@ -18,6 +18,22 @@ FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
         m.HighWatermarkAdvanced,
     ),
     "isr": (m.IsrChosen, m.IsrProposed, m.IsrAnswered),
+    "coordinator": (
+        m.CoordinatorElected,
+        m.CoordinatorLoaded,
+        m.CoordinatorResigned,
+        m.MemberRegistered,
+        m.MemberDisconnected,
+        m.PingMissed,
+        m.AnswerMissed,
+        m.MemberGone,
+        m.RebalanceBegun,
+        m.StopFetcherSent,
+        m.StopFetcherAnswered,
+        m.StartFetcherSent,
+        m.StartFetcherAnswered,
+        m.RebalanceEnded,
+    ),
     "zookeeper": (m.StoreWritten,),
 }
 

@@ -66,8 +66,12 @@ def _leader(broker_id: int) -> str:
     return "no broker" if broker_id == NO_LEADER else f"broker-{broker_id}"
 
 
+def _count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def _partitions(count: int, full: bool) -> str:
-    return f"{count:,} partition{'' if count == 1 else 's'}{', all that there are' if full else ''}"
+    return f"{_count(count, 'partition')}{', all that there are' if full else ''}"
 
 
 def _chosen(tp: Subject, it: m.LeaderChosen) -> str:
@@ -77,18 +81,19 @@ def _chosen(tp: Subject, it: m.LeaderChosen) -> str:
 
 
 def _change(change: m.ZnodeChange) -> str:
-    if change.version_before < 0:
-        return f"{change.path}: created"
     if change.version < 0:
         return f"{change.path}: deleted"
+    if change.version_before < 0:
+        return f"{change.path}: created"
     return f"{change.path}: version {change.version_before} -> {change.version}"
 
 
 def _written(_: Subject, it: m.StoreWritten) -> str:
     shown = ", ".join(map(_change, it.changes[:_PATHS]))
     more = it.more + max(0, len(it.changes) - _PATHS)
-    rest = f" and {more:,} more znodes" if more else ""
-    return f"writes {shown}{rest}" + ("" if it.result == "written" else f": {it.result}")
+    rest = (f" and {_count(more, 'more znode')}" if shown else _count(more, "znode")) if more else ""
+    purpose = f" ({it.purpose})" if it.purpose else ""
+    return f"writes {shown}{rest}{purpose}" + ("" if it.result == "written" else f": {it.result}")
 
 
 def _advanced(tp: Subject, it: m.HighWatermarkAdvanced) -> str:
@@ -124,6 +129,41 @@ def _cut(tp: Subject, it: m.LogTruncated) -> str:
     return f"{tp}: truncates its log from {it.from_offset:,} to {it.to_offset:,}"
 
 
+def _registered(group: Subject, it: m.MemberRegistered) -> str:
+    again = " again" if it.returned else ""
+    return f"registers {it.consumer_id}{again} in {group}: {_count(it.members, 'member')}"
+
+
+def _gone(group: Subject, it: m.MemberGone) -> str:
+    how = f"lets {it.consumer_id} leave" if it.reason == "leave" else f"removes {it.consumer_id}, which is dead, from"
+    return f"{how} {group}: {_count(it.owned, 'partition')} free, {_count(it.members, 'member')} left"
+
+
+def _begun(group: Subject, it: m.RebalanceBegun) -> str:
+    stops = f"stops {it.stopped:,} of " if it.stopped else ""
+    return f"begins a rebalance of {group}: generation {it.generation}, {stops}{_count(it.members, 'member')} ({it.reason})"
+
+
+def _ended(group: Subject, it: m.RebalanceEnded) -> str:
+    what = "fails to rebalance" if it.failed else "has rebalanced"
+    return f"{what} {group} in {it.took_ms:,} ms: generation {it.generation}, {it.stopped:,} stopped ({it.reason})"
+
+
+def _stop_sent(group: Subject, it: m.StopFetcherSent) -> str:
+    which = _count(it.partitions, "partition") if it.partitions else "all that it has"
+    return f"sends StopFetcher to {it.consumer_id} of {group}: generation {it.generation}, {which}"
+
+
+def _start_sent(group: Subject, it: m.StartFetcherSent) -> str:
+    which = _count(it.partitions, "partition")
+    return f"sends StartFetcher to {it.consumer_id} of {group}: generation {it.generation}, {which}"
+
+
+def _stop_answered(group: Subject, it: m.StopFetcherAnswered) -> str:
+    what = "asks for time to stop" if it.finishing else "has stopped"
+    return f"hears that {it.consumer_id} of {group} {what}: generation {it.generation}"
+
+
 _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
@@ -149,4 +189,26 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.IsrProposed: lambda tp, it: f"asks for another ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)}",
     m.IsrAnswered: _answered,
     m.StoreWritten: _written,
+    m.CoordinatorElected: lambda _, it: f"is elected coordinator of shard {it.shard}, epoch {it.coordinator_epoch}",
+    m.CoordinatorLoaded: lambda _, it: (
+        f"has read {_count(it.groups, 'group')} of shard {it.shard} with {_count(it.offsets, 'offset')}"
+    ),
+    m.CoordinatorResigned: lambda _, it: (
+        f"coordinator epoch {it.coordinator_epoch} of shard {it.shard} is over: {it.reason}"
+    ),
+    m.MemberRegistered: _registered,
+    m.MemberDisconnected: lambda group, it: f"loses the stream of {it.consumer_id} of {group}",
+    m.PingMissed: lambda group, it: (
+        f"misses the answer of {it.consumer_id} of {group} to {'a ping' if it.misses == 1 else f'{it.misses} pings'}"
+    ),
+    m.AnswerMissed: lambda group, it: f"misses the answer of {it.consumer_id} of {group} to {it.request}",
+    m.MemberGone: _gone,
+    m.RebalanceBegun: _begun,
+    m.StopFetcherSent: _stop_sent,
+    m.StopFetcherAnswered: _stop_answered,
+    m.StartFetcherSent: _start_sent,
+    m.StartFetcherAnswered: lambda group, it: (
+        f"hears that {it.consumer_id} of {group} has started: generation {it.generation}"
+    ),
+    m.RebalanceEnded: _ended,
 }

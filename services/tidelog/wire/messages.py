@@ -4218,21 +4218,285 @@ class ZnodeChange(Message):
 
 
 class StoreWritten(Message):
-    __slots__ = ("changes", "more", "result")
+    __slots__ = ("changes", "more", "result", "purpose")
     changes: tuple[ZnodeChange, ...]
     more: int
     result: str
+    purpose: str
 
-    def __init__(self, *, changes=(), more, result=""):
+    def __init__(self, *, changes=(), more, result="", purpose=""):
         self.changes = changes
         self.more = more
         self.result = result
+        self.purpose = purpose
 
     def _values(self):
         return (
             self.changes,
             self.more,
             self.result,
+            self.purpose,
+        )
+
+
+class CoordinatorElected(Message):
+    __slots__ = ("shard", "coordinator_epoch")
+    shard: int
+    coordinator_epoch: int
+
+    def __init__(self, *, shard, coordinator_epoch):
+        self.shard = shard
+        self.coordinator_epoch = coordinator_epoch
+
+    def _values(self):
+        return (
+            self.shard,
+            self.coordinator_epoch,
+        )
+
+
+class CoordinatorLoaded(Message):
+    __slots__ = ("shard", "coordinator_epoch", "groups", "offsets")
+    shard: int
+    coordinator_epoch: int
+    groups: int
+    offsets: int
+
+    def __init__(self, *, shard, coordinator_epoch, groups, offsets):
+        self.shard = shard
+        self.coordinator_epoch = coordinator_epoch
+        self.groups = groups
+        self.offsets = offsets
+
+    def _values(self):
+        return (
+            self.shard,
+            self.coordinator_epoch,
+            self.groups,
+            self.offsets,
+        )
+
+
+class CoordinatorResigned(Message):
+    __slots__ = ("shard", "coordinator_epoch", "reason")
+    shard: int
+    coordinator_epoch: int
+    reason: str
+
+    def __init__(self, *, shard, coordinator_epoch, reason=""):
+        self.shard = shard
+        self.coordinator_epoch = coordinator_epoch
+        self.reason = reason
+
+    def _values(self):
+        return (
+            self.shard,
+            self.coordinator_epoch,
+            self.reason,
+        )
+
+
+class MemberRegistered(Message):
+    __slots__ = ("consumer_id", "returned", "members")
+    consumer_id: str
+    returned: bool
+    members: int
+
+    def __init__(self, *, consumer_id="", returned=False, members):
+        self.consumer_id = consumer_id
+        self.returned = returned
+        self.members = members
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.returned,
+            self.members,
+        )
+
+
+class MemberDisconnected(Message):
+    __slots__ = ("consumer_id",)
+    consumer_id: str
+
+    def __init__(self, *, consumer_id=""):
+        self.consumer_id = consumer_id
+
+    def _values(self):
+        return (self.consumer_id,)
+
+
+class PingMissed(Message):
+    __slots__ = ("consumer_id", "misses")
+    consumer_id: str
+    misses: int
+
+    def __init__(self, *, consumer_id="", misses):
+        self.consumer_id = consumer_id
+        self.misses = misses
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.misses,
+        )
+
+
+class AnswerMissed(Message):
+    __slots__ = ("consumer_id", "request")
+    consumer_id: str
+    request: str
+
+    def __init__(self, *, consumer_id="", request=""):
+        self.consumer_id = consumer_id
+        self.request = request
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.request,
+        )
+
+
+class MemberGone(Message):
+    __slots__ = ("consumer_id", "reason", "owned", "members")
+    consumer_id: str
+    reason: str
+    owned: int
+    members: int
+
+    def __init__(self, *, consumer_id="", reason="", owned, members):
+        self.consumer_id = consumer_id
+        self.reason = reason
+        self.owned = owned
+        self.members = members
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.reason,
+            self.owned,
+            self.members,
+        )
+
+
+class RebalanceBegun(Message):
+    __slots__ = ("generation", "reason", "members", "stopped")
+    generation: int
+    reason: str
+    members: int
+    stopped: int
+
+    def __init__(self, *, generation, reason="", members, stopped):
+        self.generation = generation
+        self.reason = reason
+        self.members = members
+        self.stopped = stopped
+
+    def _values(self):
+        return (
+            self.generation,
+            self.reason,
+            self.members,
+            self.stopped,
+        )
+
+
+class StopFetcherSent(Message):
+    __slots__ = ("consumer_id", "generation", "partitions")
+    consumer_id: str
+    generation: int
+    partitions: int
+
+    def __init__(self, *, consumer_id="", generation, partitions):
+        self.consumer_id = consumer_id
+        self.generation = generation
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.generation,
+            self.partitions,
+        )
+
+
+class StopFetcherAnswered(Message):
+    __slots__ = ("consumer_id", "generation", "finishing")
+    consumer_id: str
+    generation: int
+    finishing: bool
+
+    def __init__(self, *, consumer_id="", generation, finishing=False):
+        self.consumer_id = consumer_id
+        self.generation = generation
+        self.finishing = finishing
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.generation,
+            self.finishing,
+        )
+
+
+class StartFetcherSent(Message):
+    __slots__ = ("consumer_id", "generation", "partitions")
+    consumer_id: str
+    generation: int
+    partitions: int
+
+    def __init__(self, *, consumer_id="", generation, partitions):
+        self.consumer_id = consumer_id
+        self.generation = generation
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.generation,
+            self.partitions,
+        )
+
+
+class StartFetcherAnswered(Message):
+    __slots__ = ("consumer_id", "generation")
+    consumer_id: str
+    generation: int
+
+    def __init__(self, *, consumer_id="", generation):
+        self.consumer_id = consumer_id
+        self.generation = generation
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.generation,
+        )
+
+
+class RebalanceEnded(Message):
+    __slots__ = ("generation", "reason", "failed", "stopped", "took_ms")
+    generation: int
+    reason: str
+    failed: bool
+    stopped: int
+    took_ms: int
+
+    def __init__(self, *, generation, reason="", failed=False, stopped, took_ms):
+        self.generation = generation
+        self.reason = reason
+        self.failed = failed
+        self.stopped = stopped
+        self.took_ms = took_ms
+
+    def _values(self):
+        return (
+            self.generation,
+            self.reason,
+            self.failed,
+            self.stopped,
+            self.took_ms,
         )
 
 
@@ -4266,6 +4530,20 @@ class WatchedEvent(Message):
         "isr_proposed",
         "isr_answered",
         "store_written",
+        "coordinator_elected",
+        "coordinator_loaded",
+        "coordinator_resigned",
+        "member_registered",
+        "member_disconnected",
+        "ping_missed",
+        "answer_missed",
+        "member_gone",
+        "rebalance_begun",
+        "stop_fetcher_sent",
+        "stop_fetcher_answered",
+        "start_fetcher_sent",
+        "start_fetcher_answered",
+        "rebalance_ended",
     )
     number: int
     time_ns: int
@@ -4295,6 +4573,20 @@ class WatchedEvent(Message):
     isr_proposed: IsrProposed | None
     isr_answered: IsrAnswered | None
     store_written: StoreWritten | None
+    coordinator_elected: CoordinatorElected | None
+    coordinator_loaded: CoordinatorLoaded | None
+    coordinator_resigned: CoordinatorResigned | None
+    member_registered: MemberRegistered | None
+    member_disconnected: MemberDisconnected | None
+    ping_missed: PingMissed | None
+    answer_missed: AnswerMissed | None
+    member_gone: MemberGone | None
+    rebalance_begun: RebalanceBegun | None
+    stop_fetcher_sent: StopFetcherSent | None
+    stop_fetcher_answered: StopFetcherAnswered | None
+    start_fetcher_sent: StartFetcherSent | None
+    start_fetcher_answered: StartFetcherAnswered | None
+    rebalance_ended: RebalanceEnded | None
 
     def __init__(
         self,
@@ -4327,6 +4619,20 @@ class WatchedEvent(Message):
         isr_proposed=None,
         isr_answered=None,
         store_written=None,
+        coordinator_elected=None,
+        coordinator_loaded=None,
+        coordinator_resigned=None,
+        member_registered=None,
+        member_disconnected=None,
+        ping_missed=None,
+        answer_missed=None,
+        member_gone=None,
+        rebalance_begun=None,
+        stop_fetcher_sent=None,
+        stop_fetcher_answered=None,
+        start_fetcher_sent=None,
+        start_fetcher_answered=None,
+        rebalance_ended=None,
     ):
         self.number = number
         self.time_ns = time_ns
@@ -4356,6 +4662,20 @@ class WatchedEvent(Message):
         self.isr_proposed = isr_proposed
         self.isr_answered = isr_answered
         self.store_written = store_written
+        self.coordinator_elected = coordinator_elected
+        self.coordinator_loaded = coordinator_loaded
+        self.coordinator_resigned = coordinator_resigned
+        self.member_registered = member_registered
+        self.member_disconnected = member_disconnected
+        self.ping_missed = ping_missed
+        self.answer_missed = answer_missed
+        self.member_gone = member_gone
+        self.rebalance_begun = rebalance_begun
+        self.stop_fetcher_sent = stop_fetcher_sent
+        self.stop_fetcher_answered = stop_fetcher_answered
+        self.start_fetcher_sent = start_fetcher_sent
+        self.start_fetcher_answered = start_fetcher_answered
+        self.rebalance_ended = rebalance_ended
 
     def _values(self):
         return (
@@ -4387,6 +4707,20 @@ class WatchedEvent(Message):
             self.isr_proposed,
             self.isr_answered,
             self.store_written,
+            self.coordinator_elected,
+            self.coordinator_loaded,
+            self.coordinator_resigned,
+            self.member_registered,
+            self.member_disconnected,
+            self.ping_missed,
+            self.answer_missed,
+            self.member_gone,
+            self.rebalance_begun,
+            self.stop_fetcher_sent,
+            self.stop_fetcher_answered,
+            self.start_fetcher_sent,
+            self.start_fetcher_answered,
+            self.rebalance_ended,
         )
 
 

@@ -1313,6 +1313,100 @@ class StoreWritten(Message):
     changes: tuple[ZnodeChange, ...] = ()
     more: int
     result: str = ""
+    purpose: str = ""
+
+@value(kw_only=True)
+class CoordinatorElected(Message):
+    shard: int
+    coordinator_epoch: int
+
+@value(kw_only=True)
+class CoordinatorLoaded(Message):
+    """It has read what its predecessors stored."""
+
+    shard: int
+    coordinator_epoch: int
+    groups: int
+    offsets: int
+
+@value(kw_only=True)
+class CoordinatorResigned(Message):
+    shard: int
+    coordinator_epoch: int
+    reason: str = ""
+
+@value(kw_only=True)
+class MemberRegistered(Message):
+    """The subject of all that follows is the group."""
+
+    consumer_id: str = ""
+    returned: bool = False
+    members: int
+
+@value(kw_only=True)
+class MemberDisconnected(Message):
+    """Its stream has ended."""
+
+    consumer_id: str = ""
+
+@value(kw_only=True)
+class PingMissed(Message):
+    consumer_id: str = ""
+    misses: int
+
+@value(kw_only=True)
+class AnswerMissed(Message):
+    """It has not done in time what it was asked."""
+
+    consumer_id: str = ""
+    request: str = ""
+
+@value(kw_only=True)
+class MemberGone(Message):
+    """It is dead, or has left."""
+
+    consumer_id: str = ""
+    reason: str = ""
+    owned: int
+    members: int
+
+@value(kw_only=True)
+class RebalanceBegun(Message):
+    generation: int
+    reason: str = ""
+    members: int
+    stopped: int
+
+@value(kw_only=True)
+class StopFetcherSent(Message):
+    consumer_id: str = ""
+    generation: int
+    partitions: int
+
+@value(kw_only=True)
+class StopFetcherAnswered(Message):
+    consumer_id: str = ""
+    generation: int
+    finishing: bool = False
+
+@value(kw_only=True)
+class StartFetcherSent(Message):
+    consumer_id: str = ""
+    generation: int
+    partitions: int
+
+@value(kw_only=True)
+class StartFetcherAnswered(Message):
+    consumer_id: str = ""
+    generation: int
+
+@value(kw_only=True)
+class RebalanceEnded(Message):
+    generation: int
+    reason: str = ""
+    failed: bool = False
+    stopped: int
+    took_ms: int
 
 @value(kw_only=True)
 class WatchedEvent(Message):
@@ -1344,6 +1438,20 @@ class WatchedEvent(Message):
     isr_proposed: IsrProposed | None = None
     isr_answered: IsrAnswered | None = None
     store_written: StoreWritten | None = None
+    coordinator_elected: CoordinatorElected | None = None
+    coordinator_loaded: CoordinatorLoaded | None = None
+    coordinator_resigned: CoordinatorResigned | None = None
+    member_registered: MemberRegistered | None = None
+    member_disconnected: MemberDisconnected | None = None
+    ping_missed: PingMissed | None = None
+    answer_missed: AnswerMissed | None = None
+    member_gone: MemberGone | None = None
+    rebalance_begun: RebalanceBegun | None = None
+    stop_fetcher_sent: StopFetcherSent | None = None
+    stop_fetcher_answered: StopFetcherAnswered | None = None
+    start_fetcher_sent: StartFetcherSent | None = None
+    start_fetcher_answered: StartFetcherAnswered | None = None
+    rebalance_ended: RebalanceEnded | None = None
 
 @value(kw_only=True)
 class WatchResponse(Message):

@@ -60,6 +60,6 @@ def test_each_setting_is_a_limit_of_the_coordinator(key: str, value: Any, limit:
 def test_conflict_01_open_08_one_coordinator_is_elected_or_several_share_the_groups(mode: str, shards: int) -> None:
     chosen = settings(coordinator_mode=mode, coordinator_shards=5)
     unused: Any = SimpleNamespace(
-        clock=ManualClock(), net=None, rand=None, leader_of=None, address_of=None, unreadable=None
+        clock=ManualClock(), net=None, rand=None, recorder=None, leader_of=None, address_of=None, unreadable=None
     )
     assert coordinators(chosen, unused, unused, unused, unused)._settings.shards == shards

@@ -55,7 +55,10 @@ def test_a_watch_ends_in_time(tidelog: Tidelog, elected: Driven) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--kind", "magic"), "--kind 'magic' is none of liveness, controller, orders, replica, isr, zookeeper"),
+        (
+            ("--kind", "magic"),
+            "--kind 'magic' is none of liveness, controller, orders, replica, isr, coordinator, zookeeper",
+        ),
         (("--partition", "events"), "--partition 'events' is not a partition like events-0"),
         (("--topic", "a", "--partition", "b-0"), "--partition 'b-0' is not one of --topic 'a'"),
         (("--format", "mermaid"), "--format mermaid draws what has ended: add --for 30s or --last 100"),

@@ -347,6 +347,10 @@ class Scene:
     def of(self, kind: type[Any]) -> list[Any]:
         return [each for each in self.effects if isinstance(each, kind)]
 
+    def expired(self, asked: str) -> bool:
+        """Says whether a request of this kind was not answered in time."""
+        return any(each.asked.value == asked for each in self.of(fx.Expired))
+
     def stored_groups(self) -> tuple[StoredGroup, ...]:
         return tuple(
             StoredGroup(g, head, self.owners.get(g, {}), self.offsets.get(g, {})) for g, head in self.heads.items()

@@ -426,7 +426,7 @@ def test_coord_08_a_stop_that_is_unanswered_gets_the_time_that_the_pause_took() 
     scene.run(SESSION_S / 2)
     scene.now += 60.0
     scene.step(ev.Paused(60.0))
-    assert fx.Expired("stop") not in scene.effects
+    assert not scene.expired("stop")
     b.answer_stop(b.bodies(m.StopFetcherRequest)[0])
     scene.run(1.0)
     assert c.owned and b.owned and not b.closed

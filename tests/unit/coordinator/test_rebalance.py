@@ -325,7 +325,7 @@ def test_coord_07_a_member_that_does_not_answer_stop_is_removed_when_its_lease_i
     scene.run(7.0)
     assert a.owned | c.owned == tps("t", 0, 1), "its partitions are still its own"
     failed = [each for each in scene.of(fx.Rebalanced) if each.failed]
-    assert len(failed) == 1 and fx.Expired("stop") in scene.effects
+    assert len(failed) == 1 and scene.expired("stop")
     scene.run(11.0)
     assert b.closed and a.owned | c.owned == T
     assert all(offset in (0, 3) for offset in c.positions.values()), "from what was committed"
@@ -380,7 +380,7 @@ def test_a_stop_that_takes_longer_than_the_member_said_has_expired() -> None:
     scene.run(10.0)
     b.answer_stop(b.bodies(m.StopFetcherRequest)[0], finishing=True)  # saying so again gains no time
     scene.run(6.0)
-    assert fx.Expired("stop") in scene.effects
+    assert scene.expired("stop")
     scene.run(11.0)
     assert b.closed and a.owned | c.owned == T
 

@@ -167,7 +167,7 @@ def test_each_request_must_be_answered_within_two_thirds_of_the_session(asked: s
     scene.run(SESSION_S, lambda: len(b.bodies(kind)) > before)
     sent_at = scene.now
     assert watched(scene, Asked(asked), b)
-    scene.run(SESSION_S, lambda: fx.Expired(asked) in scene.effects)
+    scene.run(SESSION_S, lambda: scene.expired(asked))
     assert abs(scene.now - sent_at - SESSION_S * 2 / 3) < 1e-6
 
 
@@ -221,10 +221,10 @@ def test_an_expired_stop_fails_the_attempt_and_an_expired_ping_counts_against_it
     a.answers.discard("ping")
     b.answers.discard("stop")
     scene.consumer("c").register()
-    scene.run(SESSION_S, lambda: fx.Expired("stop") in scene.effects)
+    scene.run(SESSION_S, lambda: scene.expired("stop"))
     group = scene.machine.groups["g"]
     assert group.failures == 1 and group.attempt is None and [each.failed for each in scene.of(fx.Rebalanced)][-1]
-    scene.run(SESSION_S, lambda: fx.Expired("ping") in scene.effects)
+    scene.run(SESSION_S, lambda: scene.expired("ping"))
     assert group.members["a"].failed_pings == 1 and group.failures == 1
 
 

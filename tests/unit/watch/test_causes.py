@@ -2,24 +2,12 @@
 
 from helpers.batches import batch
 from helpers.brokers import Brokers, brokers
+from helpers.chains import chain
 from tidelog.ids import TopicPartition
-from tidelog.ports.recorder import Cause
-from tidelog.watch.order import Told
 from tidelog.watch.text import merged
 from tidelog.wire import messages as m
 
 TP = TopicPartition("events", 0)
-
-
-def chain(events: list[Told], end: Told) -> list[tuple[str, str]]:
-    """Processes and kinds, from what began it to `end`."""
-    by_name = {told.name: told for told in events}
-    found, name = [], end.name
-    while name in by_name:
-        told = by_name[name]
-        found.append((told.process, type(told.event.fields).__name__))
-        name = told.event.cause or Cause("", 0, 0)
-    return found[::-1]
 
 
 async def with_records() -> Brokers:

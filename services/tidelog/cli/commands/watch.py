@@ -73,7 +73,9 @@ async def watch(
     """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
 
     Every broker and the controller are watched; what they do is put into one order, and a cause stands before its effect. A
-    process that dies is watched again when it returns. Families: liveness, controller, orders, replica, isr, zookeeper.
+    process that dies is watched again when it returns.
+
+    Families: liveness, controller, orders, replica, isr, coordinator, zookeeper.
 
     A process keeps its newest 10,000 events, so `--last` shows what has happened before.
 
