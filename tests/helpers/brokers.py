@@ -34,6 +34,7 @@ from tidelog.testing.net_exchange import Faults
 from tidelog.testing.rand import seeded
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import stored_states
+from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
@@ -354,11 +355,18 @@ class Brokers(Interceptor):
         results = await self.admin.groups.alter_offsets(group_id, offsets)
         assert all(result.error_code is ErrorCode.NONE for result in results), results
 
-    async def join(self, group_id: str, consumer_id: str, topic: str, *, polls: bool = True) -> Consumer:
-        """A member that stays until `leave`; returns when it owns a partition. With `polls` False it takes no record."""
+    async def join(
+        self, group_id: str, consumer_id: str, topic: str, *, polls: bool = True, records: bool = False
+    ) -> Consumer:
+        """A member that stays until `leave`; returns when it owns a partition. With `polls` False it takes no record. With
+        `records` it records protocol events, as an agent does."""
         process = SimProcess(consumer_id)
         rand = seeded(self.world.seed, consumer_id)
         ports = ClientPorts(self.clock, self.world.network.node(consumer_id, process), rand)
+        if records:
+            ring = Ring(consumer_id, 1, self.clock)
+            self.world.rings.append(ring)
+            ports = replace(ports, recorder=ring)
         consumer = Consumer(self.bootstrap, ports=ports, group=group_id, topics=[topic], consumer_id=consumer_id)
         left = self._left[consumer_id] = asyncio.Event()
 

@@ -11,6 +11,7 @@ from tidelog.ids import LOCALHOST, Address
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel, Net
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.sizes import FETCH_MAX_BYTES
 
 BOOTSTRAP_VARIABLE: Final = "TIDELOG_BOOTSTRAP_SERVERS"
@@ -35,6 +36,7 @@ class ClientPorts:
     net: Net
     rand: Rand
     patience: Patience = Patience()
+    recorder: Recorder = SILENT
 
 
 def real_ports(max_bytes: int = 0) -> ClientPorts:

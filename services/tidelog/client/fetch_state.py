@@ -128,6 +128,10 @@ class FetchState:
     def assigned(self) -> list[TopicPartition]:
         return list(self._partitions)
 
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """Says whether the partition is assigned."""
+        return tp in self._partitions
+
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Replaces the assignment; partitions that stay keep their position."""
         self._partitions = {tp: self._partitions.get(tp) or _Partition(next(self._tenures)) for tp in tps}

@@ -13,8 +13,10 @@ from tidelog.client.coordinators import Coordinators
 from tidelog.client.errors import ClusterUnreachable
 from tidelog.client.member_events import Broke, Close, Effect, Event, Opened, Received, Send, Tick
 from tidelog.client.membership import Membership
+from tidelog.client.record import MemberRecorder
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ports.net import Stream
+from tidelog.ports.recorder import CAUSE, Cause
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -32,12 +34,12 @@ class _Link:
 
     def __init__(self, stream: Stream[m.CoordinatorMessage, m.ConsumerMessage]) -> None:
         self.stream = stream
-        self.outbox: deque[m.ConsumerMessage] = deque()
+        self.outbox: deque[tuple[m.ConsumerMessage, Cause | None]] = deque()
         self.news = asyncio.Event()
         self.closed = False
 
     def write(self, message: m.ConsumerMessage) -> None:
-        self.outbox.append(message)
+        self.outbox.append((message, CAUSE.get()))
         self.news.set()
 
     def close(self) -> None:
@@ -48,7 +50,9 @@ class _Link:
         try:
             while True:
                 while self.outbox:
-                    await self.stream.write(self.outbox.popleft())
+                    message, cause = self.outbox.popleft()
+                    CAUSE.set(cause)
+                    await self.stream.write(message)
                 self.news.clear()
                 await self.news.wait()
         except TransportError:
@@ -65,12 +69,15 @@ class GroupSession:
         coordinators: Coordinators,
         membership: Membership,
         on_effect: Callable[[Effect], None],
+        recorder: MemberRecorder | None,
     ) -> None:
+        """`recorder` is None where nothing is recorded."""
         self._ports = ports
         self._connections = connections
         self._coordinators = coordinators
         self._membership = membership
         self._on_effect = on_effect
+        self._recorder = recorder
         self._events: deque[Event] = deque()
         self._stepping = False
         self._stepped = asyncio.Event()
@@ -88,14 +95,27 @@ class GroupSession:
         self._events.append(event)
         if self._stepping:
             return
-        self._stepping = True
+        self._stepping, cause = True, CAUSE.get()
         try:
             while self._events:
-                for effect in self._membership.step(self._events.popleft(), self._ports.clock.now()):
-                    self._do(effect)
+                self._step(self._events.popleft())
         finally:
             self._stepping = False
+            CAUSE.set(cause)
         self._stepped.set()
+
+    def _step(self, event: Event) -> None:
+        recorder, now = self._recorder, self._ports.clock.now()
+        if recorder is None:
+            for effect in self._membership.step(event, now):
+                self._do(effect)
+            return
+        recorder.begin(event)
+        effects = self._membership.step(event, now)
+        recorder.stepped()
+        for effect in effects:
+            recorder.note(effect)
+            self._do(effect)
 
     def _do(self, effect: Effect) -> None:
         match effect:
@@ -141,6 +161,7 @@ class GroupSession:
         self.unreachable = False
         link = _Link(self._connections.to(address, PURPOSE).open(COORDINATOR_SERVICE_SESSION))
         self._link = link
+        CAUSE.set(None)  # what the stream before this one brought leads to nothing here
         try:
             self.feed(Opened())
             async with asyncio.TaskGroup() as group:

@@ -31,9 +31,11 @@ from tidelog.client.member_events import (
 from tidelog.client.membership import FENCED, Counters, Membership, Standing
 from tidelog.client.metadata import ClusterMetadata
 from tidelog.client.progress import Position
+from tidelog.client.record import MemberRecorder
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import NO_EPOCH, TopicPartition
+from tidelog.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+from tidelog.ports.recorder import SILENT
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -149,7 +151,11 @@ class GroupMember:
         self._changed = changed
         self._limit_s = limit_s
         self._coordinators = Coordinators(ports, connections, metadata, limit_s)
-        self._session = GroupSession(ports, connections, self._coordinators, self.membership, self._effect)
+        silent = ports.recorder is SILENT
+        self._recorder = None if silent else MemberRecorder(ports.recorder, self.membership, self._position)
+        self._session = GroupSession(
+            ports, connections, self._coordinators, self.membership, self._effect, self._recorder
+        )
         self._calls: deque[_Call] = deque()
         self._calls_news = asyncio.Event()
         self._hands_free = asyncio.Event()
@@ -230,12 +236,18 @@ class GroupMember:
     def began(self, tp: TopicPartition, offset: int) -> None:
         """The reset policy has found where `tp` begins."""
         self.sought(tp, offset)
+        if self._recorder is not None:
+            self._recorder.started(tp, offset)
         if self.membership.member.auto_offset_reset == _RESETS["latest"]:
             self.membership.progress.placed[tp] = offset
 
     @property
     def placed(self) -> Mapping[TopicPartition, int]:
         return self.membership.progress.placed
+
+    def _position(self, tp: TopicPartition) -> int:
+        """The next offset to hand out; NO_OFFSET where nothing is fetched."""
+        return self._state.position(tp) if tp in self._state else NO_OFFSET
 
     def left_log(self, tp: TopicPartition) -> bool:
         """An offset that is out of range makes the member stop and ask for a rebalance (A18.02)."""

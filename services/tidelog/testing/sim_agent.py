@@ -160,7 +160,8 @@ class AgentNode(SimNode):
 
     def _launch(self, process: SimProcess) -> None:
         world, life = self.world, f"{self.name}/{self.starts}"
-        ports = ClientPorts(self.clock, world.network.node(self.name, process), seeded(world.seed, life))
+        net, rand = world.network.node(self.name, process), seeded(world.seed, life)
+        ports = ClientPorts(self.clock, net, rand, recorder=self._ring())
         bootstrap = [node.address for node in world.brokers]
         agent = Agent(self.name, self.habits, bootstrap, ports, self._watch, seeded(world.seed, f"{life}/work"))
         self.agent = agent

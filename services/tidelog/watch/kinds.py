@@ -34,6 +34,19 @@ FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
         m.StartFetcherAnswered,
         m.RebalanceEnded,
     ),
+    "member": (
+        m.MemberJoined,
+        m.CoordinatorLost,
+        m.StopFetcherReceived,
+        m.StopFetcherObeyed,
+        m.StartFetcherReceived,
+        m.StartFetcherObeyed,
+        m.FetchingStarted,
+        m.FetchingStopped,
+        m.MemberFenced,
+        m.MemberLeaving,
+        m.MemberLeft,
+    ),
     "zookeeper": (m.StoreWritten,),
 }
 

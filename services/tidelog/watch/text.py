@@ -164,6 +164,16 @@ def _stop_answered(group: Subject, it: m.StopFetcherAnswered) -> str:
     return f"hears that {it.consumer_id} of {group} {what}: generation {it.generation}"
 
 
+def _stop_received(group: Subject, it: m.StopFetcherReceived) -> str:
+    which = _count(it.partitions, "partition") if it.partitions else "all that it has"
+    return f"receives StopFetcher of {group}: generation {it.generation}, {which}"
+
+
+def _fetches_no_more(tp: Subject, it: m.FetchingStopped) -> str:
+    at = f" at {it.offset:,}" if it.offset >= 0 else ""
+    return f"stops fetching {tp} for {it.group_id}{at} ({it.why})"
+
+
 _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
@@ -211,4 +221,21 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
         f"hears that {it.consumer_id} of {group} has started: generation {it.generation}"
     ),
     m.RebalanceEnded: _ended,
+    m.MemberJoined: lambda group, it: f"{it.consumer_id} is a member of {group}{' again' if it.returned else ''}",
+    m.CoordinatorLost: lambda group, it: f"{it.consumer_id} loses the coordinator of {group}",
+    m.StopFetcherReceived: _stop_received,
+    m.StopFetcherObeyed: lambda group, it: (
+        f"{'asks for time to stop' if it.finishing else 'has stopped'} in {group}: generation {it.generation}"
+    ),
+    m.StartFetcherReceived: lambda group, it: (
+        f"receives StartFetcher of {group}: generation {it.generation}, {_count(it.partitions, 'partition')}"
+    ),
+    m.StartFetcherObeyed: lambda group, it: f"has started in {group}: generation {it.generation}",
+    m.FetchingStarted: lambda tp, it: f"fetches {tp} for {it.group_id} from {it.offset:,} on",
+    m.FetchingStopped: _fetches_no_more,
+    m.MemberFenced: lambda group, it: f"{it.consumer_id} is refused in {group}: {it.code.name}, {it.reason}",
+    m.MemberLeaving: lambda group, it: f"{it.consumer_id} leaves {group}: {it.reason}",
+    m.MemberLeft: lambda group, it: (
+        f"{it.consumer_id} has left {group}, its last offsets are {'stored' if it.stored else 'not known to be stored'}"
+    ),
 }

@@ -4500,6 +4500,184 @@ class RebalanceEnded(Message):
         )
 
 
+class MemberJoined(Message):
+    __slots__ = ("consumer_id", "returned")
+    consumer_id: str
+    returned: bool
+
+    def __init__(self, *, consumer_id="", returned=False):
+        self.consumer_id = consumer_id
+        self.returned = returned
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.returned,
+        )
+
+
+class CoordinatorLost(Message):
+    __slots__ = ("consumer_id",)
+    consumer_id: str
+
+    def __init__(self, *, consumer_id=""):
+        self.consumer_id = consumer_id
+
+    def _values(self):
+        return (self.consumer_id,)
+
+
+class StopFetcherReceived(Message):
+    __slots__ = ("coordinator_epoch", "generation", "partitions")
+    coordinator_epoch: int
+    generation: int
+    partitions: int
+
+    def __init__(self, *, coordinator_epoch, generation, partitions):
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.coordinator_epoch,
+            self.generation,
+            self.partitions,
+        )
+
+
+class StopFetcherObeyed(Message):
+    __slots__ = ("generation", "finishing")
+    generation: int
+    finishing: bool
+
+    def __init__(self, *, generation, finishing=False):
+        self.generation = generation
+        self.finishing = finishing
+
+    def _values(self):
+        return (
+            self.generation,
+            self.finishing,
+        )
+
+
+class StartFetcherReceived(Message):
+    __slots__ = ("coordinator_epoch", "generation", "partitions")
+    coordinator_epoch: int
+    generation: int
+    partitions: int
+
+    def __init__(self, *, coordinator_epoch, generation, partitions):
+        self.coordinator_epoch = coordinator_epoch
+        self.generation = generation
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.coordinator_epoch,
+            self.generation,
+            self.partitions,
+        )
+
+
+class StartFetcherObeyed(Message):
+    __slots__ = ("generation",)
+    generation: int
+
+    def __init__(self, *, generation):
+        self.generation = generation
+
+    def _values(self):
+        return (self.generation,)
+
+
+class FetchingStarted(Message):
+    __slots__ = ("group_id", "offset")
+    group_id: str
+    offset: int
+
+    def __init__(self, *, group_id="", offset):
+        self.group_id = group_id
+        self.offset = offset
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.offset,
+        )
+
+
+class FetchingStopped(Message):
+    __slots__ = ("group_id", "offset", "why")
+    group_id: str
+    offset: int
+    why: str
+
+    def __init__(self, *, group_id="", offset, why=""):
+        self.group_id = group_id
+        self.offset = offset
+        self.why = why
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.offset,
+            self.why,
+        )
+
+
+class MemberFenced(Message):
+    __slots__ = ("consumer_id", "code", "reason")
+    consumer_id: str
+    code: ErrorCode
+    reason: str
+
+    def __init__(self, *, consumer_id="", code=ErrorCode.NONE, reason=""):
+        self.consumer_id = consumer_id
+        self.code = code
+        self.reason = reason
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.code,
+            self.reason,
+        )
+
+
+class MemberLeaving(Message):
+    __slots__ = ("consumer_id", "reason")
+    consumer_id: str
+    reason: str
+
+    def __init__(self, *, consumer_id="", reason=""):
+        self.consumer_id = consumer_id
+        self.reason = reason
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.reason,
+        )
+
+
+class MemberLeft(Message):
+    __slots__ = ("consumer_id", "stored")
+    consumer_id: str
+    stored: bool
+
+    def __init__(self, *, consumer_id="", stored=False):
+        self.consumer_id = consumer_id
+        self.stored = stored
+
+    def _values(self):
+        return (
+            self.consumer_id,
+            self.stored,
+        )
+
+
 class WatchedEvent(Message):
     __slots__ = (
         "number",
@@ -4544,6 +4722,17 @@ class WatchedEvent(Message):
         "start_fetcher_sent",
         "start_fetcher_answered",
         "rebalance_ended",
+        "member_joined",
+        "coordinator_lost",
+        "stop_fetcher_received",
+        "stop_fetcher_obeyed",
+        "start_fetcher_received",
+        "start_fetcher_obeyed",
+        "fetching_started",
+        "fetching_stopped",
+        "member_fenced",
+        "member_leaving",
+        "member_left",
     )
     number: int
     time_ns: int
@@ -4587,6 +4776,17 @@ class WatchedEvent(Message):
     start_fetcher_sent: StartFetcherSent | None
     start_fetcher_answered: StartFetcherAnswered | None
     rebalance_ended: RebalanceEnded | None
+    member_joined: MemberJoined | None
+    coordinator_lost: CoordinatorLost | None
+    stop_fetcher_received: StopFetcherReceived | None
+    stop_fetcher_obeyed: StopFetcherObeyed | None
+    start_fetcher_received: StartFetcherReceived | None
+    start_fetcher_obeyed: StartFetcherObeyed | None
+    fetching_started: FetchingStarted | None
+    fetching_stopped: FetchingStopped | None
+    member_fenced: MemberFenced | None
+    member_leaving: MemberLeaving | None
+    member_left: MemberLeft | None
 
     def __init__(
         self,
@@ -4633,6 +4833,17 @@ class WatchedEvent(Message):
         start_fetcher_sent=None,
         start_fetcher_answered=None,
         rebalance_ended=None,
+        member_joined=None,
+        coordinator_lost=None,
+        stop_fetcher_received=None,
+        stop_fetcher_obeyed=None,
+        start_fetcher_received=None,
+        start_fetcher_obeyed=None,
+        fetching_started=None,
+        fetching_stopped=None,
+        member_fenced=None,
+        member_leaving=None,
+        member_left=None,
     ):
         self.number = number
         self.time_ns = time_ns
@@ -4676,6 +4887,17 @@ class WatchedEvent(Message):
         self.start_fetcher_sent = start_fetcher_sent
         self.start_fetcher_answered = start_fetcher_answered
         self.rebalance_ended = rebalance_ended
+        self.member_joined = member_joined
+        self.coordinator_lost = coordinator_lost
+        self.stop_fetcher_received = stop_fetcher_received
+        self.stop_fetcher_obeyed = stop_fetcher_obeyed
+        self.start_fetcher_received = start_fetcher_received
+        self.start_fetcher_obeyed = start_fetcher_obeyed
+        self.fetching_started = fetching_started
+        self.fetching_stopped = fetching_stopped
+        self.member_fenced = member_fenced
+        self.member_leaving = member_leaving
+        self.member_left = member_left
 
     def _values(self):
         return (
@@ -4721,6 +4943,17 @@ class WatchedEvent(Message):
             self.start_fetcher_sent,
             self.start_fetcher_answered,
             self.rebalance_ended,
+            self.member_joined,
+            self.coordinator_lost,
+            self.stop_fetcher_received,
+            self.stop_fetcher_obeyed,
+            self.start_fetcher_received,
+            self.start_fetcher_obeyed,
+            self.fetching_started,
+            self.fetching_stopped,
+            self.member_fenced,
+            self.member_leaving,
+            self.member_left,
         )
 
 

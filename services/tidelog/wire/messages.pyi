@@ -1409,6 +1409,77 @@ class RebalanceEnded(Message):
     took_ms: int
 
 @value(kw_only=True)
+class MemberJoined(Message):
+    """The coordinator has taken it as a member, or as back."""
+
+    consumer_id: str = ""
+    returned: bool = False
+
+@value(kw_only=True)
+class CoordinatorLost(Message):
+    """Its stream to the coordinator has ended."""
+
+    consumer_id: str = ""
+
+@value(kw_only=True)
+class StopFetcherReceived(Message):
+    coordinator_epoch: int
+    generation: int
+    partitions: int
+
+@value(kw_only=True)
+class StopFetcherObeyed(Message):
+    """It has answered."""
+
+    generation: int
+    finishing: bool = False
+
+@value(kw_only=True)
+class StartFetcherReceived(Message):
+    coordinator_epoch: int
+    generation: int
+    partitions: int
+
+@value(kw_only=True)
+class StartFetcherObeyed(Message):
+    """It has answered."""
+
+    generation: int
+
+@value(kw_only=True)
+class FetchingStarted(Message):
+    """The subject is the partition."""
+
+    group_id: str = ""
+    offset: int
+
+@value(kw_only=True)
+class FetchingStopped(Message):
+    """The subject is the partition."""
+
+    group_id: str = ""
+    offset: int
+    why: str = ""
+
+@value(kw_only=True)
+class MemberFenced(Message):
+    """The coordinator does not know it, or not as what it says it is."""
+
+    consumer_id: str = ""
+    code: ErrorCode = ErrorCode.NONE
+    reason: str = ""
+
+@value(kw_only=True)
+class MemberLeaving(Message):
+    consumer_id: str = ""
+    reason: str = ""
+
+@value(kw_only=True)
+class MemberLeft(Message):
+    consumer_id: str = ""
+    stored: bool = False
+
+@value(kw_only=True)
 class WatchedEvent(Message):
     number: int
     time_ns: int
@@ -1452,6 +1523,17 @@ class WatchedEvent(Message):
     start_fetcher_sent: StartFetcherSent | None = None
     start_fetcher_answered: StartFetcherAnswered | None = None
     rebalance_ended: RebalanceEnded | None = None
+    member_joined: MemberJoined | None = None
+    coordinator_lost: CoordinatorLost | None = None
+    stop_fetcher_received: StopFetcherReceived | None = None
+    stop_fetcher_obeyed: StopFetcherObeyed | None = None
+    start_fetcher_received: StartFetcherReceived | None = None
+    start_fetcher_obeyed: StartFetcherObeyed | None = None
+    fetching_started: FetchingStarted | None = None
+    fetching_stopped: FetchingStopped | None = None
+    member_fenced: MemberFenced | None = None
+    member_leaving: MemberLeaving | None = None
+    member_left: MemberLeft | None = None
 
 @value(kw_only=True)
 class WatchResponse(Message):

@@ -57,7 +57,7 @@ def test_a_watch_ends_in_time(tidelog: Tidelog, elected: Driven) -> None:
     [
         (
             ("--kind", "magic"),
-            "--kind 'magic' is none of liveness, controller, orders, replica, isr, coordinator, zookeeper",
+            "--kind 'magic' is none of liveness, controller, orders, replica, isr, coordinator, member, zookeeper",
         ),
         (("--partition", "events"), "--partition 'events' is not a partition like events-0"),
         (("--topic", "a", "--partition", "b-0"), "--partition 'b-0' is not one of --topic 'a'"),

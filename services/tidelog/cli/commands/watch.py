@@ -75,7 +75,7 @@ async def watch(
     Every broker and the controller are watched; what they do is put into one order, and a cause stands before its effect. A
     process that dies is watched again when it returns.
 
-    Families: liveness, controller, orders, replica, isr, coordinator, zookeeper.
+    Families: liveness, controller, orders, replica, isr, coordinator, member, zookeeper.
 
     A process keeps its newest 10,000 events, so `--last` shows what has happened before.
 
