@@ -109,6 +109,8 @@ class FetchHandler:
                 topic_ids[at] = host.topic_id
                 result = self._read(host, part, room - size, min_one=size == 0)
             except TidelogError as error:
+                if host is not None:
+                    host.fenced("Fetch", part.leader_epoch, error.code)
                 result = _failed_fetch(part, error, host)
             final = final or result.error_code is not ErrorCode.NONE or result.diverging_epoch >= 0
             size += len(result.records)

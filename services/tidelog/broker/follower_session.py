@@ -169,7 +169,7 @@ class FollowerSession:
             # Epochs of an earlier topic of this name say nothing about this one (HOLE-10).
             if host is not None and position.topic_id == host.topic_id:
                 host.step(ev.FollowerGone(self.replica, self._broker_epoch))
-                host.step(ev.Deposed(position.leader_epoch))
+                host.depose(position.leader_epoch)
             return
         try:
             host = self._manager.host(
@@ -206,6 +206,7 @@ class FollowerSession:
                 case fx.SendLogStart():
                     self._tell_log_start(host, effect.offset, effect.diverging_end)
                 case fx.RefusePosition():
+                    host.fenced(f"the position of broker-{self.replica}", position.leader_epoch, effect.code)
                     self._refuse(position, effect.code)
 
     def _serve(self, host: PartitionHost, offset: int, last_result: ErrorCode) -> None:

@@ -13,6 +13,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.recorder import SILENT, Cause, Recorder, led_on
 from tidelog.replica import effects as fx
 from tidelog.replica import events as ev
+from tidelog.replica.leader import LeaderState
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
 from tidelog.storage.log_context import Appended
@@ -31,6 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SYNC: Final = "sync"
+_FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.STALE_BROKER_EPOCH})
 
 OnBytes = Callable[[int, bool], None]
 """Told of records on their way from a leader to a follower: how many bytes, and whether they are of a copy that a
@@ -316,8 +318,10 @@ class PartitionHost:
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
                     end = self._on_disk(self.log.truncate_to, effect.offset, effect.committed)
                     _log.info("%s truncated from %d to %d", self.tp, before, end)
-                    self._context.metrics.truncated(before - end, self._context.clock.now() - began_at)
-                    self._context.recorder.record(self.tp, m.LogTruncated(from_offset=before, to_offset=end))
+                    took_s = self._context.clock.now() - began_at
+                    self._context.metrics.truncated(before - end, took_s)
+                    self._record_cut(before, end, effect)
+                    self._record_step(6, took_s)
                     left += self.step(ev.Truncated(end))
                 case fx.ResetTo():
                     before = self.log.log_end_offset
@@ -348,9 +352,27 @@ class PartitionHost:
             ),
         )
 
+    def _record_cut(self, before: int, end: int, effect: fx.TruncateTo) -> None:
+        fields = m.LogTruncated(from_offset=before, to_offset=end, rule=effect.rule.value, epoch=effect.epoch)
+        self._context.recorder.record(self.tp, fields)
+
+    def _record_step(self, step: int, took_s: float) -> None:
+        fields = m.FailoverStep(step=step, took_us=round(took_s * 1_000_000), partitions=1)
+        self._context.recorder.record(self.tp, fields)
+
+    def _record_lag(self, leading: LeaderState, replica: int) -> Cause | None:
+        progress, log_end = leading.progress.get(replica), self.log.log_end_offset
+        offset = NO_OFFSET if progress is None else progress.offset
+        behind_s = leading.lag_s(offset, log_end, self._context.clock.now())
+        fields = m.LagNoticed(broker_id=replica, offset=offset, log_end=log_end, behind_ms=round(behind_s * 1000))
+        return self._context.recorder.record(self.tp, fields)
+
     def _record_proposal(self, effect: fx.ProposeIsr) -> Cause | None:
-        leading = self.replica.leading
+        leading, cause = self.replica.leading, None
         before = frozenset() if leading is None else leading.isr.committed.isr
+        if leading is not None:
+            for member in sorted(before - effect.isr, key=lambda each: each.broker_id):
+                cause = self._record_lag(leading, member.broker_id)
         return self._context.recorder.record(
             self.tp,
             m.IsrProposed(
@@ -358,7 +380,45 @@ class PartitionHost:
                 isr=tuple(sorted(member.broker_id for member in effect.isr)),
                 partition_epoch=effect.partition_epoch,
             ),
+            cause,
         )
+
+    def decide(self, event: ev.LeaderAndIsr | ev.IsrAnswered) -> None:
+        """Steps a decision of the controller. It alone brings the ISR below its minimum, or back."""
+        frozen = self._is_frozen
+        self.step(event)
+        leading = self.replica.leading
+        if self._context.recorder is SILENT or leading is None or leading.under_min_isr == frozen:
+            return
+        fields: dict[str, int] = {
+            "high_watermark": self.replica.high_watermark,
+            "log_end": self.log.log_end_offset,
+            "isr_size": len(leading.isr.committed.isr),
+            "min_isr": leading.min_isr,
+        }
+        self._context.recorder.record(
+            self.tp, m.HighWatermarkFreed(**fields) if frozen else m.HighWatermarkFrozen(**fields)
+        )
+
+    @property
+    def _is_frozen(self) -> bool:
+        return self.replica.leading is not None and self.replica.leading.under_min_isr
+
+    def fenced(self, request: str, claimed: int, code: ErrorCode) -> ErrorCode:
+        """Records that a request is refused, if that is for an older epoch. Returns `code`."""
+        if code in _FENCED:
+            fields = m.RequestFenced(
+                request=request, claimed_epoch=claimed, leader_epoch=self.replica.leader_epoch, code=code
+            )
+            self._context.recorder.record(self.tp, fields)
+        return code
+
+    def depose(self, newer_epoch: int) -> None:
+        """A follower knows a newer epoch, in which another broker leads."""
+        led, epoch = self.is_leader, self.replica.leader_epoch
+        self.step(ev.Deposed(newer_epoch))
+        if led and not self.is_leader:
+            self._context.recorder.record(self.tp, m.LeaderDeposed(leader_epoch=epoch, newer_epoch=newer_epoch))
 
     def move_log_start(self, offset: int) -> bool:
         """Nothing below `offset` is kept any more, as far as it is committed here. Whether that was news; followers hear of
@@ -422,7 +482,10 @@ class PartitionHost:
         if follower in self._awaited:
             self._awaited.remove(follower)
             if not self._awaited:
-                self._context.metrics.isr_connected(self._context.clock.now() - self._led_since)
+                took_s = self._context.clock.now() - self._led_since
+                self._context.metrics.isr_connected(took_s)
+                if self.replica.leader_epoch > 0:
+                    self._record_step(5, took_s)
 
     def append_chunk(self, records: bytes, sent: SentCrcs = AS_SENT) -> Appended:
         """What the leader sent, after the machine accepted it."""

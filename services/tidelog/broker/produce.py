@@ -192,6 +192,8 @@ class ProduceHandler:
         host = None
         if error.code in _LEADER_HINTS:
             host = self._manager.find_named(part.topic, part.partition)
+        if host is not None:
+            host.fenced("Produce", part.leader_epoch, error.code)
         return m.ProduceResult(
             topic=part.topic,
             partition=part.partition,

@@ -18,7 +18,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.disk import Disk
 from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.replica import events as ev
-from tidelog.replica.effects import ProposeIsr
+from tidelog.replica.effects import ProposeIsr, Rule
 from tidelog.replica.isr import Member
 from tidelog.replica.partition import PartitionReplica, Role
 from tidelog.runtime.metrics import ReplicationMetrics
@@ -199,6 +199,7 @@ class ReplicaManager:
             host.told_offline = decision
             raise host.offline
         if state.leader_epoch < host.replica.leader_epoch:
+            host.fenced("LeaderAndIsr", state.leader_epoch, ErrorCode.FENCED_LEADER_EPOCH)
             raise TidelogError(
                 f"leader_epoch {state.leader_epoch} is older than {host.replica.leader_epoch}",
                 ErrorCode.FENCED_LEADER_EPOCH,
@@ -224,7 +225,7 @@ class ReplicaManager:
         host.isr_size = len(state.isr)
         host.moving = frozenset(state.adding_replicas) - {member.broker_id for member in state.isr}
         host.assigned = tuple(each for each in state.replicas if each not in state.adding_replicas)
-        host.step(
+        host.decide(
             ev.LeaderAndIsr(
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,
@@ -299,7 +300,7 @@ class ReplicaManager:
         if topic_id and topic_id != host.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if leader_epoch not in (DELETED_TOPIC_EPOCH, NO_EPOCH) and leader_epoch <= host.replica.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
+            return host.fenced("StopReplica", leader_epoch, ErrorCode.FENCED_LEADER_EPOCH)
         if delete:
             return self._remove(host, keep=False)
         host.step(ev.Stopped())
@@ -384,7 +385,7 @@ class ReplicaManager:
         before = host.replica.isr
         size_before = len(before.committed.isr) if before is not None else 0
         self._recorder.record(tp, _isr_answer(code, state))
-        host.step(
+        host.decide(
             ev.IsrAnswered(
                 proposal=proposal,
                 code=code,
@@ -491,7 +492,10 @@ class ReplicaManager:
         rebuilt_on = self._rebuilding.get(tp)
         if rebuilt_on is not None and rebuilt_on.config.compacts:
             # Its leader may have dropped tombstones of keys that this copy would still hold.
-            log.truncate_to(log.log_start_offset, log.recorded_high_watermark)
+            before = log.log_end_offset
+            end = log.truncate_to(log.log_start_offset, log.recorded_high_watermark)
+            cut = m.LogTruncated(from_offset=before, to_offset=end, rule=Rule.BEGUN_ANEW.value, epoch=NO_EPOCH)
+            self._recorder.record(tp, cut)
         _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
 
     def stored(self) -> Mapping[TopicPartition, PartitionLog]:

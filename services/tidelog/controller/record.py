@@ -1,12 +1,17 @@
 """Records protocol events of what a controller decides and notices."""
 
 from collections.abc import Iterator, Set
+from typing import Final
 
 from tidelog.controller.effects import ReassignmentWrite, StateWrite, Write
 from tidelog.controller.model import ClusterState, PartitionState
+from tidelog.controller.rounds import Round
 from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
 from tidelog.ports.recorder import CAUSE, SILENT, Recorder
 from tidelog.wire import messages as m
+
+FAILOVER: Final = ("suspected", "broker_down")
+"""Causes of elections that are part of a failover."""
 
 
 def record_choices(recorder: Recorder, write: Write, state: ClusterState) -> None:
@@ -53,6 +58,13 @@ def _choices(write: Write, state: ClusterState) -> Iterator[tuple[TopicPartition
 
 def _ids(state: PartitionState) -> tuple[int, ...]:
     return tuple(sorted(member.broker_id for member in state.isr))
+
+
+def record_step(recorder: Recorder, number: int, each: Round, seconds: float) -> None:
+    """Records that a step of a failover is over; the steps of other elections are not told."""
+    if each.cause in FAILOVER:
+        took_us = round(seconds * 1_000_000)
+        recorder.record(None, m.FailoverStep(step=number, took_us=took_us, partitions=each.elections))
 
 
 def record_suspicions(recorder: Recorder, before: Set[BrokerId], after: Set[BrokerId]) -> None:

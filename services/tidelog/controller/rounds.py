@@ -52,12 +52,14 @@ class Rounds:
     on_told: Callable[[Round], None]
     _writing: list[Round] = field(default_factory=list)
 
-    def begin(self, write: Write, *, began_at: float, noticed_at: float, decided_at: float) -> None:
+    def begin(self, write: Write, *, began_at: float, noticed_at: float, decided_at: float) -> Round | None:
+        """Returns the round that begins, None if nothing is elected."""
         states = _partitions(write.groups)
-        if write.elections and states:
-            self._writing.append(
-                Round(write.cause, write.elections, began_at, noticed_at, decided_at, states, len(write.unclean))
-            )
+        if not (write.elections and states):
+            return None
+        begun = Round(write.cause, write.elections, began_at, noticed_at, decided_at, states, len(write.unclean))
+        self._writing.append(begun)
+        return begun
 
     def written(self, groups: Iterable[WriteGroup], now: float) -> list[Round]:
         """The rounds that these writes complete."""

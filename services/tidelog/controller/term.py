@@ -47,7 +47,7 @@ from tidelog.controller.events import (
 from tidelog.controller.liveness import LivenessWatch, News
 from tidelog.controller.machine import ControllerMachine
 from tidelog.controller.model import Broker
-from tidelog.controller.record import record_choices, record_suspicions
+from tidelog.controller.record import FAILOVER, record_choices, record_step, record_suspicions
 from tidelog.controller.rounds import TAKE_OVER, Round, Rounds
 from tidelog.controller.store import Directories, FencedStore, Results, brokers_of, read_directories, read_snapshot
 from tidelog.errors import ErrorCode, TidelogError, TransportError
@@ -57,6 +57,7 @@ from tidelog.ports.meta import MetaError, OutcomeUnknown, SessionExpired, Stat
 from tidelog.ports.net import Channel
 from tidelog.ports.recorder import CAUSE, Cause
 from tidelog.runtime import zk_patterns
+from tidelog.runtime.election_event import record_election
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.metrics import BrokerState, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
@@ -160,9 +161,13 @@ class Term:
     async def run(self) -> None:
         """Until the term is over. TaskFailed: a bug."""
         log.info("elected, controller epoch %d", self._elected.epoch)
-        self._ports.recorder.record(None, m.ControllerElected(controller_epoch=self._elected.epoch))
+        recorder = self._ports.recorder
+        written = record_election(
+            recorder, znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, self._elected, "controller epoch"
+        )
+        elected = recorder.record(None, m.ControllerElected(controller_epoch=self._elected.epoch), written)
         self._tasks.start("controller lease", self._keep_lease())
-        self._tasks.start("controller take-over", self._take_over(self._clock.now()))
+        self._tasks.start("controller take-over", self._take_over(self._clock.now(), elected))
         try:
             await self._over.wait()
         finally:
@@ -193,7 +198,7 @@ class Term:
         await self._keeper.run()
         self.end("its lease is lost")
 
-    async def _take_over(self, won_at: float) -> None:
+    async def _take_over(self, won_at: float, elected: Cause | None) -> None:
         await self._may_act()
         while True:
             try:
@@ -211,7 +216,7 @@ class Term:
         loaded = m.ControllerLoaded(
             controller_epoch=self._elected.epoch, topics=len(snapshot.topics), brokers=len(snapshot.brokers)
         )
-        CAUSE.set(self._ports.recorder.record(None, loaded))
+        CAUSE.set(self._ports.recorder.record(None, loaded, elected))
         self._lives = {str(each.broker_id): each.epoch for each in snapshot.brokers}
         self._directories = {str(each.broker_id): each.directories for each in snapshot.brokers}
         self._put(Elected(self._elected.epoch, snapshot), self._clock.now() - won_at)
@@ -282,9 +287,12 @@ class Term:
             told = [Round(TAKE_OVER, 0, queued.began_at, queued.arrived_at, decided_at, set())]
         for effect in effects:
             if isinstance(effect, Write):
-                self._rounds.begin(
+                begun = self._rounds.begin(
                     effect, began_at=queued.began_at, noticed_at=queued.arrived_at, decided_at=decided_at
                 )
+                if begun is not None:
+                    record_step(self._ports.recorder, 1, begun, begun.noticed_at - begun.began_at)
+                    record_step(self._ports.recorder, 2, begun, begun.decided_at - begun.noticed_at)
             self._do(effect, told)
         self._show()
         if isinstance(queued.event, Tick):
@@ -457,10 +465,12 @@ class Term:
         self._over.set()
 
     def _on_written(self, each: Round) -> None:
+        record_step(self._ports.recorder, 3, each, each.written_at - each.decided_at)
         self._metrics.elected(each.cause, each.elections, each.written_at - each.began_at, unclean=each.unclean)
 
     def _on_told(self, each: Round) -> None:
         steps = each.steps()
+        record_step(self._ports.recorder, 4, each, each.told_at - each.written_at)
         log.info(
             "%s: %d leaders elected; %s",
             each.cause,
@@ -470,7 +480,7 @@ class Term:
         if each.cause == TAKE_OVER:
             for name, seconds in steps.items():
                 self._metrics.take_over_step(name, seconds)
-        elif each.cause in ("suspected", "broker_down"):
+        elif each.cause in FAILOVER:
             for name, seconds in steps.items():
                 self._metrics.failover_step(name, seconds)
 

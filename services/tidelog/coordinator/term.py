@@ -47,6 +47,7 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Check, Meta, MetaError, SessionClosed
 from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
 from tidelog.runtime import zk_patterns
+from tidelog.runtime.election_event import record_election
 from tidelog.runtime.group_metrics import GroupMetrics, RebalanceTally
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.tasks import Supervisor
@@ -241,7 +242,10 @@ class Term:
         """Until the term is over. TaskFailed: a bug."""
         log.info("coordinator of shard %d, epoch %d", self.shard, self.epoch)
         around = self._around
-        elected = around.recorder.record(None, m.CoordinatorElected(shard=self.shard, coordinator_epoch=self.epoch))
+        path, epoch_path = znodes.coordinator_path(self.shard), znodes.coordinator_epoch_path(self.shard)
+        written = record_election(around.recorder, path, epoch_path, self._elected, "coordinator epoch")
+        won = m.CoordinatorElected(shard=self.shard, coordinator_epoch=self.epoch)
+        elected = around.recorder.record(None, won, written)
         self._tasks.start("coordinator lease", self._keep_lease())
         self._tasks.start("coordinator place", self._watch_place())
         self._tasks.start("coordinator", self._take_over(self._clock.now(), elected))

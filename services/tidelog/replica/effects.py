@@ -1,9 +1,10 @@
 """What a partition's replica asks its host to do, in this order. The host decides nothing about the protocol."""
 
 from dataclasses import field
+from enum import Enum
 
 from tidelog.errors import ErrorCode
-from tidelog.ids import NO_OFFSET
+from tidelog.ids import NO_EPOCH, NO_OFFSET
 from tidelog.replica.isr import Member
 from tidelog.values import value
 
@@ -53,6 +54,17 @@ class FailPending:
     code: ErrorCode
 
 
+class Rule(Enum):
+    """Says why a log is cut where it is."""
+
+    LEADER_EPOCH = "leader epoch"
+    """The leader's epoch ends there (KIP-101)."""
+    COMMON_EPOCH = "common epoch"
+    """The last epoch that both know ends there in this log (KIP-279)."""
+    BEGUN_ANEW = "begun anew"
+    """The leader may have dropped what this log still holds."""
+
+
 @value()
 class TruncateTo:
     """Cut the log's end back to `offset`; then state the new position."""
@@ -60,6 +72,8 @@ class TruncateTo:
     offset: int
     committed: int = 0
     """The high watermark before: a cut below it is set aside, for no other replica may hold that."""
+    rule: Rule = field(default=Rule.LEADER_EPOCH, compare=False)
+    epoch: int = field(default=NO_EPOCH, compare=False)
 
 
 @value()

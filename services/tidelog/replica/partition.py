@@ -402,15 +402,15 @@ class PartitionReplica:
             return [fx.Reposition()] if event.leader_epoch <= self.leader_epoch else []
         if event.diverging_epoch < 0 and event.diverging_end < 0:
             return [fx.AppendChunk()]
-        cut = event.own_end
+        cut, rule = event.own_end, fx.Rule.COMMON_EPOCH
         if event.own_epoch == event.diverging_epoch:
-            cut = min(event.diverging_end, event.own_end)
+            cut, rule = min(event.diverging_end, event.own_end), fx.Rule.LEADER_EPOCH
         # Also when nothing is cut off: an epoch that was begun here and stayed empty must leave the history, else the
         # same answer comes for ever (KAFKA-10706).
         cut = max(0, min(cut, self.log_end_offset))
         committed = self.high_watermark
         self._cut_to(cut)
-        return [fx.TruncateTo(cut, committed), fx.Reposition()]
+        return [fx.TruncateTo(cut, committed, rule, event.own_epoch), fx.Reposition()]
 
     def _on_below_log_start(self, event: ev.BelowLogStart) -> list[fx.Effect]:
         """Everything that the leader keeps lies behind what we hold, or before it (after an unclean election)."""

@@ -7,7 +7,7 @@ from tidelog.wire import messages as m
 
 FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "liveness": (m.BrokerSeen, m.BrokerLost, m.BrokerSuspected, m.BrokerCleared),
-    "controller": (m.ControllerElected, m.ControllerLoaded, m.ControllerResigned, m.LeaderChosen),
+    "controller": (m.ControllerElected, m.ControllerLoaded, m.ControllerResigned, m.FailoverStep, m.LeaderChosen),
     "orders": (m.OrderSent, m.OrderReceived, m.OrderApplied, m.OrderRefused),
     "replica": (
         m.BecameLeader,
@@ -16,8 +16,12 @@ FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
         m.LogTruncated,
         m.LogReset,
         m.HighWatermarkAdvanced,
+        m.HighWatermarkFrozen,
+        m.HighWatermarkFreed,
+        m.RequestFenced,
+        m.LeaderDeposed,
     ),
-    "isr": (m.IsrChosen, m.IsrProposed, m.IsrAnswered),
+    "isr": (m.LagNoticed, m.IsrChosen, m.IsrProposed, m.IsrAnswered),
     "coordinator": (
         m.CoordinatorElected,
         m.CoordinatorLoaded,

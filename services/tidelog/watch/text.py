@@ -124,9 +124,29 @@ def _answered(tp: Subject, it: m.IsrAnswered) -> str:
 
 
 def _cut(tp: Subject, it: m.LogTruncated) -> str:
+    why = _CUTS.get(it.rule, "{rule}").format(rule=it.rule, epoch=it.epoch)
     if it.from_offset == it.to_offset:
-        return f"{tp}: truncates nothing, its log ends at {it.to_offset:,}"
-    return f"{tp}: truncates its log from {it.from_offset:,} to {it.to_offset:,}"
+        return f"{tp}: truncates nothing, its log ends at {it.to_offset:,} ({why})"
+    return f"{tp}: truncates its log from {it.from_offset:,} to {it.to_offset:,} ({why})"
+
+
+def _lag(tp: Subject, it: m.LagNoticed) -> str:
+    where = f"it is at {it.offset:,} of {it.log_end:,}" if it.offset >= 0 else "it has not said where it is"
+    return f"notices that broker-{it.broker_id} lags behind in {tp}: {where}, for {it.behind_ms:,} ms"
+
+
+def _minimum(it: m.HighWatermarkFrozen | m.HighWatermarkFreed) -> str:
+    return f"{_count(it.isr_size, 'replica')} in sync, min.insync.replicas is {it.min_isr}"
+
+
+def _fenced(tp: Subject, it: m.RequestFenced) -> str:
+    epochs = f"epoch {it.claimed_epoch} is older than {it.leader_epoch}, " if it.claimed_epoch < it.leader_epoch else ""
+    return f"refuses {it.request} for {tp}: {epochs}{it.code.name}"
+
+
+def _step(subject: Subject, it: m.FailoverStep) -> str:
+    what = str(subject) if subject is not None else _count(it.partitions, "partition")
+    return f"failover, step {it.step} ({_STEPS.get(it.step, '?')}) of {what}: {it.took_us / 1000:,.1f} ms"
 
 
 def _registered(group: Subject, it: m.MemberRegistered) -> str:
@@ -174,6 +194,13 @@ def _fetches_no_more(tp: Subject, it: m.FetchingStopped) -> str:
     return f"stops fetching {tp} for {it.group_id}{at} ({it.why})"
 
 
+_CUTS: Final = {
+    "leader epoch": "epoch {epoch} of the leader ends there",
+    "common epoch": "epoch {epoch}, the last in common, ends there",
+    "begun anew": "begun anew, as the leader may have dropped some of it",
+}
+_STEPS: Final = {1: "detect", 2: "decide", 3: "write", 4: "notify", 5: "connect", 6: "truncate"}
+
 _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
@@ -196,6 +223,14 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
         f"{tp}: drops its log, which ended at {it.from_offset:,}, and begins at {it.to_offset:,}"
     ),
     m.HighWatermarkAdvanced: _advanced,
+    m.HighWatermarkFrozen: lambda tp, it: f"high watermark of {tp} stays at {it.high_watermark:,}: {_minimum(it)}",
+    m.HighWatermarkFreed: lambda tp, it: f"high watermark of {tp} may advance again: {_minimum(it)}",
+    m.RequestFenced: _fenced,
+    m.LeaderDeposed: lambda tp, it: (
+        f"{tp}: leads no more in epoch {it.leader_epoch}, a follower knows epoch {it.newer_epoch}"
+    ),
+    m.LagNoticed: _lag,
+    m.FailoverStep: _step,
     m.IsrProposed: lambda tp, it: f"asks for another ISR of {tp}: {_ids(it.isr_before)} -> {_ids(it.isr)}",
     m.IsrAnswered: _answered,
     m.StoreWritten: _written,

@@ -4110,18 +4110,24 @@ class EpochStarted(Message):
 
 
 class LogTruncated(Message):
-    __slots__ = ("from_offset", "to_offset")
+    __slots__ = ("from_offset", "to_offset", "rule", "epoch")
     from_offset: int
     to_offset: int
+    rule: str
+    epoch: int
 
-    def __init__(self, *, from_offset, to_offset):
+    def __init__(self, *, from_offset, to_offset, rule="", epoch):
         self.from_offset = from_offset
         self.to_offset = to_offset
+        self.rule = rule
+        self.epoch = epoch
 
     def _values(self):
         return (
             self.from_offset,
             self.to_offset,
+            self.rule,
+            self.epoch,
         )
 
 
@@ -4678,6 +4684,129 @@ class MemberLeft(Message):
         )
 
 
+class FailoverStep(Message):
+    __slots__ = ("step", "took_us", "partitions")
+    step: int
+    took_us: int
+    partitions: int
+
+    def __init__(self, *, step, took_us, partitions):
+        self.step = step
+        self.took_us = took_us
+        self.partitions = partitions
+
+    def _values(self):
+        return (
+            self.step,
+            self.took_us,
+            self.partitions,
+        )
+
+
+class HighWatermarkFrozen(Message):
+    __slots__ = ("high_watermark", "log_end", "isr_size", "min_isr")
+    high_watermark: int
+    log_end: int
+    isr_size: int
+    min_isr: int
+
+    def __init__(self, *, high_watermark, log_end, isr_size, min_isr):
+        self.high_watermark = high_watermark
+        self.log_end = log_end
+        self.isr_size = isr_size
+        self.min_isr = min_isr
+
+    def _values(self):
+        return (
+            self.high_watermark,
+            self.log_end,
+            self.isr_size,
+            self.min_isr,
+        )
+
+
+class HighWatermarkFreed(Message):
+    __slots__ = ("high_watermark", "log_end", "isr_size", "min_isr")
+    high_watermark: int
+    log_end: int
+    isr_size: int
+    min_isr: int
+
+    def __init__(self, *, high_watermark, log_end, isr_size, min_isr):
+        self.high_watermark = high_watermark
+        self.log_end = log_end
+        self.isr_size = isr_size
+        self.min_isr = min_isr
+
+    def _values(self):
+        return (
+            self.high_watermark,
+            self.log_end,
+            self.isr_size,
+            self.min_isr,
+        )
+
+
+class RequestFenced(Message):
+    __slots__ = ("request", "claimed_epoch", "leader_epoch", "code")
+    request: str
+    claimed_epoch: int
+    leader_epoch: int
+    code: ErrorCode
+
+    def __init__(self, *, request="", claimed_epoch, leader_epoch, code=ErrorCode.NONE):
+        self.request = request
+        self.claimed_epoch = claimed_epoch
+        self.leader_epoch = leader_epoch
+        self.code = code
+
+    def _values(self):
+        return (
+            self.request,
+            self.claimed_epoch,
+            self.leader_epoch,
+            self.code,
+        )
+
+
+class LeaderDeposed(Message):
+    __slots__ = ("leader_epoch", "newer_epoch")
+    leader_epoch: int
+    newer_epoch: int
+
+    def __init__(self, *, leader_epoch, newer_epoch):
+        self.leader_epoch = leader_epoch
+        self.newer_epoch = newer_epoch
+
+    def _values(self):
+        return (
+            self.leader_epoch,
+            self.newer_epoch,
+        )
+
+
+class LagNoticed(Message):
+    __slots__ = ("broker_id", "offset", "log_end", "behind_ms")
+    broker_id: int
+    offset: int
+    log_end: int
+    behind_ms: int
+
+    def __init__(self, *, broker_id, offset, log_end, behind_ms):
+        self.broker_id = broker_id
+        self.offset = offset
+        self.log_end = log_end
+        self.behind_ms = behind_ms
+
+    def _values(self):
+        return (
+            self.broker_id,
+            self.offset,
+            self.log_end,
+            self.behind_ms,
+        )
+
+
 class WatchedEvent(Message):
     __slots__ = (
         "number",
@@ -4733,6 +4862,12 @@ class WatchedEvent(Message):
         "member_fenced",
         "member_leaving",
         "member_left",
+        "failover_step",
+        "high_watermark_frozen",
+        "high_watermark_freed",
+        "request_fenced",
+        "leader_deposed",
+        "lag_noticed",
     )
     number: int
     time_ns: int
@@ -4787,6 +4922,12 @@ class WatchedEvent(Message):
     member_fenced: MemberFenced | None
     member_leaving: MemberLeaving | None
     member_left: MemberLeft | None
+    failover_step: FailoverStep | None
+    high_watermark_frozen: HighWatermarkFrozen | None
+    high_watermark_freed: HighWatermarkFreed | None
+    request_fenced: RequestFenced | None
+    leader_deposed: LeaderDeposed | None
+    lag_noticed: LagNoticed | None
 
     def __init__(
         self,
@@ -4844,6 +4985,12 @@ class WatchedEvent(Message):
         member_fenced=None,
         member_leaving=None,
         member_left=None,
+        failover_step=None,
+        high_watermark_frozen=None,
+        high_watermark_freed=None,
+        request_fenced=None,
+        leader_deposed=None,
+        lag_noticed=None,
     ):
         self.number = number
         self.time_ns = time_ns
@@ -4898,6 +5045,12 @@ class WatchedEvent(Message):
         self.member_fenced = member_fenced
         self.member_leaving = member_leaving
         self.member_left = member_left
+        self.failover_step = failover_step
+        self.high_watermark_frozen = high_watermark_frozen
+        self.high_watermark_freed = high_watermark_freed
+        self.request_fenced = request_fenced
+        self.leader_deposed = leader_deposed
+        self.lag_noticed = lag_noticed
 
     def _values(self):
         return (
@@ -4954,6 +5107,12 @@ class WatchedEvent(Message):
             self.member_fenced,
             self.member_leaving,
             self.member_left,
+            self.failover_step,
+            self.high_watermark_frozen,
+            self.high_watermark_freed,
+            self.request_fenced,
+            self.leader_deposed,
+            self.lag_noticed,
         )
 
 

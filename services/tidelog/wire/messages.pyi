@@ -1274,6 +1274,8 @@ class EpochStarted(Message):
 class LogTruncated(Message):
     from_offset: int
     to_offset: int
+    rule: str = ""
+    epoch: int
 
 @value(kw_only=True)
 class LogReset(Message):
@@ -1480,6 +1482,55 @@ class MemberLeft(Message):
     stored: bool = False
 
 @value(kw_only=True)
+class FailoverStep(Message):
+    """The steps of "Controller with ZKQueue", section "Roles and latency": 1 a broker is down, 2 the controller deci."""
+
+    step: int
+    took_us: int
+    partitions: int
+
+@value(kw_only=True)
+class HighWatermarkFrozen(Message):
+    """It waits, whatever the followers hold, because the ISR is below min.insync.replicas."""
+
+    high_watermark: int
+    log_end: int
+    isr_size: int
+    min_isr: int
+
+@value(kw_only=True)
+class HighWatermarkFreed(Message):
+    high_watermark: int
+    log_end: int
+    isr_size: int
+    min_isr: int
+
+@value(kw_only=True)
+class RequestFenced(Message):
+    """A request, an order or a follower's position names an older epoch."""
+
+    request: str = ""
+    claimed_epoch: int
+    leader_epoch: int
+    code: ErrorCode = ErrorCode.NONE
+
+@value(kw_only=True)
+class LeaderDeposed(Message):
+    """A follower has left this leader for the leader of a newer epoch."""
+
+    leader_epoch: int
+    newer_epoch: int
+
+@value(kw_only=True)
+class LagNoticed(Message):
+    """A member of the ISR is behind for longer than replica.lag.time.max.ms."""
+
+    broker_id: int
+    offset: int
+    log_end: int
+    behind_ms: int
+
+@value(kw_only=True)
 class WatchedEvent(Message):
     number: int
     time_ns: int
@@ -1534,6 +1585,12 @@ class WatchedEvent(Message):
     member_fenced: MemberFenced | None = None
     member_leaving: MemberLeaving | None = None
     member_left: MemberLeft | None = None
+    failover_step: FailoverStep | None = None
+    high_watermark_frozen: HighWatermarkFrozen | None = None
+    high_watermark_freed: HighWatermarkFreed | None = None
+    request_fenced: RequestFenced | None = None
+    leader_deposed: LeaderDeposed | None = None
+    lag_noticed: LagNoticed | None = None
 
 @value(kw_only=True)
 class WatchResponse(Message):

@@ -14,7 +14,7 @@ def filled() -> Ring:
     for offset in range(100):
         for partition in range(2):
             tp = TopicPartition("events", partition)
-            ring.record(tp, m.LogTruncated(from_offset=offset + 1, to_offset=offset))
+            ring.record(tp, m.LogReset(from_offset=offset + 1, to_offset=offset))
     return ring
 
 
@@ -24,7 +24,7 @@ def test_a_failure_is_described_with_the_steps_of_its_partition() -> None:
     title, *steps = describe(error).splitlines()[1:]
     assert describe(error).startswith("Violation: events-1 has lost 17\n")
     assert title == f"The last {SHOWN} steps of events-1:" and len(steps) == SHOWN
-    assert steps[-1].endswith("broker-1  events-1: truncates its log from 100 to 99")
+    assert steps[-1].endswith("broker-1  events-1: drops its log, which ended at 100, and begins at 99")
     assert all("events-1" in step for step in steps)
 
 

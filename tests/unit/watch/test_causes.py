@@ -51,6 +51,7 @@ async def test_a_smaller_isr_goes_back_to_its_leader() -> None:
     answered = [told for told in events if isinstance(told.event.fields, m.IsrAnswered)]
     controller = cluster.controller.name
     assert chain(events, answered[-1]) == [
+        (f"broker-{leader}", "LagNoticed"),
         (f"broker-{leader}", "IsrProposed"),
         (controller, "IsrChosen"),
         (controller, "StoreWritten"),

@@ -114,7 +114,11 @@ async def test_a_new_coordinator_has_read_its_groups() -> None:
     await cluster.wait(1.0)
     events = [told for told in merged(cluster.world.rings) if told.process == new]
     (loaded,) = found(events, m.CoordinatorLoaded)
-    assert chain(events, loaded) == [(new, "CoordinatorElected"), (new, "CoordinatorLoaded")]
+    kinds = ("StoreWritten", "CoordinatorElected", "CoordinatorLoaded")
+    assert chain(events, loaded) == [(new, kind) for kind in kinds]
+    assert sentence(led_to(events, loaded)[0].event) == (
+        "writes /consumers/coordinator: created, /consumers/coordinator_epoch: version 0 -> 1 (coordinator epoch)"
+    )
     assert sentence(loaded.event) == "has read 1 group of shard 0 with 0 offsets"
     (registered,) = found(events, m.MemberRegistered)
     assert sentence(registered.event) == "registers a again in g: 1 member"

@@ -55,10 +55,17 @@ def test_some_sentences() -> None:
     assert said(TP, none) == "elects no broker for events-0: epoch 7, ISR 2 -> 2 (broker_down)"
     leads = m.BecameLeader(leader_epoch=6, log_end=81_220, high_watermark=81_204)
     assert said(TP, leads) == "events-0: leads in epoch 6, log end 81,220, high watermark 81,204"
-    assert said(TP, m.LogTruncated(from_offset=7, to_offset=7)) == "events-0: truncates nothing, its log ends at 7"
+    cut = m.LogTruncated(from_offset=9, to_offset=7, rule="leader epoch", epoch=3)
+    assert said(TP, cut) == "events-0: truncates its log from 9 to 7 (epoch 3 of the leader ends there)"
+    same = m.LogTruncated(from_offset=7, to_offset=7, rule="common epoch", epoch=2)
+    assert said(TP, same) == (
+        "events-0: truncates nothing, its log ends at 7 (epoch 2, the last in common, ends there)"
+    )
     change = m.ZnodeChange(path="/a", version_before=11, version=12)
     assert said(None, m.StoreWritten(changes=(change,), more=0, result="written")) == "writes /a: version 11 -> 12"
     conflict = m.StoreWritten(changes=(change,) * 5, more=2, result="conflict")
+    fenced = m.StoreWritten(more=2, result="fenced", purpose="offsets")
+    assert said("g", fenced) == "writes 2 znodes (offsets): fenced"
     assert said(None, conflict).endswith(", /a: version 11 -> 12 and 4 more znodes: conflict")
 
 
