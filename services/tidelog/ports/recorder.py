@@ -4,7 +4,7 @@ An event that led to another is its cause. Between processes a cause travels bes
 `CAUSE`, and queues carry it with their items. Unless another is given, an event has the present `CAUSE` as its cause.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,6 +18,8 @@ M = TypeVar("M")
 Subject = TopicPartition | int | str | None
 """A partition, a broker, a group; None: the cluster."""
 
+Fields = Message | Callable[[], Message]
+"""The fields of an event, or a function that makes them when the event is read: most are never read."""
 
 TEXT_MAX: Final = 100
 """Characters of a cause as text."""
@@ -99,8 +101,12 @@ class Recorder(Protocol):
         """Grows from one start of the process to the next."""
         ...
 
-    def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
+    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause | None:
         """Keeps an event, whose kind is the class of `fields`. Returns its name as a cause; None if nothing is kept."""
+        ...
+
+    def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:
+        """Keeps events that are none the cause of another. It is for thousands at a time."""
         ...
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
@@ -127,7 +133,10 @@ class _Silent:
     process = ""
     life = newest = 0
 
-    def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause | None:
+    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause | None:
+        return None
+
+    def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:
         return None
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:

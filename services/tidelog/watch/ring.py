@@ -1,17 +1,21 @@
 """The newest protocol events of one process. They are encoded and sent only if something watches."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.recorder import CAUSE, Cause, ProtocolEvent, Subject
+from tidelog.ports.recorder import CAUSE, Cause, Fields, ProtocolEvent, Subject
 from tidelog.values import Message
 
 KEPT: Final = 10_000
 FOLDED_S: Final = 0.1
 """The least time between two folded events of a subject."""
+
+
+_Kept = tuple[int, int, Subject, Fields, Cause | None]
+"""A `ProtocolEvent` as it is recorded."""
 
 
 class _Folded:
@@ -31,18 +35,25 @@ class Ring:
         self.process = process
         self.life = life
         self._clock = clock
-        self._events: deque[ProtocolEvent] = deque(maxlen=kept)
+        self._events: deque[_Kept] = deque(maxlen=kept)
         self._number = 0
         self._folded: dict[tuple[Subject, type[Message]], _Folded] = {}
         self._untold: dict[tuple[Subject, type[Message]], _Folded] = {}
         """Has advanced since its last event."""
 
-    def record(self, subject: Subject, fields: Message, cause: Cause | None = None) -> Cause:
+    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause:
         number = self._number = self._number + 1
-        self._events.append(
-            ProtocolEvent(self._clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause)
-        )
+        self._events.append((self._clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause))
         return Cause(self.process, self.life, number)
+
+    def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:
+        wall_ns, cause = self._clock.wall_ns(), CAUSE.get()
+        kept = [
+            (wall_ns, number, subject, fields, cause)
+            for number, (subject, fields) in enumerate(events, self._number + 1)
+        ]
+        self._events.extend(kept)
+        self._number += len(kept)
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
         now, key = self._clock.now(), (subject, kind)
@@ -80,8 +91,12 @@ class Ring:
 
     def after(self, number: int, limit: int) -> Sequence[ProtocolEvent]:
         first = max(0, number - self._number + len(self._events))
-        return list(islice(self._events, first, first + limit))
+        return [_built(*kept) for kept in islice(self._events, first, first + limit)]
 
     def events(self) -> list[ProtocolEvent]:
         """Returns the events that are kept, in order."""
-        return list(self._events)
+        return [_built(*kept) for kept in self._events]
+
+
+def _built(wall_ns: int, number: int, subject: Subject, fields: Fields, cause: Cause | None) -> ProtocolEvent:
+    return ProtocolEvent(wall_ns, number, subject, fields if isinstance(fields, Message) else fields(), cause)

@@ -59,3 +59,26 @@ def test_a_batch_costs_few_calls() -> None:
     events, _ = ring()
     events.fold(TP, m.HighWatermarkAdvanced, 0, 1)
     assert calls_of(lambda: events.fold(TP, m.HighWatermarkAdvanced, 1, 2)) <= 5
+
+
+def test_fields_may_be_made_when_they_are_read() -> None:
+    events, _ = ring()
+    made: list[int] = []
+
+    def fields() -> m.BrokerLost:
+        made.append(1)
+        return LOST
+
+    events.record(TP, fields)
+    assert not made
+    assert [event.fields for event in events.events()] == [LOST] and made
+
+
+def test_many_events_have_one_cause_and_numbers_without_gaps() -> None:
+    events, _ = ring(kept=4)
+    cause = Cause("controller-1", 1, 17)
+    events.record(None, LOST)
+    with led_on(cause):
+        events.record_all([(TopicPartition("events", n), LOST) for n in range(4)])
+    assert events.record(None, LOST) == Cause("broker-1", 3, 6)
+    assert [(event.number, event.cause) for event in events.events()] == [*((n, cause) for n in (3, 4, 5)), (6, None)]
