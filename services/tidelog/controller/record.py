@@ -1,17 +1,72 @@
 """Records protocol events of what a controller decides and notices."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import Final
 
-from tidelog.controller.effects import ReassignmentWrite, StateWrite, Write
+from tidelog.controller.effects import (
+    ConfigsWrite,
+    DeletionMark,
+    Outcome,
+    PartitionRemoval,
+    PartitionsWrite,
+    ProducerIdsWrite,
+    ReassignmentWrite,
+    StateWrite,
+    TopicRemoval,
+    TopicWrite,
+    Write,
+    WriteGroup,
+)
 from tidelog.controller.model import ClusterState, PartitionState
+from tidelog.controller.operations import operations
 from tidelog.controller.rounds import Round
-from tidelog.ids import NO_LEADER, BrokerId, TopicPartition
-from tidelog.ports.recorder import CAUSE, SILENT, Recorder
+from tidelog.ids import NO_LEADER, BrokerId
+from tidelog.ports.meta import Create, Op, SetData
+from tidelog.ports.recorder import CAUSE, SILENT, Fields, Recorder, Subject
 from tidelog.wire import messages as m
+from tidelog.wire import znodes
 
 FAILOVER: Final = ("suspected", "broker_down")
 """Causes of elections that are part of a failover."""
+
+
+CHANGES_MAX: Final = 1_000
+"""Znodes that an event lists."""
+
+PURPOSES: Final[Mapping[type, str]] = {
+    StateWrite: "leader and ISR",
+    TopicWrite: "topic created",
+    PartitionsWrite: "partitions added",
+    ReassignmentWrite: "reassignment",
+    ConfigsWrite: "topic settings",
+    DeletionMark: "topic to be deleted",
+    PartitionRemoval: "topic deleted",
+    TopicRemoval: "topic deleted",
+    ProducerIdsWrite: "producer ids",
+}
+
+
+def store_written(groups: Sequence[WriteGroup], outcome: Outcome) -> m.StoreWritten:
+    """Returns the event of a multi that writes these groups."""
+    changes = [_change(op) for group in groups for op in operations(group)]
+    purposes = dict.fromkeys(PURPOSES[type(group)] for group in groups)
+    return m.StoreWritten(
+        changes=tuple(changes[:CHANGES_MAX]),
+        more=max(0, len(changes) - CHANGES_MAX),
+        result=outcome.value,
+        purpose=", ".join(purposes),
+    )
+
+
+def _change(op: Op) -> m.ZnodeChange:
+    match op:
+        case Create(path):
+            return m.ZnodeChange(path=path, version_before=znodes.NO_VERSION, version=0)
+        case SetData(path, _, version):
+            return m.ZnodeChange(path=path, version_before=version, version=version + 1)
+        case _:
+            return m.ZnodeChange(path=op.path, version_before=op.version, version=znodes.NO_VERSION)
 
 
 def record_choices(recorder: Recorder, write: Write, state: ClusterState) -> None:
@@ -21,39 +76,46 @@ def record_choices(recorder: Recorder, write: Write, state: ClusterState) -> Non
     """
     if recorder is SILENT:
         return  # thousands of choices follow the death of a broker
-    found = list(_choices(write, state))
-    causes = [recorder.record(tp, fields) for tp, fields in found]
-    if len(causes) == 1:
-        CAUSE.set(causes[0])
+    found = _choices(write, state)
+    if len(found) == 1:
+        CAUSE.set(recorder.record(*found[0]))
+    else:
+        recorder.record_all(found)
 
 
-def _choices(write: Write, state: ClusterState) -> Iterator[tuple[TopicPartition, m.LeaderChosen | m.IsrChosen]]:
+def _choices(write: Write, state: ClusterState) -> list[tuple[Subject, Fields]]:
+    found: list[tuple[Subject, Fields]] = []
+    for each in _states(write):
+        tp, after, partition = each.tp, each.state, state.partition(each.tp)
+        before = None if partition is None else partition.state
+        if before is None or before.leader_epoch != after.leader_epoch:
+            found.append((tp, partial(_leader_chosen, before, after, write.cause)))
+        elif before.isr is not after.isr and _ids(before) != _ids(after):
+            found.append((tp, partial(_isr_chosen, before, after, write.cause)))
+    return found
+
+
+def _states(write: Write) -> Iterator[StateWrite]:
     for group in write.groups:
-        match group:
-            case StateWrite():
-                writes: tuple[StateWrite, ...] = (group,)
-            case ReassignmentWrite(_, states):
-                writes = states
-            case _:
-                continue
-        for each in writes:
-            partition = state.partition(each.tp)
-            before = None if partition is None else partition.state
-            isr_before, isr = () if before is None else _ids(before), _ids(each.state)
-            if before is None or before.leader_epoch != each.state.leader_epoch:
-                yield (
-                    each.tp,
-                    m.LeaderChosen(
-                        leader_before=NO_LEADER if before is None else before.leader,
-                        leader=each.state.leader,
-                        leader_epoch=each.state.leader_epoch,
-                        isr_before=isr_before,
-                        isr=isr,
-                        why=write.cause,
-                    ),
-                )
-            elif isr != isr_before:
-                yield each.tp, m.IsrChosen(isr_before=isr_before, isr=isr, why=write.cause)
+        if isinstance(group, StateWrite):
+            yield group
+        elif isinstance(group, ReassignmentWrite):
+            yield from group.states
+
+
+def _leader_chosen(before: PartitionState | None, after: PartitionState, why: str) -> m.LeaderChosen:
+    return m.LeaderChosen(
+        leader_before=NO_LEADER if before is None else before.leader,
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr_before=() if before is None else _ids(before),
+        isr=_ids(after),
+        why=why,
+    )
+
+
+def _isr_chosen(before: PartitionState, after: PartitionState, why: str) -> m.IsrChosen:
+    return m.IsrChosen(isr_before=_ids(before), isr=_ids(after), why=why)
 
 
 def _ids(state: PartitionState) -> tuple[int, ...]:

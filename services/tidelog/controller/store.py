@@ -4,18 +4,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidelog.controller.effects import Examinable, Outcome, WriteGroup
 from tidelog.controller.events import Snapshot, StoredTopic
 from tidelog.controller.model import Broker, PartitionState
 from tidelog.controller.operations import examined_path, operations
+from tidelog.controller.record import store_written
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import (
     BadVersion,
     Check,
-    Create,
-    Delete,
     Meta,
     MetaError,
     NodeExists,
@@ -23,14 +23,12 @@ from tidelog.ports.meta import (
     Op,
     OutcomeUnknown,
     SessionExpired,
-    SetData,
     Stat,
     TooLarge,
     size_bytes,
 )
 from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder, led_on
 from tidelog.release import RELEASE, obstacle
-from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
 log = logging.getLogger(__name__)
@@ -39,9 +37,6 @@ IN_FLIGHT_MAX: Final = 8
 """Multis under way at once (performance 4.5)."""
 
 READ_AGAIN_S: Final = 0.1
-
-CHANGES_MAX: Final = 1_000
-"""Znodes that an event lists."""
 
 Results = Sequence[tuple[WriteGroup, Outcome]]
 Found = Sequence[tuple[WriteGroup, tuple[bytes, int] | None]]
@@ -155,11 +150,7 @@ class FencedStore:
     def _record(self, batch: list[tuple[WriteGroup, list[Op]]], outcome: Outcome) -> Cause | None:
         if self._recorder is SILENT:
             return None  # a multi has hundreds of operations
-        changes = [_change(op) for _, ops in batch for op in ops]
-        written = m.StoreWritten(
-            changes=tuple(changes[:CHANGES_MAX]), more=max(0, len(changes) - CHANGES_MAX), result=outcome.value
-        )
-        return self._recorder.record(None, written)
+        return self._recorder.record(None, partial(store_written, [group for group, _ in batch], outcome))
 
     async def examine(self, groups: Sequence[Examinable]) -> Found:
         """What is stored now where these groups were to write."""
@@ -175,16 +166,6 @@ class FencedStore:
                 (group, None if node is None else (node[0], node[1].version))
                 for group, node in zip(groups, found, strict=True)
             ]
-
-
-def _change(op: Op) -> m.ZnodeChange:
-    match op:
-        case Create(path):
-            return m.ZnodeChange(path=path, version_before=znodes.NO_VERSION, version=0)
-        case SetData(path, _, version):
-            return m.ZnodeChange(path=path, version_before=version, version=version + 1)
-        case Delete(path, version) | Check(path, version):
-            return m.ZnodeChange(path=path, version_before=version, version=znodes.NO_VERSION)
 
 
 def _owner(batch: Sequence[tuple[WriteGroup, list[Op]]], index: int) -> int:
