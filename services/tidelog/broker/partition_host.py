@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from tidelog.broker.control_plane.port import Decision
@@ -32,6 +33,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SYNC: Final = "sync"
+_FENCED_S: Final = 0.1
+"""The least time between two events of requests of older epochs."""
 _FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.STALE_BROKER_EPOCH})
 
 OnBytes = Callable[[int, bool], None]
@@ -104,6 +107,7 @@ class PartitionHost:
     __slots__ = (
         "_awaited",
         "_context",
+        "_fenced_until",
         "_led_since",
         "assigned",
         "config",
@@ -158,6 +162,7 @@ class PartitionHost:
         self.sinks: dict[int, FollowerSink] = {}
         self._context = context
         log.segment_bytes = config.segment_bytes
+        self._fenced_until = -inf
         self._awaited: set[int] = set()
         """Followers of the ISR that have not connected since this leader's epoch began, for the breakdown of a failover."""
         self._led_since = 0.0
@@ -405,8 +410,11 @@ class PartitionHost:
         return self.replica.leading is not None and self.replica.leading.under_min_isr
 
     def fenced(self, request: str, claimed: int, code: ErrorCode) -> ErrorCode:
-        """Records that a request is refused, if that is for an older epoch. Returns `code`."""
-        if code in _FENCED:
+        """Records that a request is refused, if that is for an older epoch, and none was a moment ago: any client may send
+        thousands. Returns `code`."""
+        now = self._context.clock.now()
+        if code in _FENCED and now >= self._fenced_until:
+            self._fenced_until = now + _FENCED_S
             fields = m.RequestFenced(
                 request=request, claimed_epoch=claimed, leader_epoch=self.replica.leader_epoch, code=code
             )

@@ -70,6 +70,10 @@ class BrokerChannel:
         self._recorder = recorder
         self._cause: Cause | None = None
         """The event that led to the newest request."""
+        self._tried: tuple[m.OrderSent, Cause | None] | None = None
+        """The request that the broker has not answered, and what led to it: a further try is no event."""
+        self._sent: Cause | None = None
+        """The event of its first try."""
 
     def send(self, request: Request, delivered: Callable[[], None] | None = None) -> None:
         """`delivered` is called when the broker has answered this request or one that contains it."""
@@ -125,6 +129,7 @@ class BrokerChannel:
         except TransportError as error:
             log.debug("broker %d, %s: %s; again", self._broker.broker_id, type(request).__name__, error)
             return False
+        self._tried = None
         failed: tuple[FailedReplica, ...] = ()
         if not isinstance(answer, m.UpdateMetadataResponse):
             failed = self._failed(type(request).__name__, answer.partitions)
@@ -147,8 +152,10 @@ class BrokerChannel:
             case _:
                 partitions, full = len(request.partition_states), request.full
         order, to = type(request).__name__.removesuffix("Request"), self._broker.broker_id
-        sent = m.OrderSent(order=order, broker_id=to, partitions=partitions, full=full)
-        CAUSE.set(self._recorder.record(to, sent, self._cause))
+        tried = m.OrderSent(order=order, broker_id=to, partitions=partitions, full=full), self._cause
+        if tried != self._tried:
+            self._tried, self._sent = tried, self._recorder.record(to, *tried)
+        CAUSE.set(self._sent)
 
     def _failed(self, request: str, results: tuple[m.PartitionResult, ...]) -> tuple[FailedReplica, ...]:
         failed = []

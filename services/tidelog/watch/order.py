@@ -1,6 +1,7 @@
 """The order of events of several processes."""
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.ports.recorder import Cause, ProtocolEvent
@@ -18,26 +19,22 @@ class Told(NamedTuple):
         return Cause(self.process, self.life, self.event.number)
 
 
-def in_time(found: Iterable[Told]) -> list[Told]:
-    """Sorts by the clocks of the processes."""
-    return sorted(found, key=lambda told: (told.event.wall_ns, told.process, told.life, told.event.number))
-
-
-def causes_first(found: Sequence[Told]) -> list[Told]:
-    """Keeps the given order, except that an event which stands before its cause moves to the place right after it."""
-    known = {told.name for told in found}
-    placed: set[Cause] = set()
-    waiting: dict[Cause, list[Told]] = {}
+def ordered(found: Iterable[Told]) -> list[Told]:
+    """Merges events by time. The events of one process keep their order, and a cause stands before its effect, whatever the
+    clocks say."""
+    queues: dict[str, deque[Told]] = {}
+    for told in sorted(found, key=lambda told: (told.process, told.life, told.event.number)):
+        queues.setdefault(told.process, deque()).append(told)
+    missing = {told.name for queue in queues.values() for told in queue}
     order: list[Told] = []
-    for each in found:
-        cause = each.event.cause
-        if cause is not None and cause in known and cause not in placed:
-            waiting.setdefault(cause, []).append(each)
-            continue
-        stack = [each]
-        while stack:
-            told = stack.pop()
-            order.append(told)
-            placed.add(told.name)
-            stack += reversed(waiting.pop(told.name, []))
+    while queues:
+        heads = [queue[0] for queue in queues.values()]
+        # Without a head whose cause is placed, causes go round in a circle, which only a forger makes.
+        free = [told for told in heads if told.event.cause not in missing] or heads
+        told = min(free, key=lambda told: (told.event.wall_ns, told.process))
+        queues[told.process].popleft()
+        if not queues[told.process]:
+            del queues[told.process]
+        missing.discard(told.name)
+        order.append(told)
     return order

@@ -12,6 +12,7 @@ from tidelog.watch.ring import KEPT
 from tidelog.watch.wire import to_message
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.znodes import CONSUMERS, PRODUCER_IDS, TOPICS
 
 CONTROLLER: Final = "controller"
 """In a request: the active controller."""
@@ -120,10 +121,16 @@ class _Wanted:
         self._groups = frozenset(request.groups)
 
     def has(self, event: ProtocolEvent) -> bool:
-        """An event of the cluster or of a broker is of every partition and every group."""
-        if self._families and FAMILY_OF[type(event.fields)] not in self._families:
+        """An event of the cluster or of a broker is of every partition, and one of a coordinator is of every group."""
+        family = FAMILY_OF[type(event.fields)]
+        if self._families and family not in self._families:
             return False
         subject = event.subject
+        if subject is None and self._topics and not self._groups:
+            if family == "coordinator":
+                return False
+            if isinstance(event.fields, m.StoreWritten) and not event.fields.more:
+                return any(map(self._is_of, event.fields.changes))
         if isinstance(subject, tuple):
             if not self._topics:
                 return not self._groups
@@ -131,3 +138,11 @@ class _Wanted:
         if isinstance(subject, str):
             return subject in self._groups if self._groups else not self._topics
         return True
+
+    def _is_of(self, change: m.ZnodeChange) -> bool:
+        """Tells whether a znode is of one of the topics, or of all."""
+        if change.path.startswith(f"{TOPICS}/"):
+            topic, _, below = change.path.removeprefix(f"{TOPICS}/").partition("/")
+            number = below.split("/")[1] if below.count("/") else ""
+            return topic in self._topics and (self._partition < 0 or number in ("", str(self._partition)))
+        return not change.path.startswith((f"{CONSUMERS}/", PRODUCER_IDS))

@@ -5,20 +5,20 @@ from typing import Any, Final
 
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
-from tidelog.watch.order import Told, causes_first, in_time
+from tidelog.watch.order import Told, ordered
 from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
-_PATHS: Final = 3
+_PATHS: Final = 1
 """Znodes that a line names."""
 
 
 def merged(rings: Iterable[Ring]) -> list[Told]:
     """Merges all events that the rings keep, by time. An event stands behind its cause, whatever the clocks say."""
     found = [Told(ring.process, ring.life, event) for ring in rings for event in ring.events()]
-    return causes_first(in_time(found))
+    return ordered(found)
 
 
 def lines(events: Iterable[Told]) -> list[str]:

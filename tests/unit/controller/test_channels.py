@@ -16,6 +16,7 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import BrokerId, TopicPartition
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
+from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
 from unit.controller.test_merge import metadata, partition, roles, stop
 from unit.controller.test_parts import MANY_STATES, of_kind
@@ -54,9 +55,11 @@ class Bench:
         self.answers: list[BrokerAnswered] = []
         self.lease = asyncio.Event()
         self.lease.set()
+        self.ring = Ring("controller-1", 1, SimClock())
         broker, numbers = Broker(BrokerId(1), 11, 11), itertools.count(7)
         self.channel = BrokerChannel(
-            broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append, lambda: next(numbers)
+            *(broker, self.wire, SimClock(), 1.0, self._may_act, self.answers.append, lambda: next(numbers)),
+            recorder=self.ring,
         )
         self.tasks = Supervisor("test")
 
@@ -124,6 +127,19 @@ async def test_a_broken_call_is_repeated_and_what_follows_it_waits() -> None:
     await SimClock().sleep(1.0)
     assert bench.wire.got == [roles(partition("t", 0))] * 4 + [metadata()]
     assert delivered == ["roles"]
+
+
+async def test_a_further_try_is_no_event() -> None:
+    bench = Bench(failing_first(3))
+    bench.channel.send(roles(partition("t", 0)))
+    bench.start()
+    await SimClock().sleep(1.0)
+    bench.channel.send(roles(partition("t", 0)))
+    await SimClock().sleep(1.0)
+    assert len(bench.wire.got) == 5
+    assert [event.fields for event in bench.ring.events()] == [
+        m.OrderSent(order="LeaderAndIsr", broker_id=1, partitions=1, full=False)
+    ] * 2
 
 
 async def test_a_broker_that_does_not_answer_is_tried_less_and_less_and_at_once_when_it_has_answered() -> None:

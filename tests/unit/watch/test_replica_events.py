@@ -107,8 +107,9 @@ async def test_a_request_of_an_older_epoch_is_fenced() -> None:
     channel = cluster.ports.net.channel(cluster.node(leader).address, purpose="test")
     part = m.ProducePartition(topic="events", partition=0, leader_epoch=0, records=batch(b"3"))
     request = m.ProduceRequest(acks=1, timeout_ms=1_000, partitions=(part,))
-    (result,) = (await channel.call(REPLICA_SERVICE_PRODUCE, request, 10.0)).results
-    assert result.error_code is ErrorCode.FENCED_LEADER_EPOCH
+    for _ in range(20):
+        (result,) = (await channel.call(REPLICA_SERVICE_PRODUCE, request, 10.0)).results
+        assert result.error_code is ErrorCode.FENCED_LEADER_EPOCH
     fenced = found(merged(cluster.world.rings), m.RequestFenced, leader)
     assert said(fenced) == ["refuses Produce for events-0: epoch 0 is older than 1, FENCED_LEADER_EPOCH"]
 
