@@ -131,6 +131,7 @@ class Broker:
             self._spawn,
             lambda epoch: self._on_registered(epoch, guard, control, fetchers),
             guard.witness,
+            ports.recorder,
         )
         self._hand_over = self._leaving(manager, link, registration)
         plane = AlterIsrControlPlane(

@@ -109,6 +109,7 @@ class PartitionHost:
         "_context",
         "_fenced_until",
         "_led_since",
+        "_proposed",
         "assigned",
         "config",
         "follower_log_starts",
@@ -166,6 +167,8 @@ class PartitionHost:
         self._awaited: set[int] = set()
         """Followers of the ISR that have not connected since this leader's epoch began, for the breakdown of a failover."""
         self._led_since = 0.0
+        self._proposed: fx.ProposeIsr | None = None
+        """The last one, which is sent again while its outcome is not known."""
 
     def configure(self, config: TopicConfig) -> None:
         """The topic's settings from now on; what waits because of the old ones goes on by the new."""
@@ -338,8 +341,10 @@ class PartitionHost:
         return left
 
     def _record_lead(self, effect: fx.StartEpoch) -> None:
-        log_end, high_watermark = self.log.log_end_offset, self.replica.high_watermark
         recorder = self._context.recorder
+        if recorder is SILENT:
+            return
+        log_end, high_watermark = self.log.log_end_offset, self.replica.high_watermark
         recorder.record(
             self.tp,
             m.BecameLeader(leader_epoch=effect.leader_epoch, log_end=log_end, high_watermark=high_watermark),
@@ -362,6 +367,8 @@ class PartitionHost:
         self._context.recorder.record(self.tp, fields)
 
     def _record_step(self, step: int, took_s: float) -> None:
+        if self._context.recorder is SILENT:
+            return
         fields = m.FailoverStep(step=step, took_us=round(took_s * 1_000_000), partitions=1)
         self._context.recorder.record(self.tp, fields)
 
@@ -375,9 +382,10 @@ class PartitionHost:
     def _record_proposal(self, effect: fx.ProposeIsr) -> Cause | None:
         leading, cause = self.replica.leading, None
         before = frozenset() if leading is None else leading.isr.committed.isr
-        if leading is not None:
+        if leading is not None and effect != self._proposed:
             for member in sorted(before - effect.isr, key=lambda each: each.broker_id):
                 cause = self._record_lag(leading, member.broker_id)
+        self._proposed = effect
         return self._context.recorder.record(
             self.tp,
             m.IsrProposed(
@@ -390,10 +398,13 @@ class PartitionHost:
 
     def decide(self, event: ev.LeaderAndIsr | ev.IsrAnswered) -> None:
         """Steps a decision of the controller. It alone brings the ISR below its minimum, or back."""
+        if self._context.recorder is SILENT:
+            self.step(event)
+            return
         frozen = self._is_frozen
         self.step(event)
         leading = self.replica.leading
-        if self._context.recorder is SILENT or leading is None or leading.under_min_isr == frozen:
+        if leading is None or leading.under_min_isr == frozen:
             return
         fields: dict[str, int] = {
             "high_watermark": self.replica.high_watermark,

@@ -12,10 +12,13 @@ from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Check, Create, Meta, Op, SessionClosed, SessionState, SetData, Stat
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
+from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.tasks import MustEnd
 from tidelog.runtime.zk_patterns import ensure_path, find, parent, register, resign
+from tidelog.wire import messages as m
 from tidelog.wire.znodes import (
+    NO_VERSION,
     BadZnode,
     BrokerRegistration,
     StoredDirectories,
@@ -48,6 +51,7 @@ class Registration:
         spawn: Spawn,
         on_registered: Callable[[int], None],
         with_it: Callable[[], Awaitable[list[Op]]],
+        recorder: Recorder = SILENT,
     ) -> None:
         """`with_it` is asked for what else the multi that registers writes."""
         self._describe = describe
@@ -60,6 +64,7 @@ class Registration:
         self._spawn = spawn
         self._on_registered = on_registered
         self._with_it = with_it
+        self._recorder = recorder
         self._wanted = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
         self._stopped = False
@@ -69,6 +74,8 @@ class Registration:
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST and not self._stopped:
             _log.warning("the ZooKeeper session expired; this broker registers anew")
+            broker_id = self._describe().broker_id
+            self._recorder.record(broker_id, m.SessionLost(path=broker_path(broker_id)))
             self._wanted.set()
 
     def holds_lease(self) -> bool:
@@ -118,8 +125,15 @@ class Registration:
         )
         if not same_life:
             _log.info("registered with broker epoch %d", self.broker_epoch)
+            self._record(registration.broker_id, path, stat)
             self._on_registered(self.broker_epoch)
         self._spawn("lease", self._keep(self._keeper))
+
+    def _record(self, broker_id: int, path: str, stat: Stat) -> None:
+        change = m.ZnodeChange(path=path, version_before=NO_VERSION, version=stat.version)
+        written = m.StoreWritten(changes=(change,), more=0, result="written", purpose="broker registration")
+        cause = self._recorder.record(broker_id, written)
+        self._recorder.record(broker_id, m.BrokerRegistered(broker_id=broker_id), cause)
 
     async def _beside(self) -> list[Op]:
         return [*await self._record_directory(), *await self._with_it()]

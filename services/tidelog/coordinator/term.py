@@ -348,7 +348,11 @@ class Term:
         self._tasks.start("coordinator store", self._store.run())
         offsets = sum(len(group.offsets) for group in stored.groups)
         read = m.CoordinatorLoaded(
-            shard=self.shard, coordinator_epoch=self.epoch, groups=len(stored.groups), offsets=offsets
+            shard=self.shard,
+            coordinator_epoch=self.epoch,
+            groups=len(stored.groups),
+            offsets=offsets,
+            took_ms=round((self._clock.now() - won_at) * 1000),
         )
         loaded = around.recorder.record(None, read, elected)
         # From here to `listen` nothing is awaited, so that no change of a topic comes in between.

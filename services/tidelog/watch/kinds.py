@@ -6,7 +6,7 @@ from typing import Any, Final
 from tidelog.wire import messages as m
 
 FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
-    "liveness": (m.BrokerSeen, m.BrokerLost, m.BrokerSuspected, m.BrokerCleared),
+    "liveness": (m.BrokerRegistered, m.SessionLost, m.BrokerSeen, m.BrokerLost, m.BrokerSuspected, m.BrokerCleared),
     "controller": (m.ControllerElected, m.ControllerLoaded, m.ControllerResigned, m.FailoverStep, m.LeaderChosen),
     "orders": (m.OrderSent, m.OrderReceived, m.OrderApplied, m.OrderRefused),
     "replica": (
@@ -55,3 +55,30 @@ FAMILIES: Final[Mapping[str, tuple[type[Any], ...]]] = {
 }
 
 FAMILY_OF: Final[Mapping[type[Any], str]] = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
+
+LOGGED: Final[frozenset[type[Any]]] = frozenset(
+    {
+        m.BrokerRegistered,
+        m.SessionLost,
+        m.BrokerSeen,
+        m.BrokerLost,
+        m.BrokerSuspected,
+        m.BrokerCleared,
+        m.ControllerElected,
+        m.ControllerLoaded,
+        m.ControllerResigned,
+        m.OrderRefused,
+        m.LogTruncated,
+        m.LogReset,
+        m.CoordinatorElected,
+        m.CoordinatorLoaded,
+        m.CoordinatorResigned,
+        m.RebalanceBegun,
+        m.RebalanceEnded,
+        m.MemberJoined,
+        m.CoordinatorLost,
+        m.MemberFenced,
+        m.MemberLeft,
+    }
+)
+"""Kinds that are worth a line in a log. They are rare, and their fields are made when they are recorded."""

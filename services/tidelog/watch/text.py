@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tidelog.ids import NO_LEADER, TopicPartition
 from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
+from tidelog.values import Message
 from tidelog.watch.order import Told, ordered
 from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
@@ -48,8 +49,12 @@ def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:
 
 
 def sentence(event: ProtocolEvent) -> str:
-    told = _SENTENCES.get(type(event.fields))
-    return "does what this release does not know" if told is None else told(event.subject, event.fields)
+    return sentence_of(event.subject, event.fields)
+
+
+def sentence_of(subject: Subject, fields: Message) -> str:
+    told = _SENTENCES.get(type(fields))
+    return "does what this release does not know" if told is None else told(subject, fields)
 
 
 def time_of_day(wall_ns: int) -> str:
@@ -202,6 +207,8 @@ _CUTS: Final = {
 _STEPS: Final = {1: "detect", 2: "decide", 3: "write", 4: "notify", 5: "connect", 6: "truncate"}
 
 _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
+    m.BrokerRegistered: lambda _, it: f"is registered as broker-{it.broker_id}",
+    m.SessionLost: lambda _, it: f"has lost its ZooKeeper session, and {it.path} with it",
     m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
     m.BrokerSuspected: lambda _, it: f"suspects broker-{it.broker_id}: its port refuses connections",
@@ -237,6 +244,7 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.CoordinatorElected: lambda _, it: f"is elected coordinator of shard {it.shard}, epoch {it.coordinator_epoch}",
     m.CoordinatorLoaded: lambda _, it: (
         f"has read {_count(it.groups, 'group')} of shard {it.shard} with {_count(it.offsets, 'offset')}"
+        f" in {it.took_ms:,} ms"
     ),
     m.CoordinatorResigned: lambda _, it: (
         f"coordinator epoch {it.coordinator_epoch} of shard {it.shard} is over: {it.reason}"

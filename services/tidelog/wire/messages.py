@@ -4262,17 +4262,19 @@ class CoordinatorElected(Message):
 
 
 class CoordinatorLoaded(Message):
-    __slots__ = ("shard", "coordinator_epoch", "groups", "offsets")
+    __slots__ = ("shard", "coordinator_epoch", "groups", "offsets", "took_ms")
     shard: int
     coordinator_epoch: int
     groups: int
     offsets: int
+    took_ms: int
 
-    def __init__(self, *, shard, coordinator_epoch, groups, offsets):
+    def __init__(self, *, shard, coordinator_epoch, groups, offsets, took_ms):
         self.shard = shard
         self.coordinator_epoch = coordinator_epoch
         self.groups = groups
         self.offsets = offsets
+        self.took_ms = took_ms
 
     def _values(self):
         return (
@@ -4280,6 +4282,7 @@ class CoordinatorLoaded(Message):
             self.coordinator_epoch,
             self.groups,
             self.offsets,
+            self.took_ms,
         )
 
 
@@ -4807,6 +4810,28 @@ class LagNoticed(Message):
         )
 
 
+class BrokerRegistered(Message):
+    __slots__ = ("broker_id",)
+    broker_id: int
+
+    def __init__(self, *, broker_id):
+        self.broker_id = broker_id
+
+    def _values(self):
+        return (self.broker_id,)
+
+
+class SessionLost(Message):
+    __slots__ = ("path",)
+    path: str
+
+    def __init__(self, *, path=""):
+        self.path = path
+
+    def _values(self):
+        return (self.path,)
+
+
 class WatchedEvent(Message):
     __slots__ = (
         "number",
@@ -4868,6 +4893,8 @@ class WatchedEvent(Message):
         "request_fenced",
         "leader_deposed",
         "lag_noticed",
+        "broker_registered",
+        "session_lost",
     )
     number: int
     time_ns: int
@@ -4928,6 +4955,8 @@ class WatchedEvent(Message):
     request_fenced: RequestFenced | None
     leader_deposed: LeaderDeposed | None
     lag_noticed: LagNoticed | None
+    broker_registered: BrokerRegistered | None
+    session_lost: SessionLost | None
 
     def __init__(
         self,
@@ -4991,6 +5020,8 @@ class WatchedEvent(Message):
         request_fenced=None,
         leader_deposed=None,
         lag_noticed=None,
+        broker_registered=None,
+        session_lost=None,
     ):
         self.number = number
         self.time_ns = time_ns
@@ -5051,6 +5082,8 @@ class WatchedEvent(Message):
         self.request_fenced = request_fenced
         self.leader_deposed = leader_deposed
         self.lag_noticed = lag_noticed
+        self.broker_registered = broker_registered
+        self.session_lost = session_lost
 
     def _values(self):
         return (
@@ -5113,6 +5146,8 @@ class WatchedEvent(Message):
             self.request_fenced,
             self.leader_deposed,
             self.lag_noticed,
+            self.broker_registered,
+            self.session_lost,
         )
 
 

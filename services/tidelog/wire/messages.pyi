@@ -1330,6 +1330,7 @@ class CoordinatorLoaded(Message):
     coordinator_epoch: int
     groups: int
     offsets: int
+    took_ms: int
 
 @value(kw_only=True)
 class CoordinatorResigned(Message):
@@ -1531,6 +1532,18 @@ class LagNoticed(Message):
     behind_ms: int
 
 @value(kw_only=True)
+class BrokerRegistered(Message):
+    """The broker has made its ephemeral, which begins a life."""
+
+    broker_id: int
+
+@value(kw_only=True)
+class SessionLost(Message):
+    """Its ZooKeeper session has ended, and its ephemeral with it."""
+
+    path: str = ""
+
+@value(kw_only=True)
 class WatchedEvent(Message):
     number: int
     time_ns: int
@@ -1591,6 +1604,8 @@ class WatchedEvent(Message):
     request_fenced: RequestFenced | None = None
     leader_deposed: LeaderDeposed | None = None
     lag_noticed: LagNoticed | None = None
+    broker_registered: BrokerRegistered | None = None
+    session_lost: SessionLost | None = None
 
 @value(kw_only=True)
 class WatchResponse(Message):

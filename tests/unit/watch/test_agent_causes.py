@@ -5,6 +5,7 @@ from helpers.brokers import Brokers, brokers
 from helpers.chains import chain, led_to
 from tidelog.ids import TopicPartition
 from tidelog.values import Message
+from tidelog.watch.kinds import LOGGED
 from tidelog.watch.order import Told
 from tidelog.watch.text import merged, sentence
 from tidelog.wire import messages as m
@@ -115,3 +116,16 @@ async def test_a_member_whose_lease_is_out_stops_fetching() -> None:
     assert len(stopped) == 4 and set(stopped) == {
         f"stops fetching events-{p} for g at 0 (its lease has run out)" for p in range(4)
     }
+
+
+async def test_kinds_for_the_log_are_made_when_recorded() -> None:
+    cluster = await with_agents("a", "b")
+    cluster.world.network.kill("b")
+    await stable(cluster, "a")
+    cluster.kill(cluster.leader("events"))
+    await cluster.wait(5.0)
+    fields = [kept[3] for ring in cluster.world.rings for kept in ring._events]
+    late = {type(each()) for each in fields if not isinstance(each, Message)}
+    logged = {type(each) for each in fields} & LOGGED
+    assert m.StopFetcherSent in late and not late & LOGGED
+    assert {m.BrokerSuspected, m.RebalanceEnded, m.MemberJoined} <= logged

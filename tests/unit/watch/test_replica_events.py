@@ -131,3 +131,17 @@ async def test_a_controller_is_elected_by_a_write() -> None:
     (loaded,) = found(events, m.ControllerLoaded)
     assert [kind for _, kind in chain(events, loaded)] == ["StoreWritten", "ControllerElected", "ControllerLoaded"]
     assert said(found(events, m.StoreWritten))[0].endswith("(controller epoch)")
+
+
+async def test_a_broker_registers_again_after_its_session() -> None:
+    cluster = await with_records()
+    meta = cluster.node(1).meta
+    assert meta is not None
+    cluster.world.zookeeper.expire(meta.session_id)
+    await cluster.wait(5.0)
+    events = merged(cluster.world.rings)
+    first, second = found(events, m.BrokerRegistered, 1)
+    assert [kind for _, kind in chain(events, first)] == ["StoreWritten", "BrokerRegistered"]
+    lost = found(events, m.SessionLost, 1)
+    assert said(lost) == ["has lost its ZooKeeper session, and /brokers/ids/1 with it"]
+    assert events.index(lost[0]) < events.index(second)
