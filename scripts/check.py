@@ -87,6 +87,7 @@ SHELLS = (
     ),
     *(f"model.{name}" for name in ("runner", "__main__")),
     "watch.follower",
+    "watch.logged",
 )
 
 PURE = (

@@ -1,9 +1,11 @@
 """Chains of causes of protocol events."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from tidelog.ports.recorder import Cause
 from tidelog.watch.order import Told
+from tidelog.watch.text import sentence
 
 
 def led_to(events: Sequence[Told], end: Told) -> list[Told]:
@@ -20,3 +22,22 @@ def led_to(events: Sequence[Told], end: Told) -> list[Told]:
 def chain(events: Sequence[Told], end: Told) -> list[tuple[str, str]]:
     """Returns the processes and kinds of these events."""
     return [(told.process, type(told.event.fields).__name__) for told in led_to(events, end)]
+
+
+def masked(told: Told, names: Mapping[str, str]) -> str:
+    """Returns process and sentence without what differs from run to run: `names`, times, epochs, offsets, numbers of
+    processes."""
+    text = f"{told.process}  {sentence(told.event)}"
+    for name, stands_for in names.items():
+        text = text.replace(name, stands_for)
+    text = re.sub(r" in \d+ steps", "", text)
+    text = re.sub(r"N(,N)+", "N", re.sub(r"\d[\d.]*", "N", text))
+    return text.replace("N partitions", "N partition")
+
+
+def story(events: Sequence[Told], end: Told, names: Mapping[str, str]) -> list[str]:
+    """Returns what led to `end`, in order; then, as a sorted set, what else has happened since its begin."""
+    led = led_to(events, end)
+    known = {told.name for told in led}
+    beside = {masked(told, names) for told in events[events.index(led[0]) :] if told.name not in known}
+    return [*(masked(told, names) for told in led), "beside:", *sorted(beside)]

@@ -325,7 +325,6 @@ class PartitionHost:
                 case fx.TruncateTo():
                     before, began_at = self.log.log_end_offset, self._context.clock.now()
                     end = self._on_disk(self.log.truncate_to, effect.offset, effect.committed)
-                    _log.info("%s truncated from %d to %d", self.tp, before, end)
                     took_s = self._context.clock.now() - began_at
                     self._context.metrics.truncated(before - end, took_s)
                     self._record_cut(before, end, effect)
@@ -335,7 +334,6 @@ class PartitionHost:
                     before = self.log.log_end_offset
                     self._on_disk(self.log.reset_to, effect.offset, effect.committed)
                     self._context.recorder.record(self.tp, m.LogReset(from_offset=before, to_offset=effect.offset))
-                    _log.warning("%s is empty and goes on at %d, where its leader's log begins", self.tp, effect.offset)
                 case _:
                     left.append(effect)
         return left

@@ -73,7 +73,6 @@ class Registration:
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST and not self._stopped:
-            _log.warning("the ZooKeeper session expired; this broker registers anew")
             broker_id = self._describe().broker_id
             self._recorder.record(broker_id, m.SessionLost(path=broker_path(broker_id)))
             self._wanted.set()
@@ -124,7 +123,6 @@ class Registration:
             version=stat.version,
         )
         if not same_life:
-            _log.info("registered with broker epoch %d", self.broker_epoch)
             self._record(registration.broker_id, path, stat)
             self._on_registered(self.broker_epoch)
         self._spawn("lease", self._keep(self._keeper))

@@ -153,14 +153,12 @@ class Term:
     def end(self, reason: str) -> None:
         """Stops acting at once; `run` returns soon."""
         if not self._over.is_set():
-            log.warning("controller epoch %d is over: %s", self._elected.epoch, reason)
             resigned = m.ControllerResigned(controller_epoch=self._elected.epoch, reason=reason)
             self._ports.recorder.record(None, resigned)
             self._over.set()
 
     async def run(self) -> None:
         """Until the term is over. TaskFailed: a bug."""
-        log.info("elected, controller epoch %d", self._elected.epoch)
         recorder = self._ports.recorder
         written = record_election(
             recorder, znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, self._elected, "controller epoch"
@@ -212,7 +210,6 @@ class Term:
                 log.error("cannot take over: %s; repair or delete this znode", error)
                 self.end("a znode is damaged")
                 return
-        log.info("read %d topics and %d brokers", len(snapshot.topics), len(snapshot.brokers))
         loaded = m.ControllerLoaded(
             controller_epoch=self._elected.epoch, topics=len(snapshot.topics), brokers=len(snapshot.brokers)
         )
@@ -352,7 +349,6 @@ class Term:
         if address is None:
             log.error("broker %d is registered without an INTERNAL listener", broker.broker_id)
             return
-        log.info("broker %d with broker epoch %d at %s", broker.broker_id, broker.epoch, address)
         seen = m.BrokerSeen(broker_id=broker.broker_id, host=address.host, port=address.port)
         CAUSE.set(self._ports.recorder.record(broker.broker_id, seen))
         wire = self._ports.net.channel(address, purpose="control")
@@ -390,7 +386,6 @@ class Term:
         self._links[broker.broker_id] = _Link(broker.epoch, channel, wire, task)
 
     def _disconnect(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        log.info("broker %d with broker epoch %d is gone", broker_id, broker_epoch)
         CAUSE.set(self._ports.recorder.record(broker_id, m.BrokerLost(broker_id=broker_id)))
         link = self._links.get(broker_id)
         if link is not None and link.broker_epoch == broker_epoch:

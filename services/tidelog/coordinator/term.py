@@ -202,13 +202,6 @@ class Term:
     def end(self, reason: str) -> None:
         """Stops acting at once; `run` returns soon."""
         if not self._over.is_set():
-            log.log(
-                logging.INFO if self._finishing else logging.WARNING,
-                "coordinator of shard %d, epoch %d, is over: %s",
-                self.shard,
-                self.epoch,
-                reason,
-            )
             resigned = m.CoordinatorResigned(shard=self.shard, coordinator_epoch=self.epoch, reason=reason)
             self._around.recorder.record(None, resigned)
             self._over.set()
@@ -240,7 +233,6 @@ class Term:
 
     async def run(self) -> None:
         """Until the term is over. TaskFailed: a bug."""
-        log.info("coordinator of shard %d, epoch %d", self.shard, self.epoch)
         around = self._around
         path, epoch_path = znodes.coordinator_path(self.shard), znodes.coordinator_epoch_path(self.shard)
         written = record_election(around.recorder, path, epoch_path, self._elected, "coordinator epoch")
@@ -363,7 +355,6 @@ class Term:
         around.brokers.listen(self._on_brokers)
         self._on_brokers()
         took_s = self._clock.now() - won_at
-        log.info("shard %d: %d groups with %d offsets read in %.3f s", self.shard, len(stored.groups), offsets, took_s)
         self._metrics.elected(self.shard, self.epoch, took_s)
         around.look_up_lags()
         if stored.damaged:

@@ -14,7 +14,7 @@ from tidelog.runtime.rpc_options import Limits
 from tidelog.runtime.tasks import Supervisor
 from tidelog.runtime.worker_process import worker_process
 from tidelog.runtime.zk import ZkMeta
-from tidelog.watch.ring import Ring
+from tidelog.watch.logged import LoggedRing
 
 
 def real_ports(
@@ -57,5 +57,5 @@ def real_ports(
         rand=random.SystemRandom(),
         coordinator_meta=session() if coordinates else None,
         worker=worker_process() if works else None,
-        recorder=Ring(name, clock.wall_ms(), clock),
+        recorder=LoggedRing(name, clock.wall_ms(), clock),
     )

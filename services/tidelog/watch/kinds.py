@@ -82,3 +82,6 @@ LOGGED: Final[frozenset[type[Any]]] = frozenset(
     }
 )
 """Kinds that are worth a line in a log. They are rare, and their fields are made when they are recorded."""
+
+ALARMING: Final[frozenset[type[Any]]] = frozenset({m.SessionLost, m.LogReset})
+"""Kinds that are a warning in a log."""

@@ -264,8 +264,8 @@ _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
         f"hears that {it.consumer_id} of {group} has started: generation {it.generation}"
     ),
     m.RebalanceEnded: _ended,
-    m.MemberJoined: lambda group, it: f"{it.consumer_id} is a member of {group}{' again' if it.returned else ''}",
-    m.CoordinatorLost: lambda group, it: f"{it.consumer_id} loses the coordinator of {group}",
+    m.MemberJoined: lambda group, it: f"is a member of {group}{' again' if it.returned else ''}",
+    m.CoordinatorLost: lambda group, it: f"loses the coordinator of {group}",
     m.StopFetcherReceived: _stop_received,
     m.StopFetcherObeyed: lambda group, it: (
         f"{'asks for time to stop' if it.finishing else 'has stopped'} in {group}: generation {it.generation}"
