@@ -1,5 +1,6 @@
 """The newest protocol events of one process. They are encoded and sent only if something watches."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -59,7 +60,7 @@ class Ring:
         now, key = self._clock.now(), (subject, kind)
         folded = self._folded.get(key)
         if folded is None:
-            folded = self._folded[key] = _Folded(now - FOLDED_S)
+            folded = self._folded[key] = _Folded(-math.inf)
         if not folded.count:
             folded.before = before
             self._untold[key] = folded

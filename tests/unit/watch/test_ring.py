@@ -48,6 +48,15 @@ def test_a_high_watermark_is_told_once_in_100_ms() -> None:
     assert advances(events) == [(0, 1, 1), (1, 9, 5)]
 
 
+def test_the_first_advance_is_told_at_once_at_any_time() -> None:
+    clock = ManualClock(0.3)
+    for _ in range(100):
+        events = Ring("broker-1", 1, clock)
+        events.fold(TP, m.HighWatermarkAdvanced, 0, 1)
+        assert advances(events) == [(0, 1, 1)]
+        clock.advance(0.001)
+
+
 def test_partitions_are_folded_apart() -> None:
     events, _ = ring()
     for partition in range(3):
