@@ -62,10 +62,11 @@ _BY_DEFINITION: Final = frozenset(
 _IF_ONE_COPY_MAY_BE_LOST: Final = frozenset({"allowed-loss"})
 _IF_ALL_MAY_BE_LOST: Final = _IF_ONE_COPY_MAY_BE_LOST | {
     *("lost-write", "unseen", "lost-acked", "final-incomplete"),
-    *("inconsistent-offsets", "watermark-fell", "nonmonotonic-poll", "poll-skip"),
+    *("inconsistent-offsets", "watermark-fell", "nonmonotonic-poll", "poll-skip", "nonmonotonic-send"),
     *("group-commit-fell", "group-commit-ahead", "group-skipped", "group-unprocessed", "group-duplicates"),
 }
-"""A log that was cut below what was acknowledged and read is written anew there: readers and groups start again in it."""
+"""A log that was cut below what was acknowledged and read is written anew there: readers, groups and producers
+start again in it."""
 
 
 def tolerated(name: str, promise: Promise) -> bool:

@@ -173,3 +173,12 @@ def test_precommitted_read_of_another_operations_send_is_none() -> None:
 def test_offsets_are_compared_where_a_value_has_several() -> None:
     story = Story().sent("a", 0).sent("b", 2).poll((0, "a"), (1, "a"), (2, "b"))
     assert found(story.check(IDEMPOTENT)) == {"duplicate": 1}
+
+
+def test_nonmonotonic_send_is_tolerated_where_all_may_be_lost() -> None:
+    """A log that lost its end is written anew from there."""
+    story = Story().sent("a", 0).sent("b", 1).sent("c", 0).poll((0, "c"))
+    promise = Promise("allowed", idempotent=True)
+    assert found(story.check(promise))["nonmonotonic-send"] == 1
+    assert not story.check(promise).anomalies["nonmonotonic-send"].bad
+    assert story.check(IDEMPOTENT).anomalies["nonmonotonic-send"].bad
