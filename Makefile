@@ -47,6 +47,9 @@ sim: setup ## seeded cluster simulation (SEEDS=50, SEED=first)
 chaos: setup ## twelve rows of the fault matrix, TIMES runs of each, and one table (ON=compose, TIMES=10, COLUMN=all/1)
 	@$(PY) -m tidelog.cli.main chaos campaign --times $(TIMES) --on $(ON) --column $(COLUMN)
 
+lessons: setup ## play every lesson of the lab, and write the digests of their events anew
+	@$(PY) scripts/lessons.py
+
 mutants: setup ## planted mistakes: each must be noticed (SEARCH=1 forgets the kept seeds, ONLY=MUT-4)
 	@PYTHONPATH=scripts $(PY) -m mutants $(if $(SEARCH),--search) $(if $(ONLY),--only $(ONLY))
 

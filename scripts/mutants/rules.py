@@ -679,3 +679,18 @@ def request_is_judged_twice(original: Any, self: Any, *asked: Any) -> Any:
 def request_of_another_term_is_heard(original: Any, self: Any, request: Any, epoch: int, brokers: Any) -> Any:
     """A new controller, which knows no numbers, judges what was sent to the one before it."""
     return original(self, replace(request, controller_epoch=max(request.controller_epoch, epoch)), epoch, brokers)
+
+
+@named(
+    "TOLD-FIRST",
+    "controller/test_machine_brokers",
+    "a_dead_leader_is_replaced_after_the_write_and_not_before",
+)
+@around(ControllerMachine, "_write")
+def brokers_are_told_first(original: Any, self: Any, partition: Any, state: Any, *why: Any) -> None:
+    """Brokers are told of a new leader when it is decided, whether the decision is stored or not."""
+    before = partition.state
+    original(self, partition, state, *why)
+    if before is not None and before.leader_epoch != state.leader_epoch:
+        self.state.set_state(partition, state)
+        self._out.publish(partition)

@@ -11,7 +11,7 @@ from tidelog.chaos.quantities import duration
 from tidelog.names import shown, suggestion
 
 TEXT_MAX: Final = 256 * 1024
-"""A scenario is a page; whatever is longer is none."""
+"""A scenario or a story is a page; whatever is longer is none."""
 DEPTH_MAX: Final = 20
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class Node:
 def parse(text: str, file: str) -> Node:
     """ScenarioError for what is no YAML, for two documents, a key given twice, and for references."""
     if len(text) > TEXT_MAX:
-        raise ScenarioError(f"{file}:1: {len(text)} characters; a scenario has at most {TEXT_MAX}")
+        raise ScenarioError(f"{file}:1: {len(text)} characters; the limit is {TEXT_MAX}")
     try:
         _check_events(text, file)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -134,7 +134,7 @@ def _check_events(text: str, file: str) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            raise ScenarioError(f"{file}:{line}: references (*{event.anchor}) are not used in scenarios")
+            raise ScenarioError(f"{file}:{line}: references (*{event.anchor}) are not used here")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH_MAX:
             raise ScenarioError(f"{file}:{line}: nested deeper than {DEPTH_MAX} levels")

@@ -75,6 +75,7 @@ TABLE: Final = (
     Row(CLUSTER, "reassign", "reassign:app", "Move partitions between brokers."),
     Row(CLUSTER, "log-dirs", "log_dirs:app", "Show how large each partition is in each broker's data directory."),
     Row(BREAK, "local", "local:app", "Run a cluster of processes on this machine, and stop, kill or pause them."),
+    Row(BREAK, "lab", "lab:app", "Play lessons and stories on a whole cluster in one process, step by step."),
     Row(BREAK, "chaos", "chaos:app", "Break a cluster on purpose, and get a verdict on every record."),
     Row(BREAK, "perf", "perf:app", "Measure how fast records are written and read."),
     Row(BREAK, "verifiable-producer", "verifiable:producer_app", "Send numbered records and report each one as JSON."),

@@ -37,6 +37,10 @@ class Habits:
     chunk: int
     """Records at once."""
     max_processing_ms: int
+    named: bool = False
+    """Its consumer id is the name of its host."""
+    pace_s: float | None = None
+    """Seconds over the records of a partition that it got at once; None: drawn."""
 
 
 class Agent:
@@ -46,6 +50,7 @@ class Agent:
         self._name = name
         self._habits = habits
         self.slow_share = habits.slow_share
+        self.pace_s = habits.pace_s
         self._bootstrap = list(bootstrap)
         self._ports = ports
         self._watch = watch
@@ -83,7 +88,7 @@ class Agent:
             self._bootstrap,
             group=habits.group,
             topics=habits.topics,
-            consumer_id=self._name if habits.static else None,
+            consumer_id=self._name if habits.static or habits.named else None,
             static=habits.static,
             session_timeout_ms=habits.session_ms,
             max_processing_ms=habits.max_processing_ms,
@@ -114,6 +119,8 @@ class Agent:
             await self._commit(list(self._done))
 
     def _duration_s(self) -> float:
+        if self.pace_s is not None:
+            return self.pace_s
         if self._rand.random() < self.slow_share:
             return self._habits.session_ms / 1000 * (0.3 + 1.4 * self._rand.random())
         return 0.05 * self._rand.random()
@@ -157,6 +164,12 @@ class AgentNode(SimNode):
         self.habits = replace(self.habits, slow_share=0.0)
         if self.agent is not None:
             self.agent.slow_share = 0.0
+
+    def take(self, seconds: float) -> None:
+        """Its application takes so long over what it gets of a partition at once, in this life and in those to come."""
+        self.habits = replace(self.habits, pace_s=seconds)
+        if self.agent is not None:
+            self.agent.pace_s = seconds
 
     def _launch(self, process: SimProcess) -> None:
         world, life = self.world, f"{self.name}/{self.starts}"

@@ -15,6 +15,7 @@ from tidelog.config import BrokerSettings, ControllerSettings
 from tidelog.controller.app import Controller
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.bundle import Ports
+from tidelog.ports.clock import Clock
 from tidelog.ports.rand import Rand
 from tidelog.runtime.metrics import BrokerMetrics, ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
@@ -94,6 +95,8 @@ class World:
     """Node and method of every request handler that raised what is no part of its protocol."""
     rings: list[Ring] = field(default_factory=list)
     """Protocol events of each life of a process."""
+    make_ring: Callable[[str, int, Clock], Ring] = Ring
+    """Called with process, life and clock of a process that starts."""
     on_gone: "Callable[[SimNode], None]" = lambda node: None
     """Called when a process has ended."""
 
@@ -199,7 +202,7 @@ class SimNode:
             process.start("start", controller.start())
 
     def _ring(self) -> Ring:
-        ring = Ring(self.name, self.starts, self.clock)
+        ring = self.world.make_ring(self.name, self.starts, self.clock)
         self.world.rings.append(ring)
         return ring
 

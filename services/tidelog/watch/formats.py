@@ -27,7 +27,7 @@ def json_of(told: Told, incarnation: Incarnation, *, cause_missing: bool = False
         "family": FAMILY_OF.get(type(event.fields)),
         "kind": type(event.fields).__name__,
         "subject": _subject(event.subject),
-        "fields": _plain(event.fields),
+        "fields": plain(event.fields),
         "text": sentence(event),
         "cause": None,
     }
@@ -49,11 +49,12 @@ def _subject(subject: Subject) -> dict[str, Any] | None:
     return {"broker": subject} if isinstance(subject, int) else {"group": subject}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Returns a field of an event as JSON has it: codes by name, messages as mappings."""
     if isinstance(value, Message):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, Enum):
         return value.name
     return value.hex() if isinstance(value, bytes) else value

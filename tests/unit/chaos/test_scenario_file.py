@@ -196,7 +196,7 @@ BAD: Sequence[tuple[str, str, str, str]] = [
     ("empty_column", "duration: 20s", "all/1: {}\nduration: 20s", "f:14: all/1: promise, expect or both"),
     ("unknown_in_column", "duration: 20s", "all/1: {min_isr: 1}\nduration: 20s", "f:14: all/1: 'min_isr' is not known here"),
     ("no_yaml", "row: 1", "row: [1", "f:"),
-    ("a_reference", "row: 1", "row: &a 1\nkeys: *a", "f:3: references (*a) are not used in scenarios"),
+    ("a_reference", "row: 1", "row: &a 1\nkeys: *a", "f:3: references (*a) are not used here"),
     ("too_deep", "row: 1", f"row: {'[' * DEPTH_MAX}{']' * DEPTH_MAX}", f"f:2: nested deeper than {DEPTH_MAX} levels"),
     ("a_strange_key", "row: 1", "[row]: 1", "f:2: a key is a word, not a list or a mapping"),
     ("no_date", "row: 1", "row: 2026-13-45", "f:2: "),
@@ -219,7 +219,7 @@ def test_what_is_wrong_is_told_by_its_line(old: str, new: str, said: str) -> Non
         ("- name: x\n", "f:1: a list is not a mapping of keys to values"),
         ("name: x\n---\nname: y\n", "f:2: "),
         ("name: \x07\n", "f:1: "),
-        ("x" * (TEXT_MAX + 1), f"f:1: {TEXT_MAX + 1} characters; a scenario has at most {TEXT_MAX}"),
+        ("x" * (TEXT_MAX + 1), f"f:1: {TEXT_MAX + 1} characters; the limit is {TEXT_MAX}"),
     ],
     ids=["empty", "comment", "words", "list", "two", "bell", "long"],
 )

@@ -1,0 +1,70 @@
+"""A story: a cluster, what is done to it and when, and what must be seen. Made from a file by `story_file`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.chaos.checker.promise import Loss
+from tidelog.chaos.yaml_nodes import ScenarioError
+from tidelog.lab.actions import Action
+from tidelog.lab.expectations import Expectation
+from tidelog.testing.sim_node import Timing
+
+VERSION: Final = 1
+
+StoryError = ScenarioError
+"""One line about a file: `file:line: text`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    name: str
+    partitions: int
+    replication_factor: int
+    replicas: tuple[tuple[int, ...], ...]
+    """Brokers of each partition; if given, the two numbers do not count."""
+    settings: Mapping[str, str]
+
+    @property
+    def count(self) -> int:
+        """Partitions of the topic."""
+        return len(self.replicas) or self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Something that happens at a time of the story."""
+
+    at_s: float
+    line: int
+    action: Action | None
+    """None: the narrator speaks."""
+    values: Mapping[str, Any]
+    """The parameters of the action, or `say`."""
+    label: str = ""
+    """The name under which expectations and later actions know the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    file: str
+    title: str
+    seed: int
+    duration_s: float
+    beats: tuple[Beat, ...]
+    expectations: tuple[Expectation, ...]
+    lesson: int | None = None
+    text: str = ""
+    question: str = ""
+    answer: str = ""
+    mutant: str = ""
+    """The planted mistake with which an expectation fails; scripts/mutants has it."""
+    brokers: int = 3
+    controllers: int = 2
+    timing: Timing = field(kw_only=True)
+    topics: tuple[TopicPlan, ...] = ()
+    promise: Loss = "none"
+
+    @property
+    def heading(self) -> str:
+        return self.title if self.lesson is None else f"Lesson {self.lesson}: {self.title}"
