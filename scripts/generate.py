@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what is made from code, or checks that it is up to date: of the boards, alerts and recorded queries in
 scripts/dashboards deploy/grafana/dashboards/*.json, deploy/prometheus/rules/*.yml, docs/runbook.md and docs/faults.md; of the
-classes of settings and errors docs/operations/settings.md and error-codes.md.
+classes of settings and errors docs/operations/settings.md and error-codes.md; of events of the lab docs/internals/steps.md.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Any, Final
 import yaml
 
 import reference
+import steps_page
 from dashboards import pages
 from dashboards.alerts import GROUPS_OF_RULES, Alert
 from dashboards.boards import BOARDS
@@ -58,6 +59,7 @@ def files() -> dict[Path, str]:
         ROOT / pages.FAULTS: pages.faults(),
         ROOT / reference.SETTINGS: reference.settings(),
         ROOT / reference.ERROR_CODES: reference.error_codes(),
+        ROOT / steps_page.PAGE: steps_page.page(),
     }
 
 
