@@ -11,9 +11,10 @@ from tidelog.client.admin import Admin
 from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
-from tidelog.errors import GroupIdNotFoundError
+from tidelog.errors import GroupIdNotFoundError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.testing.sim_cluster import SimCluster
+from tidelog.watch.service import CONTROLLER
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
@@ -109,7 +110,25 @@ class Bed:
         await self.admin.groups.listing()
         with suppress(GroupIdNotFoundError):
             await self.admin.groups.describe_one("none")
+        await self._watch()
         await self.admin.delete_topic(name)
+
+    async def _watch(self) -> None:
+        """Reads events of the controller, which a broker hands on."""
+        channel = self.ports.net.channel(self.cluster.brokers[0].address, purpose="watch")
+        request = m.WatchRequest(process=CONTROLLER, partition=-1, life=0, number=0, last=10, age_ms=0)
+        try:
+            while True:
+                try:
+                    stream = channel.open(s.WATCH_SERVICE_WATCH_PROTOCOL)
+                    await stream.write(request)
+                    found = await stream.read()
+                    assert found is not None and found.process.startswith("controller-")
+                    return
+                except TransportError:
+                    await self.ports.clock.sleep(0.1)
+        finally:
+            await channel.close()
 
     async def _until_moved(self) -> None:
         while await self.admin.reassignments.list():

@@ -349,7 +349,7 @@ class Term:
         if address is None:
             log.error("broker %d is registered without an INTERNAL listener", broker.broker_id)
             return
-        seen = m.BrokerSeen(broker_id=broker.broker_id, host=address.host, port=address.port)
+        seen = m.BrokerSeen(broker_id=broker.broker_id)
         CAUSE.set(self._ports.recorder.record(broker.broker_id, seen))
         wire = self._ports.net.channel(address, purpose="control")
         channel = BrokerChannel(

@@ -209,7 +209,7 @@ _STEPS: Final = {1: "detect", 2: "decide", 3: "write", 4: "notify", 5: "connect"
 _SENTENCES: Final[dict[type[Any], Callable[[Subject, Any], str]]] = {
     m.BrokerRegistered: lambda _, it: f"is registered as broker-{it.broker_id}",
     m.SessionLost: lambda _, it: f"has lost its ZooKeeper session, and {it.path} with it",
-    m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id} at {it.host}:{it.port}",
+    m.BrokerSeen: lambda _, it: f"sees broker-{it.broker_id}",
     m.BrokerLost: lambda _, it: f"sees that the registration of broker-{it.broker_id} is gone",
     m.BrokerSuspected: lambda _, it: f"suspects broker-{it.broker_id}: its port refuses connections",
     m.BrokerCleared: lambda _, it: f"does not suspect broker-{it.broker_id} any more: it answers",

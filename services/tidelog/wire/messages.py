@@ -3829,22 +3829,14 @@ class EventName(Message):
 
 
 class BrokerSeen(Message):
-    __slots__ = ("broker_id", "host", "port")
+    __slots__ = ("broker_id",)
     broker_id: int
-    host: str
-    port: int
 
-    def __init__(self, *, broker_id, host="", port):
+    def __init__(self, *, broker_id):
         self.broker_id = broker_id
-        self.host = host
-        self.port = port
 
     def _values(self):
-        return (
-            self.broker_id,
-            self.host,
-            self.port,
-        )
+        return (self.broker_id,)
 
 
 class BrokerLost(Message):

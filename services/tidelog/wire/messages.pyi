@@ -1172,8 +1172,6 @@ class BrokerSeen(Message):
     """The controller sees a broker in a new life."""
 
     broker_id: int
-    host: str = ""
-    port: int
 
 @value(kw_only=True)
 class BrokerLost(Message):

@@ -43,6 +43,7 @@ OPERATED = (
     "ReplicaEnds",
     "ReplicaFetch",
     "StopReplica",
+    "WatchProtocol",
 )
 """Methods that the work of an operator uses; that of clients uses the others."""
 REPEATED = ("CreateTopics", "CreatePartitions", "DeleteTopics", "DrainBrokers")

@@ -14,7 +14,9 @@ from tidelog.cli.commands.brokers import as_json
 from tidelog.config import BrokerSettings
 from tidelog.ids import Address
 from tidelog.ports.net import KnownCaller, Route, Unary
+from tidelog.ports.recorder import SILENT
 from tidelog.testing.clock import SimClock
+from tidelog.watch.service import WatchService
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
 
@@ -39,7 +41,7 @@ def routes(listener: str) -> list[Route]:
     others = [Mock() for _ in range(6)]
     metadata = Mock(cluster_name="c")
     link: Any = Controller()
-    service = BrokerService(*others, metadata, link, Mock(), SimClock(), Mock())
+    service = BrokerService(*others, metadata, link, Mock(), SimClock(), Mock(), WatchService(SILENT, SimClock()))
     return service.routes(listener)
 
 
@@ -82,6 +84,10 @@ def test_no_other_answer_to_clients_tells_epochs_or_listeners() -> None:
         if any(name == "broker_epoch" or held is m.Listener for name, held in fields(each.method.response))
     }
     assert telling == {s.ADMIN_SERVICE_DESCRIBE_CLUSTER.path}
+
+
+def test_protocol_events_tell_no_address() -> None:
+    assert {name for name, _ in fields(m.WatchResponse)} & {"host", "port", "broker_epoch", "incarnation"} == set()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ SENT_WHOLE = {
     ("client/reassignments.py", "DrainBrokersRequest"): "one plan, stored whole or not at all",
     ("client/reassignments.py", "AlterPartitionReassignmentsRequest"): "one plan, stored whole or not at all",
     ("client/group_admin.py", "ListGroupsRequest"): "there are five states",
+    ("cli/commands/watch.py", "WatchRequest"): "a few names that a person gives",
+    ("chaos/protocol_log.py", "WatchRequest"): "at most two topics",
     ("coordinator/service.py", "DeleteGroupsRequest"): "a part of a request that came in; it is not sent",
     ("broker/admin_service.py", "DescribeTopicsRequest"): "the names of a request that came in, which may hold fewer",
     ("broker/leader_fetcher.py", "ReplicaFetchRequest"): "what a server tells another is bounded by bytes",

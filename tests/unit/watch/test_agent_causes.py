@@ -92,7 +92,7 @@ async def test_a_member_registers_with_the_next_coordinator() -> None:
         ("a", "StartFetcherObeyed"),
     ]
     joined = found(events, m.MemberJoined)
-    assert [sentence(told.event) for told in joined] == ["a is a member of g", "a is a member of g again"]
+    assert [sentence(told.event) for told in joined] == ["is a member of g", "is a member of g again"]
 
 
 async def test_a_leave_goes_back_to_the_member() -> None:
