@@ -32,7 +32,7 @@ def masked(told: Told, names: Mapping[str, str]) -> str:
         text = text.replace(name, stands_for)
     text = re.sub(r" in \d+ steps", "", text)
     text = re.sub(r"N(,N)+", "N", re.sub(r"\d[\d.]*", "N", text))
-    return text.replace("N partitions", "N partition")
+    return re.sub(r"N (partition|group|member|broker|topic|offset)\b", r"N \1s", text)
 
 
 def story(events: Sequence[Told], end: Told, names: Mapping[str, str]) -> list[str]:

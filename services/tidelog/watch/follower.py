@@ -45,6 +45,8 @@ class ProtocolWatch:
         self._window = Window()
         self._brokers: dict[str, Address] = {}
         self._followed: set[str] = set()
+        self._named: set[str] = set()
+        """Processes of causes."""
         self._positions: dict[str, tuple[int, int]] = {}
         """Life and number of the newest event of each process that was looked at."""
         self._lives: dict[str, list[int]] = {}
@@ -137,8 +139,7 @@ class ProtocolWatch:
         while True:
             why, wait_s = await self._listen(name, process)
             if self._heard_at.pop(name, None) is not None:
-                self._window.away.add(name)
-                self._tasks.start(f"{name} is away", self._gone_soon(name))
+                self._wait_for(name)
             if why != told and (name in self.caught_up or wait_s == AGAIN_REFUSED_S):
                 self._note(f"{name}: {why}")
                 told = why
@@ -146,6 +147,11 @@ class ProtocolWatch:
             if why == _ANOTHER_LEADS:
                 self._followed.discard(name)
                 return
+
+    def _wait_for(self, name: str) -> None:
+        """Effects of its events wait for a moment, since it is looked for."""
+        self._window.away.add(name)
+        self._tasks.start(f"{name} is away", self._gone_soon(name))
 
     async def _gone_soon(self, name: str) -> None:
         await self._clock.sleep(AWAY_S)
@@ -211,6 +217,11 @@ class ProtocolWatch:
         self._positions[process] = (life, response.number)
         if response.number >= response.newest:
             self.caught_up.add(process)
-        for event in response.events:
-            self._window.add(Told(process, life, from_message(event)), now)
+        for message in response.events:
+            event = from_message(message)
+            if event.cause is not None and event.cause.process not in self._named:
+                self._named.add(event.cause.process)
+                if event.cause.process not in self._followed:
+                    self._wait_for(event.cause.process)  # such as a controller that was elected just now
+            self._window.add(Told(process, life, event), now)
         self._window.looked_at(process, life, response.number)

@@ -1,6 +1,9 @@
 """Puts events of several processes in one order while they arrive."""
 
 from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from math import inf
 from typing import Final, NamedTuple
 
 from tidelog.ports.recorder import Cause
@@ -45,34 +48,48 @@ class Window:
         self._looked_at[process, life] = max(number, self._looked_at.get((process, life), 0))
 
     def due(self, now: float) -> list[Shown]:
-        """Returns what has waited long enough, with what comes before it: its causes, and earlier events of its process."""
-        ready: list[Told] = []
-        for process, queue in self._held.items():
-            last: Told | None = None
-            for arrived, told in queue:
-                if now - arrived < (AWAY_S if self._comes_later(told) else WAIT_S):
-                    break
-                last = told
-            if last is not None:
-                self._take(process, _place(last.name), ready)
+        """Returns what has waited long enough. An effect waits for as long as its cause does."""
+        ready = {process: self._waited(queue, now) for process, queue in self._held.items()}
+        ends = {
+            process: _place(queue[count - 1][1].name)
+            for process, queue in self._held.items()
+            if (count := ready[process])
+        }
+        shorter = True
+        while shorter:
+            shorter = False
+            for process, queue in self._held.items():
+                for at, (_, told) in enumerate(islice(queue, ready[process])):
+                    if self._is_held(told.event.cause, ends):
+                        ready[process], shorter = at, True
+                        ends.pop(process)
+                        if at:
+                            ends[process] = _place(queue[at - 1][1].name)
+                        break
+        found = [queue.popleft()[1] for process, queue in self._held.items() for _ in range(ready[process])]
         self._held = {process: queue for process, queue in self._held.items() if queue}
-        return [Shown(told, self._misses(told)) for told in ordered(ready)]
+        return [Shown(told, self._misses(told)) for told in ordered(found)]
+
+    def _waited(self, queue: "deque[tuple[float, Told]]", now: float) -> int:
+        """Returns how many of the oldest events have waited long enough."""
+        count = 0
+        for arrived, told in queue:
+            if now - arrived < (AWAY_S if self._comes_later(told) else WAIT_S):
+                break
+            count += 1
+        return count
+
+    def _is_held(self, cause: Cause | None, ends: Mapping[str, _Place]) -> bool:
+        """Tells whether a cause has arrived and is not among those that have waited long enough, which end at `ends`."""
+        if cause is None or not (queue := self._held.get(cause.process)):
+            return False
+        place = _place(cause)
+        first = _place(queue[0][1].name)
+        return first <= place <= _place(queue[-1][1].name) and place > ends.get(cause.process, (0, 0))
 
     def rest(self) -> list[Shown]:
         """Returns all that is left: nothing more will arrive."""
-        return self.due(float("inf"))
-
-    def _take(self, process: str, place: _Place, ready: list[Told]) -> None:
-        """Moves the events of a process up to this place, and what comes before them in others, to `ready`."""
-        todo = [(process, place)]
-        while todo:
-            process, place = todo.pop()
-            queue = self._held.get(process, deque())
-            while queue and _place(queue[0][1].name) <= place:
-                _, told = queue.popleft()
-                ready.append(told)
-                if (cause := told.event.cause) is not None:
-                    todo.append((cause.process, _place(cause)))
+        return self.due(inf)
 
     def _comes_later(self, told: Told) -> bool:
         cause = told.event.cause

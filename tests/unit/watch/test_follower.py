@@ -103,6 +103,7 @@ async def test_the_next_controller_tells_how_it_was_elected() -> None:
         cluster.controller.start()
         await seen.run(15.0)
         assert "ControllerElected" in seen.kinds("controller-1")
+        assert not seen.missing
 
 
 async def test_the_newest_events_come_first() -> None:
