@@ -75,7 +75,10 @@ def test_the_files_are_up_to_date_and_there_are_no_others() -> None:
     made = generator.files()
     pages = [
         generator.ROOT / "docs" / name
-        for name in ("runbook.md", "faults.md", "operations/settings.md", "operations/error-codes.md")
+        for name in (
+            *("runbook.md", "faults.md", "internals/steps.md"),
+            *("operations/settings.md", "operations/error-codes.md"),
+        )
     ]
     assert sorted(made) == sorted([*FILES, *generator.RULES.glob("*.yml"), *pages])
     for path, text in made.items():
