@@ -153,10 +153,8 @@ class Run:
             groups=[] if self.file.group is None else [self.file.group],
             on_sample=looked,
         )
-        protocol = self._protocol(servers, chronicle)
-        async with observer:
+        async with observer, self._protocol(servers, chronicle):
             try:
-                background.start("protocol events", protocol.run())
                 background.start("lag", lag.watch())
                 background.start("ticks", self._ticks(chronicle, load))
                 if self.scenario.workload.consumers.agents:
@@ -165,7 +163,6 @@ class Run:
                 await self._phases(servers, player, load)
             finally:
                 await background.stop()
-                await protocol.stop()
                 await load.stop()
                 self._note(player, lag)
         if background.failure is not None:
@@ -213,9 +210,7 @@ class Run:
 
     def _protocol(self, servers: str, chronicle: Chronicle) -> ProtocolLog:
         ports = ClientPorts(self.clock, GrpcNet(), self.rand)
-        return ProtocolLog(
-            self.directory / PROTOCOL, servers, ports, self.file.topics, chronicle.began, lambda line: None
-        )
+        return ProtocolLog(self.directory / PROTOCOL, servers, ports, self.file.topics, chronicle.began)
 
     def _source(self) -> Source | None:
         plan = self.scenario.workload

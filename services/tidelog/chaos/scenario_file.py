@@ -31,7 +31,7 @@ from tidelog.chaos.scenario import (
 )
 from tidelog.chaos.targets import check_hits
 from tidelog.chaos.targets import parse as parse_target
-from tidelog.chaos.yaml_nodes import Node, ScenarioError, parse
+from tidelog.chaos.yaml_nodes import Node, ScenarioError, parse_file
 from tidelog.cluster.api import BROKER, CONTROLLER, kind_of
 from tidelog.config import BrokerSettings, ControllerSettings, Settings, keys
 from tidelog.errors import TidelogError
@@ -78,11 +78,7 @@ def find(name: str) -> Path:
 
 def load(path: Path) -> Scenario:
     """ScenarioError, OSError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}:1: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    return scenario(parse(text, str(path)))
+    return scenario(parse_file(path))
 
 
 def scenario(root: Node) -> Scenario:

@@ -1,8 +1,11 @@
 """Steps of a cluster between a fault and the first acknowledgement of a new leader."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,13 @@ from tidelog.chaos.checking import HISTORY
 from tidelog.chaos.history import OK, FaultStep, HistoryReader, Send, Sent
 from tidelog.chaos.protocol_log import PROTOCOL
 from tidelog.ids import TopicPartition
+from tidelog.watch.order import with_causes
 from tidelog.wire import znodes
 
 Event = Mapping[str, Any]
 """A line of protocol.jsonl."""
+_Ack = tuple[float, int]
+"""When a record was acknowledged, and in which leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """The failover of one partition: the last one that had an acknowledgement of a new leader."""
+    """The failover of one partition. If several had one, it is that whose new leader was the last to acknowledge a record."""
 
     fault: str
     tp: TopicPartition
@@ -41,53 +47,44 @@ def failovers(directory: Path) -> list[Failover]:
     faults, acks = _history(directory)
     events = read_events(directory)
     found = []
-    for number, fault in enumerate(faults):
-        until = faults[number + 1].t if number + 1 < len(faults) else float("inf")
-        firsts = [
-            first for first in map(lambda acked: _first(acked, fault.t, until), acks.values()) if first is not None
-        ]
-        if not firsts:
-            continue
-        last = max(firsts, key=lambda sent: sent[1])
-        tp, acked_at = last
-        steps = [
-            Step(event["t"], event["process"], event["text"])
-            for event in of_partition(events, tp)
-            if fault.t <= event["t"] <= acked_at
-        ]
-        found.append(Failover(fault.name, tp, fault.t, acked_at, steps))
+    for fault, following in zip_longest(faults, faults[1:]):
+        until = inf if following is None else following.t
+        firsts = {tp: t for tp, acked in acks.items() if (t := _first(acked, fault.t, until)) is not None}
+        if firsts:
+            tp = max(firsts, key=lambda each: firsts[each])
+            steps = [
+                Step(event["t"], event["process"], event["text"])
+                for event in of_partition(events, tp)
+                if fault.t <= event["t"] <= firsts[tp]
+            ]
+            found.append(Failover(fault.name, tp, fault.t, firsts[tp], steps))
     return found
 
 
-def _history(directory: Path) -> tuple[list[FaultStep], dict[TopicPartition, list[tuple[TopicPartition, float, int]]]]:
-    """Returns the begins of the faults, and the acknowledgements of each partition with their leader epochs."""
-    faults: list[FaultStep] = []
+def _history(directory: Path) -> tuple[list[FaultStep], Mapping[TopicPartition, list[_Ack]]]:
+    """Returns the first step of each fault, and the acknowledgements of each partition."""
+    faults: dict[int, FaultStep] = {}
     sends: dict[int, TopicPartition] = {}
-    acks: dict[TopicPartition, list[tuple[TopicPartition, float, int]]] = {}
-    seen: set[int] = set()
+    acks: defaultdict[TopicPartition, list[_Ack]] = defaultdict(list)
     for record in HistoryReader(directory / HISTORY):
         match record:
-            case FaultStep() if record.id not in seen:
-                seen.add(record.id)
-                faults.append(record)
+            case FaultStep():
+                faults.setdefault(record.id, record)
             case Send():
                 sends[record.id] = TopicPartition(record.topic, record.partition)
             case Sent(outcome=outcome, leader_epoch=int() as epoch) if outcome == OK:
-                tp = sends.pop(record.id)
-                acks.setdefault(tp, []).append((tp, record.t, epoch))
+                acks[sends.pop(record.id)].append((record.t, epoch))
             case _:
                 pass
-    return faults, acks
+    return list(faults.values()), acks
 
 
-def _first(
-    acks: Sequence[tuple[TopicPartition, float, int]], after: float, until: float
-) -> tuple[TopicPartition, float] | None:
-    """Returns the first acknowledgement of a later epoch than before; None if the leader stayed."""
-    before = max((epoch for _, t, epoch in acks if t <= after), default=None)
+def _first(acks: Sequence[_Ack], after: float, until: float) -> float | None:
+    """Returns the time of the first acknowledgement in a later epoch than before; None if the leader stayed."""
+    before = max((epoch for t, epoch in acks if t <= after), default=None)
     if before is None:
         return None
-    return next(((tp, t) for tp, t, epoch in acks if after < t < until and epoch > before), None)
+    return next((t for t, epoch in acks if after < t < until and epoch > before), None)
 
 
 def read_events(directory: Path) -> list[Event]:
@@ -107,21 +104,9 @@ def read_events(directory: Path) -> list[Event]:
 
 def of_partition(events: Sequence[Event], tp: TopicPartition) -> list[Event]:
     """Returns the events of a partition, and what led to them."""
-    by_name = {_name(event): event for event in events}
-    wanted: set[tuple[str, int, int]] = set()
-    for event in events:
-        if _is_of(event, tp):
-            wanted.update(_chain(event, by_name, wanted))
-    return [event for event in events if _name(event) in wanted]
-
-
-def _chain(
-    event: Event | None, by_name: Mapping[tuple[str, int, int], Event], known: set[tuple[str, int, int]]
-) -> Iterator[tuple[str, int, int]]:
-    while event is not None and (name := _name(event)) not in known:
-        yield name
-        cause = event["cause"]
-        event = None if cause is None else by_name.get(_name(cause))
+    return with_causes(
+        events, lambda event: _is_of(event, tp), _name, lambda event: event["cause"] and _name(event["cause"])
+    )
 
 
 def _name(event: Event) -> tuple[str, int, int]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -109,6 +110,15 @@ class Node:
         kinds = {dict: "a mapping", list: "a list", type(None): "nothing"}
         found = kinds.get(type(self.value)) or shown(str(self.value))
         return self.error(f"{self._prefix()}{found} is not {wanted}")
+
+
+def parse_file(path: Path) -> Node:
+    """ScenarioError, OSError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}:1: not UTF-8 text ({error.reason} at byte {error.start})") from None
+    return parse(text, str(path))
 
 
 def parse(text: str, file: str) -> Node:

@@ -1,4 +1,4 @@
-"""What a coordinator wants done, and what has happened to its groups; the shell does it in order and decides nothing."""
+"""Effects of a coordinator: what it wants done, and what has happened to its groups. The shell carries them out in order."""
 
 from collections.abc import Mapping
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.chaos.checker.promise import LOSSES, Loss
-from tidelog.chaos.yaml_nodes import Node, parse
+from tidelog.chaos.yaml_nodes import Node, parse_file
 from tidelog.lab.actions import ACTIONS, Action, settings
 from tidelog.lab.cast import Cast
 from tidelog.lab.cluster import TIMING
@@ -55,11 +55,7 @@ def find(name: str) -> Path:
 
 def load(path: Path) -> Story:
     """StoryError, OSError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise StoryError(f"{path}:1: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    return story(parse(text, str(path)))
+    return story(parse_file(path))
 
 
 def story(root: Node) -> Story:

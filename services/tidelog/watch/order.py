@@ -1,10 +1,12 @@
 """The order of events of several processes."""
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from tidelog.ports.recorder import Cause, ProtocolEvent
+
+E = TypeVar("E")
 
 
 class Told(NamedTuple):
@@ -17,6 +19,20 @@ class Told(NamedTuple):
     @property
     def name(self) -> Cause:
         return Cause(self.process, self.life, self.event.number)
+
+
+def with_causes(
+    events: Sequence[E], wanted: Callable[[E], bool], name: Callable[[E], Hashable], cause: Callable[[E], Hashable]
+) -> list[E]:
+    """Returns the events that are wanted, and what led to them. `cause` is the name of an event, or None."""
+    by_name = {name(event): event for event in events}
+    found: set[Hashable] = set()
+    for event in filter(wanted, events):
+        led: E | None = event
+        while led is not None and name(led) not in found:
+            found.add(name(led))
+            led = by_name.get(cause(led))
+    return [event for event in events if name(event) in found]
 
 
 def ordered(found: Iterable[Told]) -> list[Told]:

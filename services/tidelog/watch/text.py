@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tidelog.ids import NO_LEADER, TopicPartition
-from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
+from tidelog.ports.recorder import ProtocolEvent, Subject
 from tidelog.values import Message
-from tidelog.watch.order import Told, ordered
+from tidelog.watch.order import Told, ordered, with_causes
 from tidelog.watch.ring import Ring
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -31,15 +31,10 @@ def lines(events: Iterable[Told]) -> list[str]:
 
 def of_partition(events: Sequence[Told], tp: TopicPartition) -> list[Told]:
     """Returns the events of a partition, and what led to them."""
-    by_name = {told.name: told for told in events}
     path = znodes.state_path(*tp)
-    wanted: set[Cause] = set()
-    for told in events:
-        name: Cause | None = told.name if _is_of(told.event, tp, path) else None
-        while name is not None and name in by_name and name not in wanted:
-            wanted.add(name)
-            name = by_name[name].event.cause
-    return [told for told in events if told.name in wanted]
+    return with_causes(
+        events, lambda told: _is_of(told.event, tp, path), lambda told: told.name, lambda told: told.event.cause
+    )
 
 
 def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:
