@@ -406,6 +406,9 @@ class AgentSettings(Settings):
     the next owner."""
     fetch_max_bytes: Bytes = FETCH_MAX_BYTES
     """Maximum size of one response to a fetch."""
+    watch_address: OptionalAddress = None
+    """Address at which the agent shows its protocol events to brokers, which hand them on to `tidelog watch`. Empty: no
+    server."""
     metrics_address: OptionalAddress = None
     """Address of the HTTP server for /metrics and /health. Empty: no server."""
 

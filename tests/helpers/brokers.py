@@ -20,7 +20,7 @@ from tidelog.client.connections import ClientPorts
 from tidelog.client.consumer import Consumer
 from tidelog.coordinator.term import Term
 from tidelog.errors import ErrorCode, TidelogError, TransportError
-from tidelog.ids import TopicPartition
+from tidelog.ids import Address, TopicPartition
 from tidelog.ports.net import Server
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
@@ -35,6 +35,7 @@ from tidelog.testing.rand import seeded
 from tidelog.testing.sim_node import SimNode, Timing, World
 from tidelog.testing.views import stored_states
 from tidelog.watch.ring import Ring
+from tidelog.watch.service import WatchService
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
 from tidelog.wire.batch import iter_batches
@@ -359,15 +360,25 @@ class Brokers(Interceptor):
         self, group_id: str, consumer_id: str, topic: str, *, polls: bool = True, records: bool = False
     ) -> Consumer:
         """A member that stays until `leave`; returns when it owns a partition. With `polls` False it takes no record. With
-        `records` it records protocol events, as an agent does."""
+        `records` it records protocol events and shows them, as an agent does."""
         process = SimProcess(consumer_id)
         rand = seeded(self.world.seed, consumer_id)
-        ports = ClientPorts(self.clock, self.world.network.node(consumer_id, process), rand)
+        net = self.world.network.node(consumer_id, process)
+        ports = ClientPorts(self.clock, net, rand)
+        ring = Ring(consumer_id, self.clock.wall_ms(), self.clock)
+        watch = WatchService(ring, self.clock)
+        server = await net.serve(Address(consumer_id, 0), [watch.route()])
         if records:
-            ring = Ring(consumer_id, 1, self.clock)
             self.world.rings.append(ring)
-            ports = replace(ports, recorder=ring)
-        consumer = Consumer(self.bootstrap, ports=ports, group=group_id, topics=[topic], consumer_id=consumer_id)
+            ports = replace(ports, recorder=ring, watch_port=server.address.port)
+        consumer = Consumer(
+            self.bootstrap,
+            ports=ports,
+            group=group_id,
+            topics=[topic],
+            consumer_id=consumer_id,
+            client_id=consumer_id if records else "tidelog-consumer",
+        )
         left = self._left[consumer_id] = asyncio.Event()
 
         async def run() -> None:
@@ -375,6 +386,8 @@ class Brokers(Interceptor):
                 while polls and not left.is_set():
                     await consumer.poll(timeout_s=0.1)
                 await left.wait()
+            watch.end()
+            await server.stop(1.0)
 
         self._members[consumer_id] = process.start("member", run())
         await self.until(lambda: consumer.assignment, f"{consumer_id} owns a partition")

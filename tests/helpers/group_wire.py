@@ -54,6 +54,7 @@ class Member:
             max_processing_ms=0,
             rejoin=False,
             admission=0,
+            watch_port=0,
         )
         self.request = replace(self.request, **request)
         self.stream: Stream[m.CoordinatorMessage, m.ConsumerMessage] = self._open()

@@ -88,6 +88,7 @@ def group(
         topic_count="{}",
         session_timeout_ms=6000,
         partitions=tuple(m.PartitionName(topic=t, partition=p) for t, p in owned),
+        watch_port=0,
     )
     known: dict[str, Any] = {"state": "Stable", "coordinator_id": 0, "coordinator_epoch": 2, "generation": 5}
     return SeenGroup(

@@ -53,6 +53,7 @@ class RawMember:
             rejoin=rejoin,
             client_id=self.consumer_id,
             admission=0,
+            watch_port=0,
         )
         await self.say(register=request)
 

@@ -20,6 +20,7 @@ from tidelog.config import AgentSettings
 from tidelog.errors import TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.disk import Disk
+from tidelog.ports.rand import Rand
 from tidelog.runtime.agent_metrics import NEVER_S, AgentMetrics, AgentSnapshot
 from tidelog.runtime.tasks import Supervisor
 
@@ -42,8 +43,8 @@ STATES: Final = (
 """Of the membership, and before it."""
 
 
-def agent_id_of(settings: AgentSettings, ports: ClientPorts) -> str:
-    return settings.agent_id or f"{platform.node()}-{ports.rand.randbytes(4).hex()}"
+def agent_id_of(settings: AgentSettings, rand: Rand) -> str:
+    return settings.agent_id or f"{platform.node()}-{rand.randbytes(4).hex()}"
 
 
 def handler_of(settings: AgentSettings, agent_id: str, ports: ClientPorts, disk: Disk) -> Handler:

@@ -95,6 +95,7 @@ class Broker:
         self._supervisor = supervisor
         self._metrics = metrics
         self._servers: list[Server] = []
+        self._watch: WatchService | None = None
         self._flusher: Flusher | None = None
         self._stopping = False
         self._serves = False
@@ -306,6 +307,7 @@ class Broker:
             self._ports.disk,
             lambda asked: link.call(ADMIN_SERVICE_DESCRIBE_TOPICS, asked, self._settings.request_timeout_ms / 1000),
         )
+        self._watch = WatchService(self._ports.recorder, clock, WatchRelay(link, groups, self._ports.net))
         return BrokerService(
             produce,
             producer_ids,
@@ -318,7 +320,7 @@ class Broker:
             self._metrics.requests,
             clock,
             groups,
-            WatchService(self._ports.recorder, clock, WatchRelay(link, self._ports.net)),
+            self._watch,
         )
 
     def _coordinate(self) -> CoordinatorService | None:
@@ -397,6 +399,8 @@ class Broker:
         self._set_serving(False)
         if self.registration is not None:
             self.registration.stop()
+        if self._watch is not None:
+            self._watch.end()
         async with asyncio.TaskGroup() as group:
             for server in self._servers:
                 group.create_task(server.stop(CALLS_GRACE_S))

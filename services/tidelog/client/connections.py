@@ -37,6 +37,8 @@ class ClientPorts:
     rand: Rand
     patience: Patience = Patience()
     recorder: Recorder = SILENT
+    watch_port: int = 0
+    """Where this process shows the protocol events that `recorder` keeps; 0: nowhere."""
 
 
 def real_ports(max_bytes: int = 0) -> ClientPorts:

@@ -134,6 +134,7 @@ class Consumer:
             max_processing_ms=max_processing_ms,
             assignor=assignor,
             client_id=client_id,
+            watch_port=self._ports.watch_port,
         )
         self._join_as(member, Listeners(on_assigned, on_revoked, on_lost))
         self._subscribe(topics)

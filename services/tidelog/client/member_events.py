@@ -26,6 +26,7 @@ class Member:
     max_processing_ms: int = 300_000
     assignor: str = ""
     client_id: str = ""
+    watch_port: int = 0
 
 
 # -- what happens ----------------------------------------------------------------------------------------------------------------

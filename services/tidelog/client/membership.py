@@ -295,6 +295,7 @@ class Membership:
             rejoin=self._rejoin,
             client_id=member.client_id,
             admission=self._admission,
+            watch_port=member.watch_port,
         )
         self._send(now, register=register)
 

@@ -43,6 +43,7 @@ class Controller:
         self._supervisor = supervisor
         self._metrics = metrics
         self._server: Server | None = None
+        self._watch = WatchService(ports.recorder, ports.clock)
         self._serves = False
         self._cluster_id = ""
         self.term: Term | None = None
@@ -65,8 +66,7 @@ class Controller:
         handlers = ControllerRoutes(
             lambda: self.term, ports.clock, ports.rand, self._metrics.requests, settings.request_timeout_ms / 1000
         )
-        watch = WatchService(ports.recorder, ports.clock)
-        routes = guarded([*handlers.routes(), watch.route()], ports.authorizer, self._metrics.requests.denied)
+        routes = guarded([*handlers.routes(), self._watch.route()], ports.authorizer, self._metrics.requests.denied)
         self._server = await ports.net.serve(settings.listen, routes, settings.advertised_address)
         self._set_serving(True)  # a standby serves too: it says that it is none
         self._metrics.watch_queue(lambda: 0 if self.term is None else self.term.queue_size())
@@ -89,6 +89,7 @@ class Controller:
             self.term.end("this process stops")
         await self._supervisor.stop()
         await self._ports.meta.close()
+        self._watch.end()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
 

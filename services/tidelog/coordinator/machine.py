@@ -410,4 +410,5 @@ def _described(group: Group, member: Member) -> m.DescribedMember:
         partitions=tuple(
             m.PartitionName(topic=tp.topic, partition=tp.partition) for tp in sorted(group.owned_by(member.consumer_id))
         ),
+        watch_port=0 if member.connection is None or member.request is None else member.request.watch_port,
     )

@@ -32,6 +32,7 @@ MEMBER_BYTES: Final = 60
 """Beside its name."""
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
 CLIENT_ID_MAX: Final = TOPIC_NAME_MAX
+PORT_MAX: Final = 65_535
 """Characters; it is kept and shown as it is."""
 
 
@@ -156,6 +157,9 @@ class Members:
             raise TidelogError(text, ErrorCode.INVALID_SESSION_TIMEOUT)
         if not 0 <= request.max_processing_ms <= PROCESSING_MAX_MS:
             text = f"max_processing_ms {request.max_processing_ms} is not from 0 to {PROCESSING_MAX_MS}"
+            raise TidelogError(text, ErrorCode.INVALID_REQUEST)
+        if not 0 <= request.watch_port <= PORT_MAX:
+            text = f"watch_port {request.watch_port} is not from 0 to {PORT_MAX}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
         if request.auto_offset_reset not in RESETS:
             text = f"auto_offset_reset {shown(request.auto_offset_reset)} is not smallest, largest or empty"

@@ -12,6 +12,7 @@ from tidelog.coordinator.shards import Coordinators
 from tidelog.coordinator.term import Term
 from tidelog.coordinator.turns import Turns
 from tidelog.errors import ErrorCode, TidelogError, TransportError
+from tidelog.ids import Address
 from tidelog.names import validate_group_id
 from tidelog.ports.net import CallContext, Stream
 from tidelog.ports.recorder import CAUSE, Cause
@@ -299,6 +300,15 @@ class CoordinatorService:
         for term, group_ids in by_term.items():
             results.update(await _delete(term, group_ids))
         return m.DeleteGroupsResponse(results=tuple(results[each] for each in dict.fromkeys(request.group_ids)))
+
+    def watch_address(self, group_id: str, consumer_id: str) -> Address:
+        """Returns where a member shows its protocol events: always at its own host, as its connection to this broker shows it.
+        TidelogError says why there is none."""
+        for member in self._term(group_id).machine.describe(group_id).members:
+            if member.consumer_id == consumer_id and member.watch_port:
+                return Address(member.host.removeprefix("/"), member.watch_port)
+        text = f"group {group_id} has no member {consumer_id[:100]!r} that is connected and shows protocol events"
+        raise TidelogError(text, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def coordinator_of(self, group_id: str) -> int:
         """For ClusterMetadata: the broker to go to; -1: none is known."""

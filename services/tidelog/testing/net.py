@@ -328,7 +328,7 @@ class SimServer:
         remaining = None if deadline is None else max(deadline - loop.time(), 0.0)
         task = self._tasks.start(
             exchange.path,
-            self._answer(exchange, route, request, KnownCaller(f"sim:{client}", remaining)),
+            self._answer(exchange, route, request, KnownCaller(f"ipv4:{self.node.network.ip(client)}:0", remaining)),
             context=self.node.process.context if self.node.process is not None else None,
         )
         exchange.task = task

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.client.connections import Bootstrap, ClientPorts, Connections, parse_bootstrap
-from tidelog.errors import TransportError
+from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import NO_LEADER, Address
+from tidelog.ports.recorder import Cause
 from tidelog.runtime.tasks import Supervisor
 from tidelog.watch.order import Told
 from tidelog.watch.service import BEAT_S, CONTROLLER
@@ -14,17 +15,31 @@ from tidelog.watch.window import AWAY_S, Shown, Window
 from tidelog.watch.wire import from_message
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
+from tidelog.wire.limits import parts
 
 LOOK_S: Final = 0.5
-"""Between two looks for processes."""
+"""Between two looks for brokers and the controller."""
+MEMBERS_S: Final = 2.0
+"""Between two looks for members of groups."""
 AGAIN_S: Final = 0.2
 AGAIN_REFUSED_S: Final = 5.0
 """To a process that has refused."""
 ANSWER_S: Final = 1.0
 SILENT_S: Final = 3 * BEAT_S
 
-_ANOTHER_LEADS: Final = "another controller is active"
+_MEMBER: Final = "member"
+_ANOTHER: Final = "another process answers"
 _LIVE_BROKERS: Final = m.ClusterMetadataRequest(all_topics=False)
+_PASSING: Final = tuple(
+    f"{code.name}:"
+    for code in (
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+)
+"""Refusals of a broker while a role moves, or a member comes or goes."""
 
 
 class ProtocolWatch:
@@ -44,9 +59,16 @@ class ProtocolWatch:
         self._tasks = Supervisor("watch")
         self._window = Window()
         self._brokers: dict[str, Address] = {}
+        self._members: dict[str, tuple[str, m.WatchedMember]] = {}
+        """Those that show their events, by process, each with the broker that coordinates its group."""
+        self._seeks_members = not wanted.families or _MEMBER in wanted.families
+        self._members_sought = not self._seeks_members
+        """True once they were looked for."""
         self._followed: set[str] = set()
-        self._named: set[str] = set()
-        """Processes of causes."""
+        self._later: set[str] = set()
+        """Processes that were found after the first look: they tell all since the beginning of the watch."""
+        self._named: set[tuple[str, int]] = set()
+        """Processes of causes, each with its life."""
         self._positions: dict[str, tuple[int, int]] = {}
         """Life and number of the newest event of each process that was looked at."""
         self._lives: dict[str, list[int]] = {}
@@ -72,7 +94,8 @@ class ProtocolWatch:
     @property
     def complete(self) -> bool:
         """True once every process that was found has sent its events from before the watch."""
-        return bool(self._followed) and self._followed <= self.caught_up | self.refusals.keys()
+        told = self.caught_up | self.refusals.keys()
+        return bool(self._followed) and self._followed <= told and self._members_sought
 
     def start(self) -> None:
         """Once or more."""
@@ -80,6 +103,8 @@ class ProtocolWatch:
             return
         self._looks = True
         self._tasks.start("look for processes", self._look())
+        if self._seeks_members:
+            self._tasks.start("look for members", self._look_for_members())
 
     def due(self) -> list[Shown]:
         """Returns the events that have waited for others long enough."""
@@ -115,38 +140,77 @@ class ProtocolWatch:
             await self._clock.sleep(LOOK_S)
 
     def _found(self, metadata: m.ClusterMetadataResponse) -> None:
+        first = not self._brokers
         for broker in metadata.brokers_info:
             address = Address(broker.host, broker.port)
             self._brokers[f"broker-{broker.id}"] = address
             if address not in self._doors:
                 self._doors.append(address)
         for name in self._brokers:
-            if name not in self._followed:
-                self._follow(name, "")
+            self._follow(name, "", first)
         name = f"controller-{metadata.controller_id}"
-        if metadata.controller_id != NO_LEADER and name not in self._followed:
-            self._follow(name, CONTROLLER)
+        if metadata.controller_id != NO_LEADER:
+            self._follow(name, CONTROLLER, first)
 
-    def _follow(self, name: str, process: str) -> None:
+    async def _look_for_members(self) -> None:
+        while True:
+            await self._find_members()
+            self._members_sought = bool(self._brokers)
+            await self._clock.sleep(MEMBERS_S if self._brokers else AGAIN_S)
+
+    async def _find_members(self) -> None:
+        for broker, address in list(self._brokers.items()):
+            try:
+                found = await self._members_at(broker, address)
+            except TransportError:
+                continue  # if another broker coordinates its groups, the members are found there
+            gone = [name for name, (where, _) in self._members.items() if where == broker and name not in found]
+            for name in gone:
+                del self._members[name]
+            self._members |= found
+            for name in found:
+                self._follow(name, _MEMBER, not self._members_sought)
+
+    async def _members_at(self, broker: str, address: Address) -> dict[str, tuple[str, m.WatchedMember]]:
+        channel = self._connections.to(address, "metadata")
+        listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), ANSWER_S)
+        found = {}
+        for group_ids in parts(m.DescribeGroupsRequest, [each.group_id for each in listed.groups]):
+            request = m.DescribeGroupsRequest(group_ids=group_ids)
+            described = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request, ANSWER_S)
+            for group in described.groups:
+                for member in group.members:
+                    if member.watch_port:
+                        # An agent's client id is the name of its process.
+                        name = m.WatchedMember(group_id=group.group_id, consumer_id=member.consumer_id)
+                        found[member.client_id] = broker, name
+        return found
+
+    def _follow(self, name: str, kind: str, first: bool) -> None:
+        if name in self._followed:
+            return
         self._followed.add(name)
-        self._tasks.start(name, self._run(name, process))
+        if not first:
+            self._later.add(name)
+        self._tasks.start(name, self._run(name, kind))
 
     # -- one process --------------------------------------------------------------------------------------------------
 
-    async def _run(self, name: str, process: str) -> None:
-        """Follows a broker for ever, a controller until another one is active: it is found again if it is elected again."""
+    async def _run(self, name: str, kind: str) -> None:
+        """Follows a broker for ever, a controller until another one is active, and a member until it has left its group: the
+        latter are found again if they return."""
         told = ""
-        while True:
-            why, wait_s = await self._listen(name, process)
+        while kind != _MEMBER or name in self._members:
+            why, wait_s = await self._listen(name, kind)
             if self._heard_at.pop(name, None) is not None:
                 self._wait_for(name)
             if why != told and (name in self.caught_up or wait_s == AGAIN_REFUSED_S):
                 self._note(f"{name}: {why}")
                 told = why
             await self._clock.sleep(wait_s)
-            if why == _ANOTHER_LEADS:
-                self._followed.discard(name)
-                return
+            if why == _ANOTHER and kind == CONTROLLER:
+                break
+        self._followed.discard(name)
 
     def _wait_for(self, name: str) -> None:
         """Effects of its events wait for a moment, since it is looked for."""
@@ -157,16 +221,18 @@ class ProtocolWatch:
         await self._clock.sleep(AWAY_S)
         self._window.away.discard(name)
 
-    async def _listen(self, name: str, process: str) -> tuple[str, float]:
+    async def _listen(self, name: str, kind: str) -> tuple[str, float]:
         """Returns why the stream has ended, and when to try again."""
-        address = self._relay() if process == CONTROLLER else self._brokers[name]
+        broker, member = self._members[name] if kind == _MEMBER else (name, None)
+        address = self._relay() if kind == CONTROLLER else self._brokers[broker]
         channel = self._net.channel(address, purpose="watch")
         try:
             stream = channel.open(s.WATCH_SERVICE_WATCH_PROTOCOL)
-            await stream.write(self._request(name, process))
+            process = CONTROLLER if kind == CONTROLLER else ""
+            await stream.write(replace(self._begin(name), process=process, member=member))
             while (response := await stream.read()) is not None:
                 if response.process != name:
-                    return _ANOTHER_LEADS, AGAIN_S
+                    return _ANOTHER, AGAIN_S
                 self._hear(response)
             return "its stream has ended", AGAIN_S
         except TransportError as error:
@@ -183,21 +249,21 @@ class ProtocolWatch:
     def _ended(self, name: str, error: TransportError) -> tuple[str, float]:
         if error.status == "UNIMPLEMENTED":
             why = "it runs a release that shows no protocol events"
-        elif error.status in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED") or "NOT_CONTROLLER" in error.detail:
+        elif error.status in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED") or error.detail.startswith(_PASSING):
             return "its stream broke, it is watched again when it answers", AGAIN_S
         else:
             why = error.detail
         self.refusals[name] = why
         return why, AGAIN_REFUSED_S
 
-    def _request(self, name: str, process: str) -> m.WatchRequest:
+    def _begin(self, name: str) -> m.WatchRequest:
+        """Returns what is asked of a process, and from which event on."""
         if name in self._positions:
             life, number = self._positions[name]
-            return replace(self._wanted, process=process, life=life, number=number)
-        if self.caught_up:
-            age_ms = round((self._clock.now() - self._started) * 1000)
-            return replace(self._wanted, process=process, last=0, age_ms=age_ms)
-        return replace(self._wanted, process=process)
+            return replace(self._wanted, life=life, number=number)
+        if name in self._later:
+            return replace(self._wanted, last=0, age_ms=round((self._clock.now() - self._started) * 1000))
+        return self._wanted
 
     def _hear(self, response: m.WatchResponse) -> None:
         process, life, now = response.process, response.life, self._clock.now()
@@ -219,9 +285,18 @@ class ProtocolWatch:
             self.caught_up.add(process)
         for message in response.events:
             event = from_message(message)
-            if event.cause is not None and event.cause.process not in self._named:
-                self._named.add(event.cause.process)
-                if event.cause.process not in self._followed:
-                    self._wait_for(event.cause.process)  # such as a controller that was elected just now
+            if event.cause is not None:
+                self._expect(event.cause)
             self._window.add(Told(process, life, event), now)
         self._window.looked_at(process, life, response.number)
+
+    def _expect(self, cause: Cause) -> None:
+        """Waits for a process that is yet to be found, such as a controller that was elected just now, or a new agent."""
+        name = cause.process, cause.life
+        if name in self._named:
+            return
+        self._named.add(name)
+        if cause.life not in self._lives.get(cause.process, ()):
+            self._wait_for(cause.process)
+            if self._seeks_members:
+                self._tasks.start("look for members", self._find_members())

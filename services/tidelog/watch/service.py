@@ -1,7 +1,9 @@
 """Shows the protocol events of this process to its watchers. Without one it costs nothing."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.clock import Clock
@@ -17,7 +19,9 @@ from tidelog.wire.znodes import CONSUMERS, PRODUCER_IDS, TOPICS
 CONTROLLER: Final = "controller"
 """In a request: the active controller."""
 WATCHERS: Final = 8
-"""At once."""
+"""At once, of the events of this process."""
+HANDED_ON: Final = 64
+"""Streams of other processes that a broker hands on at once. Each of those processes bounds its own work."""
 SENT: Final = 200
 """Events in one response."""
 EVERY_S: Final = 0.05
@@ -29,33 +33,39 @@ HandOn = Callable[[Watching, m.WatchRequest], Awaitable[None]]
 
 
 async def _hands_nothing_on(stream: Watching, request: m.WatchRequest) -> None:
-    raise TidelogError("process: only a broker hands on the events of the controller", ErrorCode.INVALID_REQUEST)
+    raise TidelogError("process, member: only a broker hands on the events of others", ErrorCode.INVALID_REQUEST)
 
 
 class WatchService:
     def __init__(self, recorder: Recorder, clock: Clock, hand_on: HandOn = _hands_nothing_on) -> None:
-        """`hand_on` serves a request for the events of the controller."""
+        """`hand_on` serves a request for the events of the controller or of a member."""
         self._recorder = recorder
         self._clock = clock
         self._hand_on = hand_on
-        self._watchers = 0
+        self._watchers = _Places(WATCHERS, f"{recorder.process} has {WATCHERS} watchers")
+        self._ends = False
+        self._handed_on = _Places(HANDED_ON, f"{recorder.process} hands on {HANDED_ON} streams")
 
     def route(self) -> Route:
         return Route(s.WATCH_SERVICE_WATCH_PROTOCOL, self._serve)
+
+    def end(self) -> None:
+        """Ends every stream: one of this process once it has told the last events, one of another process now."""
+        self._ends = True
+        for task in self._handed_on.taken:
+            task.cancel()
 
     async def _serve(self, stream: Watching, _: CallContext) -> None:
         request = await stream.read()
         if request is None:
             return
         _check(request)
-        if self._watchers >= WATCHERS:
-            text = f"{self._recorder.process} has {WATCHERS} watchers, which is the limit: try again when one has gone"
-            raise TidelogError(text, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        self._watchers += 1
-        try:
-            await (self._hand_on(stream, request) if request.process else self._send(stream, request))
-        finally:
-            self._watchers -= 1
+        if request.process or request.member is not None:
+            with self._handed_on.one():
+                await self._hand_on(stream, request)
+        else:
+            with self._watchers.one():
+                await self._send(stream, request)
 
     async def _send(self, stream: Watching, request: m.WatchRequest) -> None:
         recorder, clock, wanted = self._recorder, self._clock, _Wanted(request)
@@ -79,7 +89,9 @@ class WatchService:
                         newest=recorder.newest,
                     )
                 )
-            await clock.sleep(EVERY_S * self._watchers)
+            if self._ends and number == recorder.newest:
+                return
+            await clock.sleep(EVERY_S * len(self._watchers.taken))
 
     def _begin(self, request: m.WatchRequest) -> int:
         """Returns the number of the event behind which the watcher begins."""
@@ -102,6 +114,8 @@ def _check(request: m.WatchRequest) -> None:
 
     if request.process not in ("", CONTROLLER):
         raise refuse(f"process: {request.process[:100]!r} is neither empty nor {CONTROLLER!r}")
+    if request.process and request.member is not None:
+        raise refuse("process and member: both are set; one stream shows one process")
     for family in request.families:
         if family not in FAMILIES:
             raise refuse(f"families: {family[:100]!r} is none of {', '.join(FAMILIES)}")
@@ -111,6 +125,28 @@ def _check(request: m.WatchRequest) -> None:
         raise refuse("life, number and age_ms: one of them is negative")
     if request.partition >= 0 and len(request.topics) != 1:
         raise refuse(f"partition: {request.partition} of {len(request.topics)} topics; it needs exactly one")
+
+
+class _Places:
+    """Bounds how many streams of a sort are served at once."""
+
+    def __init__(self, limit: int, refusal: str) -> None:
+        self._limit = limit
+        self._refusal = refusal
+        self.taken: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        if len(self.taken) >= self._limit:
+            text = f"{self._refusal}, which is the limit: try again when one has gone"
+            raise TidelogError(text, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        task = asyncio.current_task()
+        assert task is not None
+        self.taken.add(task)
+        try:
+            yield
+        finally:
+            self.taken.discard(task)
 
 
 class _Wanted:

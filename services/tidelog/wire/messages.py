@@ -2289,6 +2289,7 @@ class RegisterConsumerRequest(Message):
         "rejoin",
         "client_id",
         "admission",
+        "watch_port",
     )
     group_id: str
     consumer_id: str
@@ -2303,6 +2304,7 @@ class RegisterConsumerRequest(Message):
     rejoin: bool
     client_id: str
     admission: int
+    watch_port: int
 
     def __init__(
         self,
@@ -2320,6 +2322,7 @@ class RegisterConsumerRequest(Message):
         rejoin=False,
         client_id="",
         admission,
+        watch_port,
     ):
         self.group_id = group_id
         self.consumer_id = consumer_id
@@ -2334,6 +2337,7 @@ class RegisterConsumerRequest(Message):
         self.rejoin = rejoin
         self.client_id = client_id
         self.admission = admission
+        self.watch_port = watch_port
 
     def _values(self):
         return (
@@ -2350,6 +2354,7 @@ class RegisterConsumerRequest(Message):
             self.rejoin,
             self.client_id,
             self.admission,
+            self.watch_port,
         )
 
 
@@ -2899,7 +2904,16 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribedMember(Message):
-    __slots__ = ("consumer_id", "client_id", "host", "topic_count", "session_timeout_ms", "static_member", "partitions")
+    __slots__ = (
+        "consumer_id",
+        "client_id",
+        "host",
+        "topic_count",
+        "session_timeout_ms",
+        "static_member",
+        "partitions",
+        "watch_port",
+    )
     consumer_id: str
     client_id: str
     host: str
@@ -2907,6 +2921,7 @@ class DescribedMember(Message):
     session_timeout_ms: int
     static_member: bool
     partitions: tuple[PartitionName, ...]
+    watch_port: int
 
     def __init__(
         self,
@@ -2918,6 +2933,7 @@ class DescribedMember(Message):
         session_timeout_ms,
         static_member=False,
         partitions=(),
+        watch_port,
     ):
         self.consumer_id = consumer_id
         self.client_id = client_id
@@ -2926,6 +2942,7 @@ class DescribedMember(Message):
         self.session_timeout_ms = session_timeout_ms
         self.static_member = static_member
         self.partitions = partitions
+        self.watch_port = watch_port
 
     def _values(self):
         return (
@@ -2936,6 +2953,7 @@ class DescribedMember(Message):
             self.session_timeout_ms,
             self.static_member,
             self.partitions,
+            self.watch_port,
         )
 
 
@@ -3756,8 +3774,24 @@ class InitProducerIdResponse(Message):
         )
 
 
+class WatchedMember(Message):
+    __slots__ = ("group_id", "consumer_id")
+    group_id: str
+    consumer_id: str
+
+    def __init__(self, *, group_id="", consumer_id=""):
+        self.group_id = group_id
+        self.consumer_id = consumer_id
+
+    def _values(self):
+        return (
+            self.group_id,
+            self.consumer_id,
+        )
+
+
 class WatchRequest(Message):
-    __slots__ = ("process", "families", "topics", "partition", "groups", "life", "number", "last", "age_ms")
+    __slots__ = ("process", "families", "topics", "partition", "groups", "life", "number", "last", "age_ms", "member")
     process: str
     families: tuple[str, ...]
     topics: tuple[str, ...]
@@ -3767,8 +3801,11 @@ class WatchRequest(Message):
     number: int
     last: int
     age_ms: int
+    member: WatchedMember | None
 
-    def __init__(self, *, process="", families=(), topics=(), partition, groups=(), life, number, last, age_ms):
+    def __init__(
+        self, *, process="", families=(), topics=(), partition, groups=(), life, number, last, age_ms, member=None
+    ):
         self.process = process
         self.families = families
         self.topics = topics
@@ -3778,6 +3815,7 @@ class WatchRequest(Message):
         self.number = number
         self.last = last
         self.age_ms = age_ms
+        self.member = member
 
     def _values(self):
         return (
@@ -3790,6 +3828,7 @@ class WatchRequest(Message):
             self.number,
             self.last,
             self.age_ms,
+            self.member,
         )
 
 

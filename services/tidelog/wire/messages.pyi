@@ -700,6 +700,7 @@ class RegisterConsumerRequest(Message):
     rejoin: bool = False
     client_id: str = ""
     admission: int
+    watch_port: int
 
 @value(kw_only=True)
 class OffsetInfo(Message):
@@ -905,6 +906,7 @@ class DescribedMember(Message):
     session_timeout_ms: int
     static_member: bool = False
     partitions: tuple[PartitionName, ...] = ()
+    watch_port: int
 
 @value(kw_only=True)
 class DescribedGroup(Message):
@@ -1145,6 +1147,11 @@ class InitProducerIdResponse(Message):
     producer_epoch: int
 
 @value(kw_only=True)
+class WatchedMember(Message):
+    group_id: str = ""
+    consumer_id: str = ""
+
+@value(kw_only=True)
 class WatchRequest(Message):
     process: str = ""
     families: tuple[str, ...] = ()
@@ -1155,6 +1162,7 @@ class WatchRequest(Message):
     number: int
     last: int
     age_ms: int
+    member: WatchedMember | None = None
 
 @value(kw_only=True)
 class WatchedPartition(Message):

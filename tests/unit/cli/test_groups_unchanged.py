@@ -34,9 +34,9 @@ def busy(cluster: Driven) -> Driven:
 def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: Driven) -> None:
     assert table(tidelog("groups", "describe", "busy")) == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
-        ["busy", "t", "0", "3", "10", "7", "a", "sim:a", "tidelog-consumer"],
-        ["busy", "t", "1", "-", "0", "-", "a", "sim:a", "tidelog-consumer"],
-        ["busy", "t", "2", "0", "0", "0", "b", "sim:b", "tidelog-consumer"],
+        ["busy", "t", "0", "3", "10", "7", "a", "/a", "tidelog-consumer"],
+        ["busy", "t", "1", "-", "0", "-", "a", "/a", "tidelog-consumer"],
+        ["busy", "t", "2", "0", "0", "0", "b", "/b", "tidelog-consumer"],
     ]
     idle = tidelog("groups", "describe", "--group", "idle")
     assert idle.err == "Consumer group 'idle' has no active members.\n"
@@ -51,7 +51,7 @@ def test_describe_shows_offsets_and_lag(tidelog: Tidelog, busy: Driven) -> None:
     first, second, _ = described["partitions"]
     assert (first["topicId"], second["topicId"]) == (busy.topic_id("t").hex(), None)
     assert (first["currentOffset"], first["logEndOffset"], first["lag"], first["consumerId"]) == (3, 10, 7, "a")
-    assert (second["currentOffset"], second["lag"], second["host"]) == (None, None, "sim:a")
+    assert (second["currentOffset"], second["lag"], second["host"]) == (None, None, "/a")
 
 
 def test_describe_state_and_members(tidelog: Tidelog, busy: Driven) -> None:
@@ -65,8 +65,8 @@ def test_describe_state_and_members(tidelog: Tidelog, busy: Driven) -> None:
     assert (told["coordinatorEpoch"], told["assignor"], told["members"]) == (1, "range", 2)
     wanted = [
         ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"],
-        ["busy", "a", "sim:a", "tidelog-consumer", "2", "t(0,1)"],
-        ["busy", "b", "sim:b", "tidelog-consumer", "1", "t(2)"],
+        ["busy", "a", "/a", "tidelog-consumer", "2", "t(0,1)"],
+        ["busy", "b", "/b", "tidelog-consumer", "1", "t(2)"],
     ]
     assert table(tidelog("groups", "describe", "busy", "--members")) == wanted
     assert table(tidelog("groups", "members", "busy")) == wanted

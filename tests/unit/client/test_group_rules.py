@@ -94,6 +94,7 @@ async def test_everything_that_it_was_given_is_in_its_registration() -> None:
             rejoin=False,
             client_id="me",
             admission=0,
+            watch_port=0,
         )
 
 

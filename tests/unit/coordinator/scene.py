@@ -310,6 +310,7 @@ class Scene:
             "incarnation": self._incarnations,
             "max_processing_ms": 30_000,
             "admission": 0,
+            "watch_port": 0,
         }
         consumer = Consumer(self, name, group, self._incarnations, self.new_connection(), values | request)
         self.consumers[consumer.connection] = consumer

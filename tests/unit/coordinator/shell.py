@@ -110,6 +110,7 @@ class Consumer:
             max_processing_ms=0,
             rejoin=False,
             admission=0,
+            watch_port=0,
         )
         await self.say(register=m.RegisterConsumerRequest(**(values | changes)))
         self.world.background.start(f"consumer {self.consumer_id}", self._read())

@@ -57,6 +57,8 @@ BAD = [
     ({"session_timeout_ms": 2**31 - 1}, E.INVALID_SESSION_TIMEOUT, "at most 100000"),
     ({"max_processing_ms": -1}, E.INVALID_REQUEST, "max_processing_ms -1"),
     ({"max_processing_ms": 2**31 - 1}, E.INVALID_REQUEST, "max_processing_ms 2147483647"),
+    ({"watch_port": -1}, E.INVALID_REQUEST, "watch_port -1 is not from 0 to 65535"),
+    ({"watch_port": 65_536}, E.INVALID_REQUEST, "watch_port 65536"),
     ({"auto_offset_reset": "earliest"}, E.INVALID_REQUEST, "auto_offset_reset 'earliest'"),
     ({"auto_offset_reset": "middle"}, E.INVALID_REQUEST, "auto_offset_reset 'middle'"),
     ({"assignor": "best"}, E.INCONSISTENT_GROUP_PROTOCOL, "assignor 'best'"),
@@ -567,3 +569,11 @@ def test_coord_04_a_ping_is_not_older_than_what_a_consumer_heard_that_was_a_memb
     a.reconnect()
     scene.run(9.0, lambda: bool(a.bodies(m.PingRequest)))
     assert a.bodies(m.PingRequest)[0].generation == generation > 1
+
+
+def test_a_member_is_described_with_its_port_while_connected() -> None:
+    scene = Scene()
+    (a,) = scene.join("a", watch_port=9094)
+    assert scene.machine.describe("g").members[0].watch_port == 9094
+    a.lose_connection()
+    assert scene.machine.describe("g").members[0].watch_port == 0

@@ -1,55 +1,17 @@
 """Watching a cluster in memory: every process is found, followed, and found again."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from helpers.brokers import Brokers, brokers
+from helpers.brokers import brokers
 from helpers.chains import chain
+from helpers.watched import request, watched
 from tidelog.errors import TransportError
 from tidelog.ids import TopicPartition
 from tidelog.watch import service
-from tidelog.watch.follower import ProtocolWatch
-from tidelog.watch.order import Told
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
-
-
-def request(**fields: Any) -> m.WatchRequest:
-    return m.WatchRequest(**{"partition": -1, "life": 0, "number": 0, "last": 0, "age_ms": 0, **fields})
-
-
-class Watched:
-    def __init__(self, cluster: Brokers, follower: ProtocolWatch, notes: list[str]) -> None:
-        self.cluster = cluster
-        self.follower = follower
-        self.notes = notes
-        self.told: list[Told] = []
-        self.missing: list[Told] = []
-
-    async def run(self, seconds: float) -> None:
-        for _ in range(round(seconds / 0.05)):
-            await self.cluster.wait(0.05)
-            for shown in self.follower.due():
-                self.told.append(shown.told)
-                if shown.cause_missing:
-                    self.missing.append(shown.told)
-
-    def kinds(self, process: str) -> list[str]:
-        return [type(told.event.fields).__name__ for told in self.told if told.process == process]
-
-
-@asynccontextmanager
-async def watched(cluster: Brokers, **fields: Any) -> AsyncIterator[Watched]:
-    notes: list[str] = []
-    follower = ProtocolWatch(cluster.bootstrap, cluster.ports_of("watch"), request(**fields), notes.append)
-    follower.start()
-    try:
-        yield Watched(cluster, follower, notes)
-    finally:
-        await follower.stop()
 
 
 async def test_an_election_is_seen_in_its_order_on_all_processes() -> None:
@@ -194,6 +156,7 @@ async def test_a_process_has_few_watchers_and_refuses_the_next() -> None:
         ({"last": 10_001}, "last: 10001 is not between 0 and 10000"),
         ({"number": -1}, "life, number and age_ms: one of them is negative"),
         ({"partition": 0}, "partition: 0 of 0 topics"),
+        ({"process": "controller", "member": m.WatchedMember(group_id="g")}, "process and member: both are set"),
     ],
 )
 async def test_a_bad_request_is_refused_with_its_field(fields: dict[str, Any], told: str) -> None:
