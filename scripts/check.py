@@ -54,7 +54,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "model": "",  # the rules stated once more, from the documents alone
     "runtime": f"{_PLAIN} config ports watch wire",
     "broker": f"{_EDGES} storage replica coordinator watch",
-    "agent": f"{_EDGES} client",
+    "agent": f"{_EDGES} client watch",
     "traffic": f"{_EDGES} client",
     "pipeline": f"{_EDGES} client",
     "pipeline.jobs.audit": f"{_EDGES} storage client cluster chaos",  # judges what chaos runs leave

@@ -134,6 +134,7 @@ class Member:
             incarnation=self._incarnation,
             max_processing_ms=SESSION_MS,
             admission=0,
+            watch_port=0,
         )
 
     async def run(self) -> None:

@@ -36,8 +36,11 @@ def masked(told: Told, names: Mapping[str, str]) -> str:
 
 
 def story(events: Sequence[Told], end: Told, names: Mapping[str, str]) -> list[str]:
-    """Returns what led to `end`, in order; then, as a sorted set, what else has happened since its begin."""
+    """Returns what led to `end`, in order; then, as a sorted set, what else has happened since its begin. Events of a process
+    that was not watched for a while stand at the end of `events`, so the clock tells what came later: it is the same for all."""
     led = led_to(events, end)
     known = {told.name for told in led}
-    beside = {masked(told, names) for told in events[events.index(led[0]) :] if told.name not in known}
+    beside = {
+        masked(told, names) for told in events if told.event.wall_ns >= led[0].event.wall_ns and told.name not in known
+    }
     return [*(masked(told, names) for told in led), "beside:", *sorted(beside)]

@@ -28,7 +28,9 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 def module_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A module's own, with its SETTINGS, for faults."""
     base = tmp_path_factory.mktemp("module") / "cluster"
-    with running_cluster(base, links_through_proxy=True, settings=request.module.SETTINGS) as cluster:
+    with running_cluster(
+        base, links_through_proxy=True, settings=request.module.SETTINGS, agents=getattr(request.module, "AGENTS", 0)
+    ) as cluster:
         yield cluster
 
 

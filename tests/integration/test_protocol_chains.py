@@ -10,12 +10,11 @@ import pytest
 from helpers.aio import eventually
 from helpers.chains import story
 from helpers.cluster import unique_topic
-from helpers.groups import SHARDS, groups_of_one_coordinator
+from helpers.groups import SHARDS, shards_settled
 from tidelog.client.admin import Admin
 from tidelog.client.connections import real_ports
-from tidelog.client.consumer import Consumer
 from tidelog.client.producer import Producer
-from tidelog.cluster.api import CONTROLLER, bootstrap_servers, broker_name
+from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, bootstrap_servers, broker_name
 from tidelog.cluster.local import LocalCluster
 from tidelog.coordinator.election import shard_of
 from tidelog.watch.follower import ProtocolWatch
@@ -25,11 +24,14 @@ from tidelog.wire import znodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
+GROUP, READ = "readers", "journal"
 KEPT = Path(__file__).parent / "chains"
 SETTINGS = {
     "broker": {"zookeeper_session_timeout_ms": "6000"},
     CONTROLLER: {"zookeeper_session_timeout_ms": "6000"},
+    AGENT: {"group_id": GROUP, "topics": READ, "commit_interval_ms": "100"},
 }
+AGENTS = 1
 WITHIN_S = 60.0
 SETTLES_S = 2.0
 """For what is still under way when a watch begins."""
@@ -50,8 +52,12 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(servers: str, *topics: str, groups: tuple[str, ...] = ()) -> AsyncIterator[Watched]:
-    wanted = m.WatchRequest(topics=topics, groups=groups, partition=-1, life=0, number=0, last=0, age_ms=0)
+async def watched(
+    servers: str, *, topics: tuple[str, ...] = (), groups: tuple[str, ...] = (), families: tuple[str, ...] = ()
+) -> AsyncIterator[Watched]:
+    wanted = m.WatchRequest(
+        topics=topics, groups=groups, families=families, partition=-1, life=0, number=0, last=0, age_ms=0
+    )
     seen, notes = Watched(), list[str]()
     follower = ProtocolWatch(servers, real_ports(), wanted, notes.append)
 
@@ -100,7 +106,11 @@ async def check(name: str, seen: Watched, end: Told, names: Mapping[str, str]) -
 
 async def test_a_leader_is_killed(cluster: LocalCluster) -> None:
     servers = bootstrap_servers(cluster)
-    async with topic_of(servers) as (admin, topic), Producer(servers) as producer, watched(servers, topic) as seen:
+    async with (
+        topic_of(servers) as (admin, topic),
+        Producer(servers) as producer,
+        watched(servers, topics=(topic,)) as seen,
+    ):
         await producer.send(topic, b"before")
         await asyncio.to_thread(cluster.kill, broker_name(0))
         await producer.send(topic, b"after")
@@ -116,7 +126,7 @@ async def test_a_leader_is_killed(cluster: LocalCluster) -> None:
 
 async def test_a_controller_is_killed(cluster: LocalCluster) -> None:
     servers = bootstrap_servers(cluster)
-    async with topic_of(servers) as (admin, topic), watched(servers, topic) as seen:
+    async with topic_of(servers) as (admin, topic), watched(servers, topics=(topic,)) as seen:
         active = (await admin.describe_cluster()).controller_id
         await asyncio.to_thread(cluster.kill, f"{CONTROLLER}-{active}")
         follows = await seen.find(
@@ -129,26 +139,39 @@ async def test_a_controller_is_killed(cluster: LocalCluster) -> None:
 
 
 async def test_a_coordinator_is_killed(cluster: LocalCluster) -> None:
-    servers = bootstrap_servers(cluster)
-    broker, (group,) = await groups_of_one_coordinator(cluster, 1)
-    async with (
-        topic_of(servers) as (admin, topic),
-        Consumer(servers, topics=[topic], group=group, consumer_id="reader") as consumer,
-    ):
-        await consumer.poll(timeout_s=2.0)
-        async with watched(servers, groups=(group,)) as seen:
+    servers, shard = bootstrap_servers(cluster), shard_of(GROUP, SHARDS)
+    await shards_settled(cluster)
+    async with Admin(servers) as admin, Producer(servers) as producer:
+        brokers = {address: name for name, address in cluster.endpoints(BROKER).items()}
+        broker = brokers[await admin.groups.coordinator(GROUP)]
+        others = [each for each in range(3) if broker_name(each) != broker]
+        await admin.create_topic(READ, assignment=[others])  # so that the fault concerns the group alone
+        await producer.send(READ, b"before")
+        await processed(admin, 1)
+        async with watched(servers, groups=(GROUP,), families=("coordinator", "member", "zookeeper")) as seen:
             await asyncio.to_thread(cluster.kill, broker)
-            back = await seen.find("the member", lambda told: isinstance(told.event.fields, m.MemberRegistered))
-            loaded = await seen.find(
-                "its coordinator",
-                lambda told: (
-                    isinstance(told.event.fields, m.CoordinatorLoaded)
-                    and told.process == back.process
-                    and told.event.fields.shard == shard_of(group, SHARDS)
-                ),
-            )
-            shard = shard_of(group, SHARDS)
+            await seen.find("the member", lambda told: isinstance(told.event.fields, m.StartFetcherAnswered))
+            await producer.send(READ, b"after")
+            await processed(admin, 2)
+            stored = await seen.find("its offset", lambda told: stores_offset(told.event.fields))
             seen.told = [told for told in seen.told if not of_another_shard(told, shard)]
-            names = {topic: "TOPIC", group: "GROUP", "reader": "MEMBER", znodes.coordinator_path(shard): "COORDINATOR"}
-            await check("coordinator", seen, loaded, names)
-        await admin.delete_topic(topic)
+            (member,) = await admin.groups.members(GROUP)
+            names = {
+                member.consumer_id: "MEMBER",
+                GROUP: "GROUP",
+                READ: "TOPIC",
+                znodes.coordinator_path(shard): "COORDINATOR",
+            }
+            await check("coordinator", seen, stored, names)
+
+
+def stores_offset(fields: object) -> bool:
+    path = znodes.offset_path(GROUP, READ, 0)
+    return isinstance(fields, m.StoreWritten) and any(change.path == path for change in fields.changes)
+
+
+async def processed(admin: Admin, records: int) -> None:
+    """Returns when the agent has committed so many."""
+    async with asyncio.timeout(WITHIN_S):
+        while all(each.offset != records for each in (await admin.groups.describe_one(GROUP)).offsets):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)

@@ -38,7 +38,7 @@ class ClientPorts:
     patience: Patience = Patience()
     recorder: Recorder = SILENT
     watch_port: int = 0
-    """Where this process shows the protocol events that `recorder` keeps; 0: nowhere."""
+    """The port at which this process shows the protocol events that `recorder` keeps; 0: nowhere."""
 
 
 def real_ports(max_bytes: int = 0) -> ClientPorts:

@@ -5,6 +5,7 @@ import inspect
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -349,7 +350,8 @@ class GroupMember:
         try:
             address = await self._coordinators.find(group_id, limit_s)
             channel = self._connections.to(address, "coordinator")
-            answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, limit_s)
+            with nullcontext() if self._recorder is None else self._recorder.committing():
+                answer = await channel.call(COORDINATOR_SERVICE_COMMIT_OFFSETS, request, limit_s)
         except (TransportError, TidelogError) as error:
             self._coordinators.forget(group_id)
             return _Refused(error, whole=True)

@@ -3,7 +3,8 @@
 An answer to a Stop waits for the application, so the present cause is mostly not the one that led to it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from tidelog.client import member_events as ev
 from tidelog.client.membership import FATAL, FENCED, Membership
@@ -30,6 +31,8 @@ class MemberRecorder:
         """The last Stop; leads to its answer."""
         self._start: Cause | None = None
         """The last Start; leads to its answer, and to fetches."""
+        self._order: Cause | None = None
+        """The last Stop or Start; leads to commits."""
 
     def begin(self, event: ev.Event) -> None:
         self._registrations = self._membership.counters.registrations
@@ -74,6 +77,15 @@ class MemberRecorder:
         fields = m.FetchingStarted(group_id=self._group_id, offset=offset)
         self._recorder.record(tp, fields, self._start)
 
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Inside, a request to commit names the order by which the member fetches, or gives back, what it commits."""
+        before = CAUSE.set(self._order)
+        try:
+            yield
+        finally:
+            CAUSE.reset(before)
+
     @property
     def _group_id(self) -> str:
         return self._membership.member.group_id
@@ -94,10 +106,10 @@ class MemberRecorder:
             received = m.StopFetcherReceived(
                 coordinator_epoch=stop.coordinator_epoch, generation=stop.generation, partitions=len(stop.revoked)
             )
-            self._stop = self._record(received)
+            self._stop = self._order = self._record(received)
         elif start is not None:
             partitions = sum(len(each.assigned_parts) for each in start.ownership_info)
-            self._start = self._record(
+            self._start = self._order = self._record(
                 m.StartFetcherReceived(
                     coordinator_epoch=start.coordinator_epoch, generation=start.generation, partitions=partitions
                 )

@@ -382,6 +382,8 @@ class LocalCluster:
             inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tree), inherited.get("PYTHONPATH", ""))))
         elif process.kind == BROKER:  # a release before 0.3.0 refuses a variable that it does not know
             inherited["TIDELOG_CLUSTER_NAME"] = local_name(self.base)
+        elif (watch := process.addresses.get("WATCH")) is not None:  # a cluster of such a release has none
+            inherited["TIDELOG_WATCH_ADDRESS"] = str(watch)
         return argv, {**inherited, **planning.environment(self.plan, process, self.data_dir(process.name))}
 
     def _zookeeper_files(self, process: PlannedProcess) -> ServerFiles:

@@ -202,8 +202,6 @@ def environment(plan: Plan, process: PlannedProcess, data_dir: Path) -> dict[str
     elif process.kind == AGENT:
         brokers = ",".join(str(broker.dialled) for broker in plan.of_kind(BROKER))
         settings |= {"agent_id": process.name, "bootstrap_servers": brokers, **AGENT_DEFAULTS}
-        if (watch := process.addresses.get("WATCH")) is not None:  # a plan of 0.2.0 has none
-            settings["watch_address"] = str(watch)
     else:
         settings |= {"controller_id": str(process.number), "listen": str(process.addresses["CONTROLLER"])}
     return {f"TIDELOG_{key.upper()}": value for key, value in {**settings, **process.settings}.items()}

@@ -23,7 +23,7 @@ _REQUESTS: Final = {Asked.STOP: "StopFetcher", Asked.START: "StartFetcher"}
 class _Story:
     """The events of one group that may lead on."""
 
-    __slots__ = ("attempt", "generation", "sent", "signs", "wanted")
+    __slots__ = ("attempt", "committed", "generation", "sent", "signs", "wanted")
 
     def __init__(self) -> None:
         self.wanted: Cause | None = None
@@ -32,6 +32,8 @@ class _Story:
         """The one of the attempt that runs."""
         self.attempt: Cause | None = None
         """The newest event of that attempt."""
+        self.committed: Cause | None = None
+        """Led to the newest commit that is not stored yet."""
         self.signs: dict[str, Cause | None] = {}
         """The newest sign that a consumer may be dead, by consumer."""
         self.sent: dict[str, Cause | None] = {}
@@ -71,6 +73,8 @@ class GroupRecorder:
                 group_id = self._writes.pop(write_id, None)
                 if group_id is not None:
                     self._stories[group_id].attempt = cause
+            case ev.CommitRequested(_, request) if cause is not None and request.group_id in self._stories:
+                self._stories[request.group_id].committed = cause
             case ev.ConnectionLost(connection):
                 self._members.pop(connection, None)
 
@@ -174,7 +178,12 @@ class GroupRecorder:
 
     def _writing(self, write: fx.Write) -> None:
         story = self._stories.get(write.group_id)
-        if story is not None and write.head is not None and write.head.generation == story.generation:
+        if story is None:
+            return
+        if write.head is None:
+            CAUSE.set(CAUSE.get() or story.committed)  # the commits of an interval are stored together
+            story.committed = None
+        elif write.head.generation == story.generation:
             self._writes[write.write_id] = write.group_id
             CAUSE.set(story.attempt)
 

@@ -60,7 +60,7 @@ class ProtocolWatch:
         self._window = Window()
         self._brokers: dict[str, Address] = {}
         self._members: dict[str, tuple[str, m.WatchedMember]] = {}
-        """Those that show their events, by process, each with the broker that coordinates its group."""
+        """Members that show their events, by process, each with the broker that coordinates its group."""
         self._seeks_members = not wanted.families or _MEMBER in wanted.families
         self._members_sought = not self._seeks_members
         """True once they were looked for."""
@@ -68,7 +68,7 @@ class ProtocolWatch:
         self._later: set[str] = set()
         """Processes that were found after the first look: they tell all since the beginning of the watch."""
         self._named: set[tuple[str, int]] = set()
-        """Processes of causes, each with its life."""
+        """Processes of causes, each with its life, that were not heard when they were named."""
         self._positions: dict[str, tuple[int, int]] = {}
         """Life and number of the newest event of each process that was looked at."""
         self._lives: dict[str, list[int]] = {}
@@ -203,6 +203,7 @@ class ProtocolWatch:
         while kind != _MEMBER or name in self._members:
             why, wait_s = await self._listen(name, kind)
             if self._heard_at.pop(name, None) is not None:
+                self._named = {each for each in self._named if each[0] != name}
                 self._wait_for(name)
             if why != told and (name in self.caught_up or wait_s == AGAIN_REFUSED_S):
                 self._note(f"{name}: {why}")
@@ -291,12 +292,12 @@ class ProtocolWatch:
         self._window.looked_at(process, life, response.number)
 
     def _expect(self, cause: Cause) -> None:
-        """Waits for a process that is yet to be found, such as a controller that was elected just now, or a new agent."""
+        """Waits for a process that is not heard, such as a controller that was elected just now, a new agent, or one whose
+        coordinator has died."""
         name = cause.process, cause.life
-        if name in self._named:
+        if name in self._named or (cause.process in self._heard_at and cause.life in self._lives[cause.process]):
             return
         self._named.add(name)
-        if cause.life not in self._lives.get(cause.process, ()):
-            self._wait_for(cause.process)
-            if self._seeks_members:
-                self._tasks.start("look for members", self._find_members())
+        self._wait_for(cause.process)
+        if self._seeks_members:
+            self._tasks.start("look for members", self._find_members())

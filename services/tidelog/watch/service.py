@@ -1,9 +1,8 @@
 """Shows the protocol events of this process to its watchers. Without one it costs nothing."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ports.clock import Clock
@@ -52,8 +51,8 @@ class WatchService:
     def end(self) -> None:
         """Ends every stream: one of this process once it has told the last events, one of another process now."""
         self._ends = True
-        for task in self._handed_on.taken:
-            task.cancel()
+        for stream in self._handed_on.taken:
+            stream.cancel()
 
     async def _serve(self, stream: Watching, _: CallContext) -> None:
         request = await stream.read()
@@ -61,10 +60,10 @@ class WatchService:
             return
         _check(request)
         if request.process or request.member is not None:
-            with self._handed_on.one():
+            with self._handed_on.of(stream):
                 await self._hand_on(stream, request)
         else:
-            with self._watchers.one():
+            with self._watchers.of(stream):
                 await self._send(stream, request)
 
     async def _send(self, stream: Watching, request: m.WatchRequest) -> None:
@@ -133,20 +132,18 @@ class _Places:
     def __init__(self, limit: int, refusal: str) -> None:
         self._limit = limit
         self._refusal = refusal
-        self.taken: set[asyncio.Task[Any]] = set()
+        self.taken: set[Watching] = set()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def of(self, stream: Watching) -> Iterator[None]:
         if len(self.taken) >= self._limit:
             text = f"{self._refusal}, which is the limit: try again when one has gone"
             raise TidelogError(text, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        task = asyncio.current_task()
-        assert task is not None
-        self.taken.add(task)
+        self.taken.add(stream)
         try:
             yield
         finally:
-            self.taken.discard(task)
+            self.taken.discard(stream)
 
 
 class _Wanted:

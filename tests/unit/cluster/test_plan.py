@@ -73,7 +73,6 @@ def test_agents_come_last_and_reach_brokers_alone():
             "TIDELOG_BOOTSTRAP_SERVERS": ",".join(sorted(brokers)),
             "TIDELOG_GROUP_ID": "agents",
             "TIDELOG_METRICS_ADDRESS": str(plan["agent-2"].addresses["METRICS"]),
-            "TIDELOG_WATCH_ADDRESS": str(plan["agent-2"].addresses["WATCH"]),
             "TIDELOG_TOPICS": "t",
         }
         assert {pair.partition("=")[0] for pair in link_map.split(",") if pair} == (brokers if proxied else set())

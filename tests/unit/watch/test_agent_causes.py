@@ -129,3 +129,17 @@ async def test_kinds_for_the_log_are_made_when_recorded() -> None:
     logged = {type(each) for each in fields} & LOGGED
     assert m.StopFetcherSent in late and not late & LOGGED
     assert {m.BrokerSuspected, m.RebalanceEnded, m.MemberJoined} <= logged
+
+
+async def test_a_commit_is_led_to_by_the_order_to_fetch() -> None:
+    cluster = await with_agents("b")
+    consumer = await cluster.join(GROUP, "a", "events", records=True)
+    await stable(cluster, "a", "b")
+    await consumer.commit({min(consumer.assignment): 0})
+    broker = f"broker-{cluster.coordinator(GROUP)}"
+    events = merged(cluster.world.rings)
+    assert chain(events, found(events, m.StoreWritten)[-1])[-3:] == [
+        (broker, "StartFetcherSent"),
+        ("a", "StartFetcherReceived"),
+        (broker, "StoreWritten"),
+    ]

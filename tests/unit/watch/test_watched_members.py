@@ -65,6 +65,7 @@ async def test_a_member_is_followed_to_its_next_coordinator() -> None:
         assert "CoordinatorLost" in seen.kinds("a") and len(joined) == 1
         numbers = [told.event.number for told in seen.told if told.process == "a"]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "nothing is lost, nothing comes twice"
+        assert not seen.missing
 
 
 async def test_a_member_that_has_left_is_followed_no_longer() -> None:
@@ -79,7 +80,7 @@ async def test_a_member_that_has_left_is_followed_no_longer() -> None:
         assert seen.kinds("b")[-1] == "MemberLeft"
 
 
-async def test_nobody_looks_for_members_of_whom_nothing_is_wanted() -> None:
+async def test_members_are_not_looked_for_if_a_filter_excludes_them() -> None:
     cluster = await with_members("a")
     async with watched(cluster, families=("controller",), last=10) as seen:
         await seen.run(3.0)
