@@ -72,7 +72,9 @@ async def test_a_member_that_has_left_is_followed_no_longer() -> None:
     cluster = await with_members("a", "b")
     async with watched(cluster) as seen:
         await seen.run(3.0)
+        begun = cluster.clock.now()
         await cluster.leave("b")
+        assert cluster.clock.now() - begun < 0.5, "its watcher does not hold it up"
         await seen.run(5.0)
         dialled = len(cluster.streams)
         await seen.run(5.0)
