@@ -129,10 +129,7 @@ def print_failovers(directory: Path) -> None:
         )
         table.columns[0].justify = "right"
         for step in failover.steps:
-            table.add_row(f"{(step.t - failover.began) * 1000:,.0f} ms", step.process, escape(step.text))
-        table.add_row(
-            f"{(failover.acknowledged - failover.began) * 1000:,.0f} ms", "client", "has the first acknowledgement"
-        )
+            table.add_row(failover.after(step), step.name.process, escape(step.text))
         console.print(table)
     console.print(f"All steps: tidelog chaos steps {escape(str(directory))}", highlight=False, soft_wrap=True)
 

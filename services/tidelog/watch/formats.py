@@ -1,16 +1,18 @@
 """Protocol events as JSON and as a Mermaid sequence diagram."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from tidelog.ids import TopicPartition
-from tidelog.ports.recorder import Subject
+from tidelog.ports.recorder import Cause, Subject
 from tidelog.values import Message
 from tidelog.watch.kinds import FAMILY_OF
-from tidelog.watch.order import Told
+from tidelog.watch.order import Caused, Told
 from tidelog.watch.text import sentence, time_of_day
-from tidelog.wire import messages as m
+
+ZOOKEEPER: Final = "zookeeper"
+"""The lane that writes go to."""
 
 Incarnation = Callable[[str, int], int]
 """Process and life -> a small number; 0: nothing else is known of that life."""
@@ -60,23 +62,32 @@ def plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
+def lanes_and_arrows(events: Sequence[Caused]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns the lanes of a sequence diagram, and for each event the lanes at which its arrow begins and ends. An event that no
+    shown event of another process led to begins and ends in its own lane."""
+    names = {event.name for event in events}
+    lanes = list(dict.fromkeys(event.name.process for event in events))
+    if any(event.writes for event in events):
+        lanes.append(ZOOKEEPER)
+    return lanes, [_arrow(event, names) for event in events]
+
+
+def _arrow(event: Caused, shown: Container[Cause]) -> tuple[str, str]:
+    process, cause = event.name.process, event.cause
+    if event.writes:
+        return process, ZOOKEEPER
+    return (process if cause is None or cause not in shown else cause.process), process
+
+
 def mermaid(events: Sequence[Told]) -> Iterator[str]:
     """Yields the lines of a diagram: processes as lanes, an arrow from the process of each event's cause."""
-    names = list(dict.fromkeys(told.process for told in events))
-    by_name = {told.name: told for told in events}
-    writes = any(isinstance(told.event.fields, m.StoreWritten) for told in events)
+    lanes, arrows = lanes_and_arrows(events)
     yield "sequenceDiagram"
-    for name in [*names, *(["zookeeper"] if writes else [])]:
+    for name in lanes:
         yield f"    participant {name}"
-    for told in events:
-        cause = None if told.event.cause is None else by_name.get(told.event.cause)
+    for told, (begin, end) in zip(events, arrows, strict=True):
         text = f"{time_of_day(told.event.wall_ns)} {_escaped(sentence(told.event))}"
-        if isinstance(told.event.fields, m.StoreWritten):
-            yield f"    {told.process}->>zookeeper: {text}"
-        elif cause is not None and cause.process != told.process:
-            yield f"    {cause.process}->>{told.process}: {text}"
-        else:
-            yield f"    Note over {told.process}: {text}"
+        yield f"    Note over {end}: {text}" if begin == end else f"    {begin}->>{end}: {text}"
 
 
 def _escaped(text: str) -> str:

@@ -1,12 +1,28 @@
 """The order of events of several processes."""
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from tidelog.ports.recorder import Cause, ProtocolEvent
+from tidelog.wire import messages as m
 
-E = TypeVar("E")
+
+class Caused(Protocol):
+    """An event as it is told, be it of a running cluster or of a file."""
+
+    @property
+    def name(self) -> Cause: ...
+
+    @property
+    def cause(self) -> Cause | None: ...
+
+    @property
+    def writes(self) -> bool:
+        """The event is a write to ZooKeeper."""
+
+
+E = TypeVar("E", bound=Caused)
 
 
 class Told(NamedTuple):
@@ -20,19 +36,25 @@ class Told(NamedTuple):
     def name(self) -> Cause:
         return Cause(self.process, self.life, self.event.number)
 
+    @property
+    def cause(self) -> Cause | None:
+        return self.event.cause
 
-def with_causes(
-    events: Sequence[E], wanted: Callable[[E], bool], name: Callable[[E], Hashable], cause: Callable[[E], Hashable]
-) -> list[E]:
-    """Returns the events that are wanted, and what led to them. `cause` is the name of an event, or None."""
-    by_name = {name(event): event for event in events}
-    found: set[Hashable] = set()
+    @property
+    def writes(self) -> bool:
+        return isinstance(self.event.fields, m.StoreWritten)
+
+
+def with_causes(events: Sequence[E], wanted: Callable[[E], bool]) -> list[E]:
+    """Returns the events that are wanted, and what led to them."""
+    by_name = {event.name: event for event in events}
+    found: set[Cause] = set()
     for event in filter(wanted, events):
         led: E | None = event
-        while led is not None and name(led) not in found:
-            found.add(name(led))
-            led = by_name.get(cause(led))
-    return [event for event in events if name(event) in found]
+        while led is not None and led.name not in found:
+            found.add(led.name)
+            led = None if led.cause is None else by_name.get(led.cause)
+    return [event for event in events if event.name in found]
 
 
 def ordered(found: Iterable[Told]) -> list[Told]:
@@ -46,7 +68,7 @@ def ordered(found: Iterable[Told]) -> list[Told]:
     while queues:
         heads = [queue[0] for queue in queues.values()]
         # Without a head whose cause is placed, causes go round in a circle, which only a forger makes.
-        free = [told for told in heads if told.event.cause not in missing] or heads
+        free = [told for told in heads if told.cause not in missing] or heads
         told = min(free, key=lambda told: (told.event.wall_ns, told.process))
         queues[told.process].popleft()
         if not queues[told.process]:

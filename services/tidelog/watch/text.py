@@ -32,9 +32,7 @@ def lines(events: Iterable[Told]) -> list[str]:
 def of_partition(events: Sequence[Told], tp: TopicPartition) -> list[Told]:
     """Returns the events of a partition, and what led to them."""
     path = znodes.state_path(*tp)
-    return with_causes(
-        events, lambda told: _is_of(told.event, tp, path), lambda told: told.name, lambda told: told.event.cause
-    )
+    return with_causes(events, lambda told: _is_of(told.event, tp, path))
 
 
 def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:

@@ -22,10 +22,10 @@ async def test_an_election_is_kept_with_what_led_to_it(tmp_path: Path) -> None:
         await cluster.until(lambda: cluster.leader("events") > 1, "another broker leads")
         await cluster.wait(1.0)
     kept = of_partition(read_events(tmp_path), TopicPartition("events", 0))
-    kinds = dict.fromkeys(event["kind"] for event in kept if event["t"] > killed_at)
+    kinds = dict.fromkeys(event.kind for event in kept if event.t > killed_at)
     steps = ["BrokerSuspected", "LeaderChosen", "StoreWritten", "OrderSent", "OrderReceived", "BecameLeader"]
     assert [kind for kind in kinds if kind in steps] == steps
-    assert killed_at < kept[-1]["t"] < ports.clock.now() - began
+    assert killed_at < kept[-1].t < ports.clock.now() - began
 
 
 async def test_without_a_broker_that_answers_the_file_is_empty(tmp_path: Path) -> None:

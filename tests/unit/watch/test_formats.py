@@ -7,7 +7,7 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
 from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
-from tidelog.watch.formats import json_of, mermaid
+from tidelog.watch.formats import json_of, lanes_and_arrows, mermaid
 from tidelog.watch.order import Told
 from tidelog.watch.text import sentence
 from tidelog.watch.wire import from_message, to_message
@@ -60,4 +60,21 @@ def test_a_diagram_has_an_arrow_from_each_cause() -> None:
         "    participant broker-1",
         "    Note over controller-1: 12:26:40.123 sends LeaderAndIsr to broker-1: 1 partition",
         "    controller-1->>broker-1: 12:26:40.123 refuses LeaderAndIsr#59; #35;1: STALE_CONTROLLER_EPOCH",
+    ]
+
+
+def test_lanes_and_arrows_are_those_of_messages() -> None:
+    sent = told("controller-1", 1, 1, m.OrderSent(order="LeaderAndIsr", broker_id=1, partitions=1, full=False))
+    refused = told("broker-1", 1, 1, REFUSED, sent.name)
+    own = told("broker-1", 2, 1, REFUSED, refused.name)
+    unseen = told("broker-1", 3, 1, REFUSED, Cause("controller-2", 5, 9))
+    written = told("controller-1", 2, None, m.StoreWritten(purpose="", result="", changes=(), more=0), refused.name)
+    lanes, arrows = lanes_and_arrows([sent, refused, own, unseen, written])
+    assert lanes == ["controller-1", "broker-1", "zookeeper"]
+    assert arrows == [
+        ("controller-1", "controller-1"),
+        ("controller-1", "broker-1"),
+        ("broker-1", "broker-1"),
+        ("broker-1", "broker-1"),
+        ("controller-1", "zookeeper"),
     ]

@@ -224,9 +224,9 @@ def steps(
         raise CommandError(f"{directory} holds no protocol events: `tidelog chaos run` keeps them since release 0.3.0")
     if partition is not None:
         events = of_partition(events, parse.partition("--partition", partition))
-    width = max((len(event["process"]) for event in events), default=0)
+    width = max((len(event.name.process) for event in events), default=0)
     for event in events:
-        print(f"{event['t']:10.3f}  {event['process']:<{width}}  {event['text']}")
+        print(f"{event.t:10.3f}  {event.name.process:<{width}}  {event.text}")
 
 
 def _order(
