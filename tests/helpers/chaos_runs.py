@@ -72,7 +72,8 @@ def history(partitions: int = 3, rate: float = 150.0, seed: int = 1) -> list[h.R
             if number % 7 == 0:
                 found.append(h.Sent(t + 0.1, number, h.FAIL, error="NOT_ENOUGH_REPLICAS"))
                 continue
-        found.append(h.Sent(t + took, number, h.OK, ends[partition], 1, 3))
+        epoch = 2 if _hit(partition) and t + took >= ELECTED else 1
+        found.append(h.Sent(t + took, number, h.OK, ends[partition], epoch, 3))
         found.append(
             h.Polled(t + took + 0.05, "consumer-1", number, t, (h.Read(TOPIC, partition, ((ends[partition], value),)),))
         )
@@ -82,11 +83,15 @@ def history(partitions: int = 3, rate: float = 150.0, seed: int = 1) -> list[h.R
     return sorted(found, key=lambda record: record.t)
 
 
+def _hit(partition: int) -> bool:
+    return partition % 3 == 1 or partition == 0
+
+
 def _partition_states(t: float, partitions: int) -> list[s.PartitionState]:
     """Broker 1 leads partition 0 and every third one until it dies; broker 2 leads them from then on."""
     states = []
     for p in range(partitions):
-        hit = p % 3 == 1 or p == 0
+        hit = _hit(p)
         leader, epoch, isr = (1 if hit else p % 3), 1, [0, 1, 2]
         if KILLED <= t < ELECTED and hit:
             leader, isr = -1, [0, 2]

@@ -23,12 +23,13 @@ from tidelog.chaos.checker.names import RULES
 from tidelog.chaos.checker.promise import Promise
 from tidelog.chaos.checker.verdict import Anomaly, Example, Gap, Verdict
 from tidelog.chaos.checking import HISTORY, RUN, VERDICT, CannotCheck, read_promise
-from tidelog.chaos.report import cluster_view, panels, units
+from tidelog.chaos.report import cluster_view, panels, sequence, units
 from tidelog.chaos.report.canvas import Canvas, embedded
 from tidelog.chaos.report.panels import Panel
 from tidelog.chaos.report.timeline import UNANSWERED, Timeline, Where, timeline
 from tidelog.chaos.run_files import SCENARIO_FILE
 from tidelog.chaos.scenario import Column, Scenario
+from tidelog.chaos.steps import Failover, LeaderTimes, read_events
 from tidelog.chaos.summary import Summary
 from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.cluster.api import AGENT, BROKER, CONTROLLER, ZOOKEEPER, kind_of
@@ -45,6 +46,7 @@ OPERATIONS_MAX: Final = 8
 """Of one example."""
 FAULTS_TOLD: Final = 6
 """In the paragraph at the top; the legend of the time line has more."""
+NO_EVENTS: Final = "The run has kept no protocol events: `tidelog chaos run` keeps them since release 0.3.0."
 MOMENT: Final = re.compile(r"\b(at|from|to) (\d+\.\d+) s\b")
 
 
@@ -76,6 +78,9 @@ class Run:
     """The scenario as it was played; None: its file says nothing."""
     promise: Promise = field(default_factory=Promise)
     summary: Summary = field(default_factory=Summary)
+    failovers: Sequence[Failover] = ()
+    no_steps: str = ""
+    """The reason why the steps of failovers are not known."""
 
 
 def write_report(directory: Path) -> Path:
@@ -95,8 +100,9 @@ def read_run(directory: Path) -> Run:
     verdict = _json(directory / VERDICT)
     judged = None if verdict is None else Verdict.from_json(verdict)
     shown = {number for example in _examples(judged) for number in example.operations[:OPERATIONS_MAX]}
-    summary = Summary()
-    line, complete, operations = _timeline(directory, shown, summary)
+    summary, leaders = Summary(), LeaderTimes()
+    line, complete, operations = _timeline(directory, shown, summary, leaders)
+    failovers, no_steps = _failovers(directory, leaders)
     found = s.read_samples(directory / s.FILE_NAME)
     summary.look(found)
     ended = max([line.until, *(look.t + look.took for look in found.looks)])
@@ -114,7 +120,17 @@ def read_run(directory: Path) -> Run:
         _plan(scenario, about),
         read_promise(directory / RUN),
         summary,
+        failovers,
+        no_steps,
     )
+
+
+def _failovers(directory: Path, leaders: LeaderTimes) -> tuple[Sequence[Failover], str]:
+    try:
+        events = read_events(directory)
+    except (OSError, ValueError) as error:
+        return (), f"The steps are not known: {error}."
+    return (leaders.failovers(events), "") if events else ((), NO_EVENTS)
 
 
 def _plan(path: Path, about: Mapping[str, Any]) -> Scenario | None:
@@ -135,7 +151,7 @@ def _json(path: Path) -> Any:
 
 
 def _timeline(
-    directory: Path, shown: set[int], summary: Summary
+    directory: Path, shown: set[int], summary: Summary, leaders: LeaderTimes
 ) -> tuple[Timeline, bool, Mapping[int, Sequence[h.Record]]]:
     if not (directory / HISTORY).exists():
         return Timeline(), False, {}
@@ -145,6 +161,7 @@ def _timeline(
     def noted() -> Iterable[h.Record]:
         for record in reader:
             summary.take(record)
+            leaders.take(record)
             if isinstance(record, h.Send | h.Sent | h.Polled) and record.id in shown:
                 operations.setdefault(record.id, []).append(record)
             yield record
@@ -305,6 +322,8 @@ def render(run: Run) -> str:
             anomalies=[_row(name, each, run.operations) for name, each in anomalies.items() if each.count],
             clean=[name for name, each in anomalies.items() if not each.count],
             gaps=[_gap(gap, run.promise) for gap in _worst_gaps(judged)],
+            failovers=[sequence.draw(each, run.directory) for each in run.failovers[:FAULTS_MAX]],
+            failovers_note=_failovers_note(run),
             repeat=repeat(run.about),
             scenario=run.scenario,
             files=run.files,
@@ -342,6 +361,12 @@ def _cut(run: Run) -> list[str]:
     if run.complete:
         return []
     return [f"The run was cut off: this page shows it up to {units.at(run.timeline.until)}."]
+
+
+def _failovers_note(run: Run) -> str:
+    if len(run.failovers) > FAULTS_MAX:
+        return f"The first {FAULTS_MAX} of {len(run.failovers)} failovers are shown."
+    return "" if run.failovers else run.no_steps or "After no fault did another leader acknowledge a record."
 
 
 def _row(name: str, anomaly: Anomaly, operations: Mapping[int, Sequence[h.Record]]) -> dict[str, Any]:
