@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import grpc
 from grpc import aio
@@ -44,6 +45,8 @@ class GrpcChannel:
         self._options = channel_options(limits, purpose)
         self._metadata = () if meant_for is None else ((MEANT_FOR, str(meant_for)),)
         self._closed = False
+        self._streams: WeakSet[_ClientStream] = WeakSet()
+        """Streams that are in use: gRPC's aio closes a channel without them, unless a read or a write is under way."""
         self._tasks = Supervisor("look-ups")
         self._looking = False
         self._found: frozenset[object] | None = None
@@ -81,12 +84,16 @@ class GrpcChannel:
             call._cython_call = _KeepsStatus(call._cython_call)
         except aio.BaseError as error:
             raise broken(error) from None
-        return _ClientStream(call, method, lambda error: self._failure(error, channel))
+        stream = _ClientStream(call, method, lambda error: self._failure(error, channel))
+        self._streams.add(stream)
+        return stream
 
     async def close(self) -> None:
         """Calls and streams in progress end with TransportError."""
         self._closed = True
         await self._tasks.stop()
+        for stream in self._streams:
+            stream.cancel()
         await self._channel.close()
 
     async def _failure(self, error: aio.AioRpcError, channel: aio.Channel) -> TransportError:
@@ -143,7 +150,7 @@ class _KeepsStatus:
 class _ClientStream:
     """`ports.net.Stream`, the end of the side that opened it."""
 
-    __slots__ = ("_call", "_decode", "_encode", "_failure")
+    __slots__ = ("__weakref__", "_call", "_decode", "_encode", "_failure")
 
     def __init__(
         self, call: Any, method: Bidi[Any, Any], failure: Callable[[aio.AioRpcError], Awaitable[TransportError]]

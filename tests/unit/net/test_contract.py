@@ -344,6 +344,26 @@ async def test_a_closed_channel_ends_its_calls_and_streams(world: World) -> None
     await server.stop(0)
 
 
+async def test_a_closed_channel_ends_a_stream_that_is_not_read(world: World) -> None:
+    ended = asyncio.Event()
+
+    async def handler(stream: Any, _context: CallContext) -> None:
+        try:
+            for number in range(1_000_000):
+                await stream.write(chunk(number))
+        finally:
+            ended.set()
+
+    server = await world.serve(Route(CHUNKS, handler))
+    channel = world.caller.channel(server.address, purpose="test")
+    stream = channel.open(CHUNKS)
+    assert await stream.read() is not None
+    await channel.close()
+    await eventually(ended.is_set, "the end")
+    await fails(stream.read(), "CANCELLED")
+    await server.stop(0)
+
+
 async def test_a_thousand_parked_calls_are_answered(world: World) -> None:
     release, parked = asyncio.Event(), []
 
