@@ -1,5 +1,6 @@
 """The cluster as containers: it serves, it is watched, and it runs with no rights that it does not need."""
 
+import json
 import time
 from ipaddress import IPv4Address
 from typing import Any
@@ -49,6 +50,18 @@ def test_m06_every_prometheus_target_is_up(project: ComposeProject) -> None:
 @pytest.mark.parametrize("service", ["broker-1", "controller-2", "agent-3", "traffic", "zookeeper-exporter"])
 def test_the_command_line_finds_the_cluster_in_every_container(project: ComposeProject, service: str) -> None:
     assert project.run_in(service, "tidelog", "topics", "list") == (0, "events\n")
+
+
+@pytest.mark.smoke
+def test_a_watch_sees_agents_through_brokers(project: ComposeProject) -> None:
+    def watched() -> set[str]:
+        code, said = project.run_in(
+            "traffic", "tidelog", "watch", "--kind", "member", "--last", "100", "--format", "json"
+        )
+        assert code == 0, said
+        return {json.loads(line)["process"] for line in said.splitlines() if line.startswith("{")}
+
+    until(lambda: watched() == {"agent-1", "agent-2", "agent-3"}, "events of all agents", timeout_s=30)
 
 
 def test_a_dead_leader_makes_nothing_unhealthy_and_no_brokers_do(project: ComposeProject) -> None:
