@@ -1,24 +1,26 @@
-"""The protocol events before a failure, of the partition that it names."""
+"""The protocol events before a failure, of the partition or the group that it names."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from tidelog.ids import TopicPartition
 from tidelog.watch.order import Told
 from tidelog.watch.ring import Ring
-from tidelog.watch.text import lines, merged, of_partition
+from tidelog.watch.text import lines, merged, of_group, of_partition
 
 SHOWN: Final = 40
+_NAMES: Final = re.compile(r"[\w.-]+")
 
 
 def add_last_steps(error: BaseException, rings: Sequence[Ring]) -> None:
-    """Adds them to `error` as a note; of a group, to the first error that broke it."""
+    """Adds them to `error` as a note; of a group of errors, to the first one."""
     first = first_error(error)
     events = merged(rings)
-    tp = _named(str(first), events)
-    shown = (events if tp is None else of_partition(events, tp))[-SHOWN:]
+    named = _named(str(first), events)
+    shown = _of(named, events)[-SHOWN:]
     if shown:
-        title = f"The last {len(shown)} steps" + ("" if tp is None else f" of {tp}")
+        title = f"The last {len(shown)} steps" + ("" if named is None else f" of {named}")
         first.add_note("\n".join([f"{title}:", *lines(shown)]))
 
 
@@ -29,9 +31,14 @@ def first_error(error: BaseException) -> BaseException:
     return error
 
 
-def _named(text: str, events: Sequence[Told]) -> TopicPartition | None:
-    """The partition that a failure names first."""
-    words = text.replace(":", " ").split()
-    known = {str(told.event.subject): told.event.subject for told in events}
-    found = (known.get(word) for word in words)
-    return next((subject for subject in found if isinstance(subject, TopicPartition)), None)
+def _of(named: TopicPartition | str | None, events: Sequence[Told]) -> Sequence[Told]:
+    if isinstance(named, TopicPartition):
+        return of_partition(events, named)
+    return events if named is None else of_group(events, named)
+
+
+def _named(text: str, events: Sequence[Told]) -> TopicPartition | str | None:
+    """The partition or the group that a failure names first."""
+    subjects = (told.event.subject for told in events)
+    known = {str(subject): subject for subject in subjects if isinstance(subject, TopicPartition | str)}
+    return next((known[name] for name in _NAMES.findall(text) if name in known), None)

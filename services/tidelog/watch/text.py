@@ -41,6 +41,13 @@ def _is_of(event: ProtocolEvent, tp: TopicPartition, path: str) -> bool:
     return event.subject == tp
 
 
+def of_group(events: Sequence[Told], group_id: str) -> list[Told]:
+    """Returns the events of a group and of its members, and what led to them."""
+    return with_causes(
+        events, lambda told: group_id in (told.event.subject, getattr(told.event.fields, "group_id", None))
+    )
+
+
 def sentence(event: ProtocolEvent) -> str:
     return sentence_of(event.subject, event.fields)
 
