@@ -109,8 +109,6 @@ class FetchHandler:
                 topic_ids[at] = host.topic_id
                 result = self._read(host, part, room - size, min_one=size == 0)
             except TidelogError as error:
-                if host is not None:
-                    host.fenced("Fetch", part.leader_epoch, error.code)
                 result = _failed_fetch(part, error, host)
             final = final or result.error_code is not ErrorCode.NONE or result.diverging_epoch >= 0
             size += len(result.records)
@@ -119,7 +117,7 @@ class FetchHandler:
 
     def _read(self, host: PartitionHost, part: m.FetchPartition, room: int, min_one: bool) -> m.FetchResult:
         replica = host.replica
-        replica.check_epoch(part.leader_epoch)
+        host.check_epoch("Fetch", part.leader_epoch)
         if part.max_bytes <= 0:
             raise TidelogError(f"max_bytes is {part.max_bytes}, it must be at least 1", ErrorCode.INVALID_REQUEST)
         if part.last_fetched_epoch < NO_EPOCH:
@@ -156,7 +154,7 @@ class FetchHandler:
             if part.own:
                 found = _own_offset(host, part.timestamp)
             else:
-                host.replica.check_epoch(part.leader_epoch)
+                host.check_epoch("ListOffsets", part.leader_epoch)
                 found = _find_offset(host, part.timestamp, part.search_start.offset if part.search_start else 0)
         except TidelogError as error:
             return m.ListOffsetsResult(
@@ -182,7 +180,7 @@ class FetchHandler:
     def _epoch_end(self, part: m.EpochPartition) -> m.EpochEndOffset:
         try:
             host = self._manager.host(part.topic, part.partition, part.topic_id)
-            host.replica.check_epoch(part.current_leader_epoch)
+            host.check_epoch("OffsetForLeaderEpoch", part.current_leader_epoch)
         except TidelogError as error:
             return m.EpochEndOffset(
                 topic=part.topic,

@@ -418,6 +418,14 @@ class PartitionHost:
     def _is_frozen(self) -> bool:
         return self.replica.leading is not None and self.replica.leading.under_min_isr
 
+    def check_epoch(self, request: str, claimed: int) -> None:
+        """Raises what refuses a request of this leader epoch; -1 claims none."""
+        try:
+            self.replica.check_epoch(claimed)
+        except TidelogError as error:
+            self.fenced(request, claimed, error.code)
+            raise
+
     def fenced(self, request: str, claimed: int, code: ErrorCode) -> ErrorCode:
         """Records that a request is refused, if that is for an older epoch, and none was a moment ago: any client may send
         thousands. Returns `code`."""

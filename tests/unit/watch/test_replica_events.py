@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from helpers.batches import batch
 from helpers.brokers import Brokers, brokers
 from helpers.chains import chain
@@ -11,7 +13,11 @@ from tidelog.values import Message
 from tidelog.watch.order import Told
 from tidelog.watch.text import merged, sentence
 from tidelog.wire import messages as m
-from tidelog.wire.services import REPLICA_SERVICE_PRODUCE
+from tidelog.wire.services import (
+    REPLICA_SERVICE_LIST_OFFSETS,
+    REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH,
+    REPLICA_SERVICE_PRODUCE,
+)
 
 TP = TopicPartition("events", 0)
 
@@ -112,6 +118,27 @@ async def test_a_request_of_an_older_epoch_is_fenced() -> None:
         assert result.error_code is ErrorCode.FENCED_LEADER_EPOCH
     fenced = found(merged(cluster.world.rings), m.RequestFenced, leader)
     assert said(fenced) == ["refuses Produce for events-0: epoch 0 is older than 1, FENCED_LEADER_EPOCH"]
+
+
+@pytest.mark.parametrize("name", ["ListOffsets", "OffsetForLeaderEpoch"])
+async def test_a_question_of_an_older_epoch_is_fenced(name: str) -> None:
+    cluster = await with_records()
+    await elected_anew(cluster)
+    leader = cluster.leader("events")
+    channel = cluster.ports.net.channel(cluster.node(leader).address, purpose="test")
+    for epoch in [2, *[0] * 20]:
+        at = m.ListOffsetsPartition(topic="events", partition=0, leader_epoch=epoch, timestamp=-1)
+        end = m.EpochPartition(topic="events", partition=0, current_leader_epoch=epoch, leader_epoch=0)
+        if name == "ListOffsets":
+            listed = await channel.call(REPLICA_SERVICE_LIST_OFFSETS, m.ListOffsetsRequest(partitions=(at,)), 10.0)
+            code = listed.results[0].error_code
+        else:
+            asked = m.OffsetForLeaderEpochRequest(partitions=(end,))
+            ends = await channel.call(REPLICA_SERVICE_OFFSET_FOR_LEADER_EPOCH, asked, 10.0)
+            code = ends.results[0].error_code
+        assert code is (ErrorCode.UNKNOWN_LEADER_EPOCH if epoch else ErrorCode.FENCED_LEADER_EPOCH)
+    fenced = found(merged(cluster.world.rings), m.RequestFenced, leader)
+    assert said(fenced) == [f"refuses {name} for events-0: epoch 0 is older than 1, FENCED_LEADER_EPOCH"]
 
 
 async def test_a_leader_hears_of_its_successor_from_a_follower() -> None:
