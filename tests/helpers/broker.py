@@ -23,6 +23,9 @@ from tidelog.storage.log_context import LogConfig
 from tidelog.storage.log_store import LogStore
 from tidelog.testing.disk import SimDisk
 from tidelog.topic_config import TopicConfig
+from tidelog.values import Message
+from tidelog.watch.ring import Ring
+from tidelog.watch.text import sentence
 from tidelog.wire import messages as m
 
 STALL_LIMIT_S = 10.0
@@ -76,7 +79,8 @@ class BrokerBench:
         self.registry = CollectorRegistry()
         self.metrics = ReplicationMetrics(self.registry)
         settings = ReplicaSettings(broker_id=broker_id, lag_max_s=10.0, tick_s=0.5, checkpoint_s=5.0)
-        self.manager = ReplicaManager(settings, self.clock, self.logs, self.metrics, self.disk)
+        self.ring = Ring(f"broker-{broker_id}", 1, self.clock)
+        self.manager = ReplicaManager(settings, self.clock, self.logs, self.metrics, self.disk, self.ring)
         self.fetchers, self.plane = NoFetchers(), SilentControlPlane()
         self.flusher = Flusher(self.clock, self.disk, self._spawn, STALL_LIMIT_S, self.logs.sync_epochs)
         self.manager.connect(self.fetchers, self.plane, self.flusher)
@@ -102,6 +106,10 @@ class BrokerBench:
         except RuntimeError:
             coro.close()  # a test without a loop waits for nothing
             return None
+
+    def said(self, kind: type[Message]) -> list[str]:
+        """Returns the sentences of its protocol events of this kind."""
+        return [sentence(event) for event in self.ring.events() if isinstance(event.fields, kind)]
 
     def told(self, *asked: Any, **named: Any) -> ErrorCode:
         """The answer to an order for one partition, as `decision` names it."""

@@ -39,11 +39,12 @@ class DiscardDamageHandler:
         if log.damage is None:
             return _refused(tp, TidelogError(f"the log of {tp} is not damaged", ErrorCode.INVALID_REQUEST))
         damage, untrusted = log.damage, log.untrusted()
-        end = self._manager.recorded_end(log)
+        end = max(damage.offset, self._manager.recorded_end(log))
         try:
             seen = await self._disk.in_background(lambda: end_behind(self._disk, untrusted, damage.offset))
+            end = max(end, seen)
             if execute:
-                self._cut(tp, log)
+                self._cut(tp, log, end)
         except (OSError, TidelogError) as error:
             failed = (
                 error if isinstance(error, TidelogError) else TidelogError(str(error), ErrorCode.KAFKA_STORAGE_ERROR)
@@ -53,7 +54,7 @@ class DiscardDamageHandler:
             topic=tp.topic,
             partition=tp.partition,
             offset=damage.offset,
-            end_offset=max(damage.offset, seen, end),
+            end_offset=end,
             size_bytes=sum(size_bytes - position for _, position, size_bytes in untrusted),
             reason=f"{damage.path}: damaged at byte {damage.position}: {damage.reason}",
             leader=self._leader(tp),
@@ -63,10 +64,10 @@ class DiscardDamageHandler:
         host = self._manager.find(tp)
         return NO_LEADER if host is None or host.told_offline is None else host.told_offline.state.leader
 
-    def _cut(self, tp: TopicPartition, log: PartitionLog) -> None:
+    def _cut(self, tp: TopicPartition, log: PartitionLog, end: int) -> None:
         if self._manager.stored().get(tp) is not log or log.damage is None:
             raise TidelogError(f"the log of {tp} has changed meanwhile; look again", ErrorCode.INVALID_REQUEST)
-        self._manager.discard_damage(tp)
+        self._manager.discard_damage(tp, end)
 
 
 def _refused(tp: TopicPartition, error: TidelogError) -> m.DamagedLog:

@@ -484,19 +484,25 @@ class ReplicaManager:
 
     def _reopen(self, tp: TopicPartition, host: PartitionHost | None, *, discard: bool) -> None:
         """OSError or KAFKA_STORAGE_ERROR while the disk fails."""
+        before = 0 if host is None else self.recorded_end(host.log)
         log = self._logs.reopen(tp, high_watermark=host.replica.high_watermark if host else 0, discard=discard)
         if log is None:
             return
         if log.failure is not None:
             raise TidelogError(log.failure, ErrorCode.KAFKA_STORAGE_ERROR)
+        if host is not None and discard:
+            lost = Rule.FAILED_SYNC if host.log.trouble is Trouble.SYNC else Rule.DAMAGE
+            self._record_cut(tp, before, log.log_end_offset, lost)
         rebuilt_on = self._rebuilding.get(tp)
         if rebuilt_on is not None and rebuilt_on.config.compacts:
             # Its leader may have dropped tombstones of keys that this copy would still hold.
             before = log.log_end_offset
             end = log.truncate_to(log.log_start_offset, log.recorded_high_watermark)
-            cut = m.LogTruncated(from_offset=before, to_offset=end, rule=Rule.BEGUN_ANEW.value, epoch=NO_EPOCH)
-            self._recorder.record(tp, cut)
+            self._record_cut(tp, before, end, Rule.BEGUN_ANEW)
         _log.info("%s is back, its log ends at %d", tp, log.log_end_offset)
+
+    def _record_cut(self, tp: TopicPartition, before: int, end: int, rule: Rule) -> None:
+        self._recorder.record(tp, m.LogTruncated(from_offset=before, to_offset=end, rule=rule.value, epoch=NO_EPOCH))
 
     def stored(self) -> Mapping[TopicPartition, PartitionLog]:
         """Every open log, also those that no order has named yet."""
@@ -520,8 +526,9 @@ class ReplicaManager:
             topic=tp.topic, partition=tp.partition, error_code=code, last_epoch=last_epoch, end_offset=end_offset
         )
 
-    def discard_damage(self, tp: TopicPartition) -> None:
+    def discard_damage(self, tp: TopicPartition, end: int) -> None:
         """Cuts a damaged log where its damage begins, on an operator's word; then it is as after a start of the process.
+        `end` is where its records end, as far as it can be known.
 
         INVALID_REQUEST where it is not for an operator to say. The damage must have been found before this broker registered:
         only then does the controller know that this copy may lack records (`intact_since`).
@@ -541,6 +548,7 @@ class ReplicaManager:
                 ErrorCode.INVALID_REQUEST,
             )
         host.log.discard_damage(max(self.recorded_end(host.log), host.log.log_end_offset + 1))
+        self._record_cut(tp, end, host.log.log_end_offset, Rule.DAMAGE)
         _log.warning("%s was cut at its damage by an operator, its log ends at %d", tp, host.log.log_end_offset)
         del self._hosts[tp]
         self._former[tp] = host.topic_id, host.replica

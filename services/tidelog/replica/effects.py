@@ -63,6 +63,10 @@ class Rule(Enum):
     """The last epoch that both know ends there in this log (KIP-279)."""
     BEGUN_ANEW = "begun anew"
     """The leader may have dropped what this log still holds."""
+    FAILED_SYNC = "failed sync"
+    """A sync failed: later records may never reach the disk."""
+    DAMAGE = "damage"
+    """The log is not what it was from there on."""
 
 
 @value()

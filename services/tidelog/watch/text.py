@@ -203,6 +203,8 @@ _CUTS: Final = {
     "leader epoch": "epoch {epoch} of the leader ends there",
     "common epoch": "epoch {epoch}, the last in common, ends there",
     "begun anew": "begun anew, as the leader may have dropped some of it",
+    "failed sync": "a sync failed, and what follows may be lost",
+    "damage": "it is damaged from there on",
 }
 _STEPS: Final = {1: "detect", 2: "decide", 3: "write", 4: "notify", 5: "connect", 6: "truncate"}
 

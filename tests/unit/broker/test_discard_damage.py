@@ -71,6 +71,7 @@ async def test_a_last_copy_is_cut_at_its_damage_and_leads_again() -> None:
     assert bench.told(leader_epoch=5, config=ALONE) is ErrorCode.NONE
     assert (await bench.send(A)).base_offset == 1
     assert offsets(contents(bench.host.log)) == [0, 1]
+    assert bench.said(m.LogTruncated) == ["events-0: truncates its log from 6 to 1 (it is damaged from there on)"]
     (stray,) = bench.manager.strays
     assert (stray.cut_at, stray.size_bytes) == (1, log.size_bytes), "what is left of it can be looked at for a day"
     disk.crash(Crash.PROCESS)

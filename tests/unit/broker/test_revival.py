@@ -229,6 +229,13 @@ async def test_what_is_lost_is_fetched_again_when_the_controller_knows(bench: Br
     assert bench.host.replica.role is Role.FOLLOWER and bench.fetchers.following[EVENTS] == 2
     assert bench.host.log.log_end_offset == (1 if harm == "rot" else 3)
     assert bench.host.log.log_end_offset == bench.host.log.recovery_point or harm == "rot"
+    assert (
+        bench.said(m.LogTruncated)
+        == {
+            "rot": ["events-0: truncates its log from 3 to 1 (it is damaged from there on)"],
+            "failed sync": ["events-0: truncates its log from 4 to 3 (a sync failed, and what follows may be lost)"],
+        }[harm]
+    )
 
 
 async def rotten(bench: BrokerBench) -> None:
