@@ -19,11 +19,13 @@ from tidelog.testing.sim_edges import EdgeRun
 from tidelog.testing.sim_groups import GROUPS, GroupRun
 from tidelog.testing.sim_losses import LossRun
 from tidelog.testing.sim_moves import MoveRun
-from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_story, run_traced
+from tidelog.testing.sim_story import DELIVERED_MIN, Result, Run, run_story, run_traced, run_twice
 from tidelog.testing.sim_suspicion import FalseSuspicions
 from tidelog.testing.sim_twins import TwinRun
 from tidelog.testing.stories import story_of
 from tidelog.testing.unclean_watch import Unclean
+from tidelog.testing.watchers import Watchers
+from tidelog.watch.ring import Ring
 
 pytestmark = pytest.mark.sim
 
@@ -189,6 +191,26 @@ def test_a_seed_repeats_its_run_in_another_process_too() -> None:
         )
         found.add(done.stdout.split("\n")[-2])
     assert len(found) == 1, found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [0, 4, 5, 6, 7, 10, 15], ids=lambda seed: story_of(seed).__name__)
+def test_watchers_change_nothing(seed: int) -> None:
+    """One seed of each story; `make sim WATCHED=1` plays more."""
+    assert run_twice(story_of(seed), seed).delivered >= DELIVERED_MIN
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_watchers_that_draw_a_delay_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    follow = Watchers._follow
+
+    def draw(watchers: Watchers, ring: Ring) -> None:
+        watchers._world.network.rand.random()
+        follow(watchers, ring)
+
+    monkeypatch.setattr(Watchers, "_follow", draw)
+    with pytest.raises(Violation, match="watchers change the run"):
+        run_twice(Run, 0)
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, reached: Counter[str], failure: str = "") -> int:

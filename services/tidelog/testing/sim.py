@@ -10,13 +10,13 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from tidelog.testing import goals
 from tidelog.testing.last_steps import first_error
-from tidelog.testing.sim_story import DELIVERED_MIN, FAILURES, Result, run_story
+from tidelog.testing.sim_story import DELIVERED_MIN, FAILURES, Result, Run, run_story, run_twice
 from tidelog.testing.stories import story_of
 
 SEEDS_BEFORE_A_NEW_PROCESS: Final = 40
@@ -31,11 +31,15 @@ class Outcome:
     cpu_s: float
 
 
-def attempt(seed: int) -> Outcome:
+def attempt_watched(seed: int) -> Outcome:
+    return attempt(seed, run_twice)
+
+
+def attempt(seed: int, play: Callable[[type[Run], int], Result] = run_story) -> Outcome:
     began = time.process_time()
     result, failure = None, ""
     try:
-        result = run_story(story_of(seed), seed)
+        result = play(story_of(seed), seed)
     except FAILURES as error:
         failure = describe(error)
         logging.getLogger(__name__).info("seed %d failed", seed, exc_info=error)
@@ -51,14 +55,15 @@ def describe(error: BaseException) -> str:
     return "\n".join([f"{type(first).__name__}: {first}", *getattr(first, "__notes__", ())])
 
 
-def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+def outcomes(seeds: range, jobs: int, *, watched: bool) -> Iterator[Outcome]:
     """In the order of the seeds."""
+    once = attempt_watched if watched else attempt
     if jobs == 1:
-        yield from map(attempt, seeds)
+        yield from map(once, seeds)
         return
     # A process of its own for every few seeds: what a killed simulated process leaves behind goes with it.
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_BEFORE_A_NEW_PROCESS) as pool:
-        yield from pool.imap(attempt, seeds)
+        yield from pool.imap(once, seeds)
 
 
 def main() -> int:
@@ -69,6 +74,7 @@ def main() -> int:
     parser.add_argument(
         "--until-failure", action="store_true", help="end with the first seed that fails; judge no goals"
     )
+    parser.add_argument("--watched", action="store_true", help="play each seed again with watchers, and compare")
     parser.add_argument("--verbose", action="store_true", help="the log of every simulated process")
     arguments = parser.parse_args()
     logging.basicConfig(
@@ -81,14 +87,14 @@ def main() -> int:
     cpu_s = 0.0
     failed = done = 0
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    for outcome in outcomes(seeds, min(arguments.jobs, max(len(seeds), 1))):
+    for outcome in outcomes(seeds, min(arguments.jobs, max(len(seeds), 1)), watched=arguments.watched):
         done += 1
         cpu_s += outcome.cpu_s
         if sys.stderr.isatty():
             sys.stderr.write(f"\rseed {outcome.seed}: {done} of {len(seeds)} done, {failed} failed ")
         if outcome.failure:
             failed += 1
-            report(outcome)
+            report(outcome, watched=arguments.watched)
             if arguments.until_failure:
                 break
         elif (result := outcome.result) is not None:
@@ -109,8 +115,9 @@ def main() -> int:
     return 1 if failed or missed else 0
 
 
-def report(outcome: Outcome) -> None:
-    sys.stdout.write(f"seed {outcome.seed}: {outcome.failure}\n  again: make sim SEEDS=1 SEED={outcome.seed}\n")
+def report(outcome: Outcome, *, watched: bool) -> None:
+    again = f"make sim SEEDS=1 SEED={outcome.seed}{' WATCHED=1' if watched else ''}"
+    sys.stdout.write(f"seed {outcome.seed}: {outcome.failure}\n  again: {again}\n")
     sys.stdout.flush()
 
 

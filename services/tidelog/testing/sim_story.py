@@ -27,6 +27,7 @@ from tidelog.testing.older_copy import OlderCopy
 from tidelog.testing.sim_cluster import SimCluster
 from tidelog.testing.sim_faults import Faults
 from tidelog.testing.sim_suspicion import FalseSuspicions
+from tidelog.testing.watchers import Watchers
 
 TOPICS: Final = {"events": "2", "thin": "1"}
 """Topic -> min.insync.replicas: with 1 a leader may go on alone, which is where last replicas are lost."""
@@ -348,14 +349,27 @@ FAILURES: Final = (
 """Errors that end a run, but for bugs of the simulator."""
 
 
-def run_traced(kind: type[Run], seed: int) -> tuple[str, Result]:
+def run_traced(kind: type[Run], seed: int, *, watched: bool = False) -> tuple[str, Result]:
     """The result, and a digest of everything that crossed the network, and when."""
     digest = hashlib.sha256()
-    result = run_story(kind, seed, digest.update)
+    result = run_story(kind, seed, digest.update, watched=watched)
     return digest.hexdigest(), result
 
 
-def run_story(kind: type[Run], seed: int, trace: Callable[[bytes], None] | None = None) -> Result:
+def run_twice(kind: type[Run], seed: int) -> Result:
+    """Runs without watchers, then with them. Violation: they have changed something."""
+    alone, watched = run_traced(kind, seed), run_traced(kind, seed, watched=True)
+    if watched != alone:
+        digests = f"{alone[0]} without them, {watched[0]} with them"
+        raise Violation(
+            f"watchers change the run: {digests}; {alone[1].delivered} and {watched[1].delivered} deliveries"
+        )
+    return alone[1]
+
+
+def run_story(
+    kind: type[Run], seed: int, trace: Callable[[bytes], None] | None = None, *, watched: bool = False
+) -> Result:
     """Raises whatever broke: a Violation, or a bug of the code under test; its notes are the last steps of the protocol."""
     runs: list[Run] = []
 
@@ -364,7 +378,10 @@ def run_story(kind: type[Run], seed: int, trace: Callable[[bytes], None] | None 
         runs.append(run)
         if trace is not None:
             run.cluster.network.trace = lambda line: trace(line.encode())
-        return await run.story()
+        watchers = Watchers(run.cluster.world) if watched else None
+        result = await run.story()
+        assert watchers is None or watchers.events, "the watchers have seen nothing"
+        return result
 
     collects = gc.isenabled()
     gc.disable()  # a run is short, and everything of it goes at once
