@@ -1,4 +1,4 @@
-"""Watchers of all processes of a run. They stand beside its network and its loop: they draw no delays and take no turns."""
+"""Watchers of all processes of a run. They stand beside it: they draw no delays, take no turns and move no clock."""
 
 import asyncio
 import types
@@ -49,7 +49,7 @@ class Watchers:
         self._world = world
         self._stream = _Stream()
         self._rings = 0
-        self._calls: dict[str, Coroutine[Any, Any, None]] = {}
+        self._calls: dict[str, tuple[SimClock, Coroutine[Any, Any, None]]] = {}
         self._due_s = 0.0
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimLoop)
@@ -66,10 +66,13 @@ class Watchers:
         self._due_s = now + EVERY_S
         for ring in self._world.rings[self._rings :]:
             self._follow(ring)
-        for call in self._calls.values():
-            call.send(None)
+        for clock, call in self._calls.values():
+            with clock.unmoved():
+                call.send(None)
 
     def _follow(self, ring: Ring) -> None:
         self._rings += 1
         handler: Any = WatchService(ring, _Clock()).route().handler
-        self._calls[ring.process] = handler(self._stream, KnownCaller("sim:watch"))
+        clock = ring._clock
+        assert isinstance(clock, SimClock)
+        self._calls[ring.process] = clock, handler(self._stream, KnownCaller("sim:watch"))
