@@ -16,9 +16,10 @@ KEPT: Final = Path(__file__).parent.parent / "integration" / "chains"
 """Stories of faults: tests on real processes write them, tests in the lab compare theirs too."""
 SESSION_MS: Final = 6_000
 """Timeout of the ZooKeeper sessions of all processes in these stories."""
+MEMBER_SESSION_MS: Final = 30_000
+"""Session timeout of the member: its lease outlives the time without a coordinator, which comes close to the default of 10 s."""
 SETTLES_S: Final = 2.0
 """For what is still under way when a story begins, and after it ends."""
-BESIDE: Final = "beside:"
 
 
 def led_to(events: Sequence[Told], end: Told) -> list[Told]:
@@ -107,4 +108,4 @@ def story(events: Sequence[Told], end: Told, names: Mapping[str, str]) -> list[s
     beside = {
         masked(told, names) for told in events if told.event.wall_ns >= led[0].event.wall_ns and told.name not in known
     }
-    return [*(masked(told, names) for told in led), BESIDE, *sorted(beside)]
+    return [*(masked(told, names) for told in led), "beside:", *sorted(beside)]

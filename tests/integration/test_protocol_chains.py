@@ -9,6 +9,7 @@ import pytest
 from helpers.aio import eventually
 from helpers.chains import (
     KEPT,
+    MEMBER_SESSION_MS,
     SESSION_MS,
     SETTLES_S,
     CoordinatorStory,
@@ -35,7 +36,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 GROUP, READ = "readers", "journal"
 SETTINGS = {
     **{kind: {"zookeeper_session_timeout_ms": str(SESSION_MS)} for kind in (BROKER, CONTROLLER)},
-    AGENT: {"group_id": GROUP, "topics": READ, "commit_interval_ms": "100"},
+    AGENT: {
+        "group_id": GROUP,
+        "topics": READ,
+        "commit_interval_ms": "100",
+        "session_timeout_ms": str(MEMBER_SESSION_MS),
+    },
 }
 AGENTS = 1
 WITHIN_S = 60.0

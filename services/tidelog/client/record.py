@@ -122,7 +122,9 @@ class MemberRecorder:
 
     def _sent(self, message: m.ConsumerMessage) -> None:
         stopped, started, leave = message.stopped, message.started, message.leave
-        if stopped is not None:
+        if message.ping is not None and message.ping.offset_info:
+            CAUSE.set(self._order)
+        elif stopped is not None:
             CAUSE.set(self._stop)
             self._record(m.StopFetcherObeyed(generation=stopped.generation, finishing=stopped.finishing))
         elif started is not None:

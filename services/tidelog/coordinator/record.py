@@ -75,6 +75,9 @@ class GroupRecorder:
                     self._stories[group_id].attempt = cause
             case ev.CommitRequested(_, request) if cause is not None and request.group_id in self._stories:
                 self._stories[request.group_id].committed = cause
+            case ev.MessageArrived(connection, _, message) if cause is not None and message.ping is not None:
+                if (member := self._members.get(connection)) is not None:
+                    self._stories[member[0]].committed = cause
             case ev.ConnectionLost(connection):
                 self._members.pop(connection, None)
 
