@@ -29,7 +29,7 @@ def led_to(events: Sequence[Told], end: Told) -> list[Told]:
     name: Cause | None = end.name
     while name is not None and name in by_name:
         found.append(by_name[name])
-        name = by_name[name].event.cause
+        name = by_name[name].cause
     return found[::-1]
 
 

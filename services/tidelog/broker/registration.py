@@ -13,9 +13,10 @@ from tidelog.ports.meta import Check, Create, Meta, Op, SessionClosed, SessionSt
 from tidelog.ports.net import Net
 from tidelog.ports.rand import Rand
 from tidelog.ports.recorder import SILENT, Recorder
+from tidelog.runtime.election_event import resign
 from tidelog.runtime.lease import LeaseKeeper
 from tidelog.runtime.tasks import MustEnd
-from tidelog.runtime.zk_patterns import ensure_path, find, parent, register, resign
+from tidelog.runtime.zk_patterns import ensure_path, find, parent, register
 from tidelog.wire import messages as m
 from tidelog.wire.znodes import (
     NO_VERSION,
@@ -111,7 +112,7 @@ class Registration:
             # The disk lost something meanwhile: the controller may elect us on a promise that does not hold. Another epoch
             # makes what it writes about this one worthless (reliability 3.6); the same znode with other words would not.
             _log.warning("this data directory has lost something while it was registered; this broker registers anew")
-            await resign(self._meta, path)
+            await resign(self._meta, path, self._recorder)
         same_life = stat.czxid == self.broker_epoch
         self.broker_epoch = stat.czxid
         self._keeper = LeaseKeeper(

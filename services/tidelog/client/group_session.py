@@ -16,7 +16,7 @@ from tidelog.client.membership import Membership
 from tidelog.client.record import MemberRecorder
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ports.net import Stream
-from tidelog.ports.recorder import CAUSE, Cause
+from tidelog.ports.recorder import CAUSE, Origin
 from tidelog.runtime.retry import COORDINATOR
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -34,7 +34,7 @@ class _Link:
 
     def __init__(self, stream: Stream[m.CoordinatorMessage, m.ConsumerMessage]) -> None:
         self.stream = stream
-        self.outbox: deque[tuple[m.ConsumerMessage, Cause | None]] = deque()
+        self.outbox: deque[tuple[m.ConsumerMessage, Origin | None]] = deque()
         self.news = asyncio.Event()
         self.closed = False
 

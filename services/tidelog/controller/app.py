@@ -12,10 +12,12 @@ from tidelog.controller.term import Term
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, SessionState
 from tidelog.ports.net import Server
+from tidelog.ports.recorder import Cause
 from tidelog.release import RELEASE
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.authorization import guarded
 from tidelog.runtime.cluster_id import ensure_cluster_id
+from tidelog.runtime.election_event import resign
 from tidelog.runtime.joining import check_release
 from tidelog.runtime.metrics import ControllerMetrics
 from tidelog.runtime.tasks import Supervisor
@@ -114,19 +116,21 @@ class Controller:
                 await self._until_vacant()
                 continue
             standing_by = False
-            await self._serve(elected, payload)
+            resigned = await self._serve(elected, payload)
             # The ephemeral may still be ours; another term needs another epoch, so that the last one is fenced.
-            await zk_patterns.resign(self._ports.meta, znodes.CONTROLLER)
+            await resign(self._ports.meta, znodes.CONTROLLER, self._ports.recorder, resigned)
             await self._ports.clock.sleep(STAND_AGAIN_S)
 
-    async def _serve(self, elected: zk_patterns.Elected, payload: bytes) -> None:
-        self.term = Term(
+    async def _serve(self, elected: zk_patterns.Elected, payload: bytes) -> Cause | None:
+        """Returns the event of the end of its term."""
+        term = self.term = Term(
             elected, payload, ControllerMachine(self._machine_settings()), self._settings, self._ports, self._metrics
         )
         try:
-            await self.term.run()
+            await term.run()
         finally:
             self.term = None
+        return term.resigned
 
     async def _until_vacant(self) -> None:
         changed = asyncio.Event()

@@ -14,7 +14,7 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import Address, TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.net import Channel
-from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Origin, Recorder
 from tidelog.wire import messages as m
 from tidelog.wire import services
 
@@ -68,9 +68,9 @@ class BrokerChannel:
         self._news = asyncio.Event()
         self._pause_s = RETRY_S
         self._recorder = recorder
-        self._cause: Cause | None = None
+        self._cause: Origin | None = None
         """The event that led to the newest request."""
-        self._tried: tuple[m.OrderSent, Cause | None] | None = None
+        self._tried: tuple[m.OrderSent, Origin | None] | None = None
         """The request that the broker has not answered, and what led to it: a further try is no event."""
         self._sent: Cause | None = None
         """The event of its first try."""

@@ -27,7 +27,7 @@ from tidelog.ports.meta import (
     TooLarge,
     size_bytes,
 )
-from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder, led_on
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Origin, Recorder, led_on
 from tidelog.release import RELEASE, obstacle
 from tidelog.wire import znodes
 
@@ -75,7 +75,7 @@ class FencedStore:
         self._news = asyncio.Event()
         self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._recorder = recorder
-        self._cause: Cause | None = None
+        self._cause: Origin | None = None
         """The event that led to what was submitted last."""
 
     def submit(self, groups: Iterable[WriteGroup]) -> None:

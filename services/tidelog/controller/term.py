@@ -55,7 +55,7 @@ from tidelog.ids import BrokerId, TopicPartition
 from tidelog.ports.bundle import Ports
 from tidelog.ports.meta import MetaError, OutcomeUnknown, SessionExpired, Stat
 from tidelog.ports.net import Channel
-from tidelog.ports.recorder import CAUSE, Cause
+from tidelog.ports.recorder import CAUSE, Cause, Origin, Znode
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.election_event import record_election
 from tidelog.runtime.lease import LeaseKeeper
@@ -81,7 +81,7 @@ class _Queued:
     event: Event
     arrived_at: float
     began_at: float
-    cause: Cause | None
+    cause: Origin | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,8 @@ class Term:
         self._clock = ports.clock
         self._metrics = metrics
         self._over = asyncio.Event()
+        self.resigned: Cause | None = None
+        """The event of its end."""
         self._acting = False
         self._queue: deque[_Queued] = deque()
         self._news = asyncio.Event()
@@ -154,7 +156,7 @@ class Term:
         """Stops acting at once; `run` returns soon."""
         if not self._over.is_set():
             resigned = m.ControllerResigned(controller_epoch=self._elected.epoch, reason=reason)
-            self._ports.recorder.record(None, resigned)
+            self.resigned = self._ports.recorder.record(None, resigned)
             self._over.set()
 
     async def run(self) -> None:
@@ -349,8 +351,11 @@ class Term:
         if address is None:
             log.error("broker %d is registered without an INTERNAL listener", broker.broker_id)
             return
-        seen = m.BrokerSeen(broker_id=broker.broker_id)
-        CAUSE.set(self._ports.recorder.record(broker.broker_id, seen))
+        # A life begins when its ephemeral is made, which is version 0.
+        made = Znode(znodes.broker_path(broker.broker_id), 0)
+        seen = self._ports.recorder.record(broker.broker_id, m.BrokerSeen(broker_id=broker.broker_id), made)
+        if CAUSE.get() is None:
+            CAUSE.set(seen)  # after an election and after the end of a life, that led to what follows
         wire = self._ports.net.channel(address, purpose="control")
         channel = BrokerChannel(
             broker,
@@ -386,7 +391,8 @@ class Term:
         self._links[broker.broker_id] = _Link(broker.epoch, channel, wire, task)
 
     def _disconnect(self, broker_id: BrokerId, broker_epoch: int) -> None:
-        CAUSE.set(self._ports.recorder.record(broker_id, m.BrokerLost(broker_id=broker_id)))
+        gone = Znode(znodes.broker_path(broker_id), znodes.NO_VERSION)
+        CAUSE.set(self._ports.recorder.record(broker_id, m.BrokerLost(broker_id=broker_id), gone))
         link = self._links.get(broker_id)
         if link is not None and link.broker_epoch == broker_epoch:
             del self._links[broker_id]

@@ -13,7 +13,7 @@ from tidelog.coordinator import effects as fx
 from tidelog.coordinator import events as ev
 from tidelog.coordinator.schedule import Asked
 from tidelog.ids import NO_EPOCH
-from tidelog.ports.recorder import CAUSE, Cause, Fields, Recorder
+from tidelog.ports.recorder import CAUSE, Cause, Fields, Origin, Recorder
 from tidelog.values import Message
 from tidelog.wire import messages as m
 
@@ -26,13 +26,13 @@ class _Story:
     __slots__ = ("attempt", "committed", "generation", "sent", "signs", "wanted")
 
     def __init__(self) -> None:
-        self.wanted: Cause | None = None
+        self.wanted: Origin | None = None
         """Leads to the next rebalance."""
         self.generation = NO_EPOCH
         """The one of the attempt that runs."""
-        self.attempt: Cause | None = None
+        self.attempt: Origin | None = None
         """The newest event of that attempt."""
-        self.committed: Cause | None = None
+        self.committed: Origin | None = None
         """Led to the newest commit that is not stored yet."""
         self.signs: dict[str, Cause | None] = {}
         """The newest sign that a consumer may be dead, by consumer."""
@@ -66,7 +66,7 @@ class GroupRecorder:
             fx.DeleteGroup: self._deleted,
         }
 
-    def begin(self, event: ev.Event, cause: Cause | None) -> None:
+    def begin(self, event: ev.Event, cause: Origin | None) -> None:
         CAUSE.set(cause)
         match event:
             case ev.WriteDone(write_id):
@@ -86,7 +86,7 @@ class GroupRecorder:
         if noting is not None:
             noting(effect)
 
-    def _record(self, group_id: str, fields: Fields, cause: Cause | None) -> Cause | None:
+    def _record(self, group_id: str, fields: Fields, cause: Origin | None) -> Cause | None:
         """Makes the event the cause of what follows."""
         if cause is None:
             CAUSE.set(None)

@@ -15,7 +15,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.names import validate_group_id
 from tidelog.ports.net import CallContext, Stream
-from tidelog.ports.recorder import CAUSE, Cause
+from tidelog.ports.recorder import CAUSE, Origin
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.tasks import Supervisor
 from tidelog.wire import messages as m
@@ -41,7 +41,7 @@ WRITE_S: Final = 0.1
 TOPIC_COUNT_MAX: Final = 64 << 10
 
 Session = Stream[m.ConsumerMessage, m.CoordinatorMessage]
-First = tuple[m.ConsumerMessage | None, Cause | None]
+First = tuple[m.ConsumerMessage | None, Origin | None]
 """The first message of a stream, and what led to it."""
 
 
@@ -63,7 +63,7 @@ class ConsumerStream:
         self._stream = stream
         self._listener = listener
         self._turns = turns
-        self._outbox: deque[tuple[m.CoordinatorMessage, Cause | None]] = deque()
+        self._outbox: deque[tuple[m.CoordinatorMessage, Origin | None]] = deque()
         self._news = asyncio.Event()
         self._closed = False
         self._refused = False

@@ -22,6 +22,7 @@ from tidelog.ports.rand import Rand
 from tidelog.ports.recorder import SILENT, Recorder
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.clock import RetentionClock
+from tidelog.runtime.election_event import resign
 from tidelog.runtime.group_metrics import GroupMetrics
 from tidelog.runtime.lease import PauseWatch
 from tidelog.runtime.tasks import Supervisor
@@ -197,7 +198,7 @@ class Coordinators:
         data, stat = found
         if stat.ephemeral_owner == self._meta.session_id:
             # Of a term that is over: another term needs another epoch, so that the last one is fenced.
-            await zk_patterns.resign(self._meta, path)
+            await resign(self._meta, path, self._around.recorder)
             return False
         holder = self._holders[shard] = znodes.decode_coordinator(data, path).broker_id
         if self._offered.get(shard) == self._brokers.life_of(holder):
@@ -230,7 +231,7 @@ class Coordinators:
         finally:
             del self.terms[shard]
             self._holders[shard] = NOBODY
-        await zk_patterns.resign(self._meta, znodes.coordinator_path(shard))
+        await resign(self._meta, znodes.coordinator_path(shard), self._around.recorder, term.resigned)
         await self._clock.sleep(STAND_AGAIN_S)
 
     async def _give_back(self, term: Term) -> None:

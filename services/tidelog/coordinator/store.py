@@ -30,7 +30,7 @@ from tidelog.ports.meta import (
     Stat,
     size_bytes,
 )
-from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
+from tidelog.ports.recorder import CAUSE, SILENT, Origin, Recorder
 from tidelog.runtime import zk_patterns
 from tidelog.wire import messages as m
 from tidelog.wire import znodes
@@ -59,7 +59,7 @@ class _Job:
     effect: Write | DeleteGroup
     changes: list[Change] | None
     """None: all that is there is to go, whatever that is when its turn comes."""
-    cause: Cause | None
+    cause: Origin | None
     """The newest event that led to it, or to what is left of it."""
     done: int = 0
 

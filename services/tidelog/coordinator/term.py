@@ -45,7 +45,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Check, Meta, MetaError, SessionClosed
-from tidelog.ports.recorder import CAUSE, SILENT, Cause, Recorder
+from tidelog.ports.recorder import CAUSE, SILENT, Cause, Origin, Recorder
 from tidelog.runtime import zk_patterns
 from tidelog.runtime.election_event import record_election
 from tidelog.runtime.group_metrics import GroupMetrics, RebalanceTally
@@ -123,7 +123,7 @@ class Surroundings:
 
 class _Queued(NamedTuple):
     event: ev.Event
-    cause: Cause | None = None
+    cause: Origin | None = None
 
 
 class Term:
@@ -146,6 +146,8 @@ class Term:
         self._clock = around.clock
         self._metrics = around.metrics
         self._over = asyncio.Event()
+        self.resigned: Cause | None = None
+        """The event of its end."""
         self._closed = asyncio.Event()
         self._acting = False
         self._finishing = False
@@ -203,7 +205,7 @@ class Term:
         """Stops acting at once; `run` returns soon."""
         if not self._over.is_set():
             resigned = m.CoordinatorResigned(shard=self.shard, coordinator_epoch=self.epoch, reason=reason)
-            self._around.recorder.record(None, resigned)
+            self.resigned = self._around.recorder.record(None, resigned)
             self._over.set()
 
     async def finish(self, reason: str) -> None:
@@ -483,7 +485,7 @@ class Term:
 
     # news
 
-    def _put(self, event: ev.Event, cause: Cause | None) -> None:
+    def _put(self, event: ev.Event, cause: Origin | None) -> None:
         self._queue.append(_Queued(event, cause))
         self._news.set()
 

@@ -8,6 +8,7 @@ from typing import Final
 from tidelog.coordinator.model import UNREADABLE, TopicInfo
 from tidelog.ports.clock import Clock
 from tidelog.ports.meta import Meta, MetaError, SessionClosed, Stat
+from tidelog.ports.recorder import Znode, led_on
 from tidelog.runtime import zk_patterns
 from tidelog.wire import znodes
 
@@ -61,7 +62,7 @@ class TopicWatcher:
         return self._topics
 
     def listen(self, listener: Listener) -> None:
-        """Called with all topics after each change, until `forget`."""
+        """Called with all topics after each change, until `forget`. If one topic has changed, its znode is the present cause."""
         self._listeners[listener] = None
 
     def forget(self, listener: Listener) -> None:
@@ -107,17 +108,23 @@ class TopicWatcher:
         except MetaError:
             self._watched.difference_update(fired)
             raise
+        versions = dict.fromkeys(self._topics.keys() - topics.keys(), znodes.NO_VERSION)
         for name, node in zip(fired, found, strict=True):
             if node is None:  # gone since: the names, read once more, say so
                 self._watched.discard(name)
                 self._names_fired()
             else:
                 topics[name] = self._decoded(name, *node) or topics.get(name, UNREADABLE)
+                versions[name] = node[1].version
         self._on_damage(len(self._damaged))
-        if topics != self._topics:
+        changed = sorted(name for name in versions if topics.get(name) != self._topics.get(name))
+        if changed:
             self._topics = topics
-            for listener in list(self._listeners):
-                listener(topics)
+            # Of several it is not known which of them matters to a group.
+            one = Znode(znodes.topic_path(changed[0]), versions[changed[0]]) if len(changed) == 1 else None
+            with led_on(one):
+                for listener in list(self._listeners):
+                    listener(topics)
 
     async def _read_names(self) -> set[str]:
         try:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.recorder import CAUSE, Cause, Fields, ProtocolEvent, Subject
+from tidelog.ports.recorder import CAUSE, Cause, Fields, Origin, ProtocolEvent, Subject
 from tidelog.values import Message
 from tidelog.watch import kinds
+from tidelog.watch.order import Told, Writes, ordered
 from tidelog.watch.ring import Ring
 from tidelog.watch.text import sentence
 from tidelog.wire import messages as m
@@ -50,7 +51,7 @@ class Step(NamedTuple):
     @property
     def cause(self) -> Cause | None:
         """The event that led to this one, as far as it is known."""
-        return self.event.cause
+        return self.event.cause if isinstance(self.event.cause, Cause) else None
 
     def __str__(self) -> str:
         return f"{self.t:9.3f}  {self.process}  {sentence(self.event)}"
@@ -70,7 +71,13 @@ class Act(NamedTuple):
 class Steps:
     def __init__(self) -> None:
         self._kept: deque[Step | Act] = deque(maxlen=KEPT)
+        self._writes = Writes()
         self.dropped = 0
+
+    def tell(self, told: Told) -> None:
+        """Adds an event that happens now."""
+        (told,) = ordered([told], self._writes)
+        self.add(Step(asyncio.get_running_loop().time(), told.process, told.life, told.event))
 
     def add(self, step: Step | Act) -> None:
         if len(self._kept) == KEPT:
@@ -98,12 +105,12 @@ class _LabRing(Ring):
         fields: dict[str, Any] = {"from_offset": before, "to_offset": after, "count": 1}
         self.record(subject, kind(**fields))
 
-    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause:
+    def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause:
         made = fields if isinstance(fields, Message) else fields()
         name = super().record(subject, made, cause)
         led_on = CAUSE.get() if cause is None else cause
         event = ProtocolEvent(self._clock.wall_ns(), name.number, subject, made, led_on)
-        self._steps.add(Step(asyncio.get_running_loop().time(), self.process, self.life, event))
+        self._steps.tell(Told(self.process, self.life, event))
         return name
 
     def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:

@@ -2,6 +2,9 @@
 
 An event that led to another is its cause. Between processes a cause travels beside the message. Within a process it is in
 `CAUSE`, and queues carry it with their items. Unless another is given, an event has the present `CAUSE` as its cause.
+
+Nothing is written into znodes for it: what a process does because of a znode has a `Znode` as its cause, and `watch.order` finds
+the event of the process that wrote it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,12 +53,23 @@ class Cause(NamedTuple):
         return cls(process, int(life), int(number))
 
 
-CAUSE: Final[ContextVar[Cause | None]] = ContextVar("cause", default=None)
+class Znode(NamedTuple):
+    """Stands for the event of the process that left a znode like this."""
+
+    path: str
+    version: int
+    """-1: it is gone."""
+
+
+Origin = Cause | Znode
+"""A cause, named by the number of the event or by what that wrote."""
+
+CAUSE: Final[ContextVar[Origin | None]] = ContextVar("cause", default=None)
 """The event that sent the message which is handled here; None: not known. After a call it is what led to the answer."""
 
 
 @contextmanager
-def led_on(cause: Cause | None) -> Iterator[None]:
+def led_on(cause: Origin | None) -> Iterator[None]:
     """Makes this the cause of what is recorded or sent within."""
     token = CAUSE.set(cause)
     try:
@@ -67,7 +81,7 @@ def led_on(cause: Cause | None) -> Iterator[None]:
 def with_cause(message: M) -> M:
     """Returns a message of a stream with the present cause in its field `cause`."""
     cause = CAUSE.get()
-    return message if cause is None else replace(message, cause=str(cause))  # type: ignore[type-var]
+    return replace(message, cause=str(cause)) if isinstance(cause, Cause) else message  # type: ignore[type-var]
 
 
 def take_cause(message: Any) -> None:
@@ -87,7 +101,7 @@ class ProtocolEvent(NamedTuple):
     subject: Subject
     fields: Message
     """Their class is the event's kind."""
-    cause: Cause | None
+    cause: Origin | None
 
 
 class Recorder(Protocol):
@@ -101,7 +115,7 @@ class Recorder(Protocol):
         """Grows from one start of the process to the next."""
         ...
 
-    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause | None:
+    def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause | None:
         """Keeps an event, whose kind is the class of `fields`. Returns its name as a cause; None if nothing is kept."""
         ...
 
@@ -133,7 +147,7 @@ class _Silent:
     process = ""
     life = newest = 0
 
-    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause | None:
+    def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause | None:
         return None
 
     def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:

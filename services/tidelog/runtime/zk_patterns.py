@@ -24,7 +24,7 @@ from tidelog.ports.meta import (
     SetData,
     Stat,
 )
-from tidelog.wire.znodes import decode_controller_epoch
+from tidelog.wire.znodes import NO_VERSION, decode_controller_epoch
 
 T = TypeVar("T")
 
@@ -94,15 +94,18 @@ def _won(meta: Meta, holder: Stat, current: tuple[bytes, Stat] | None) -> Electe
     return Elected(decode_controller_epoch(data), stat.version, holder.ephemeral_owner, holder.version)
 
 
-async def resign(meta: Meta, path: str) -> None:
-    """Gives back what this session won, so that the next election raises the epoch; `elect` would find it still held."""
+async def resign(meta: Meta, path: str) -> int:
+    """Gives back what this session won, so that the next election raises the epoch; `elect` would find it still held. Returns
+    the version that it deleted; -1: it had nothing."""
+    deleted = NO_VERSION
     while True:
         try:
             await meta.sync(path)
             holder = await find(meta, path)
             if holder is None or holder[1].ephemeral_owner != meta.session_id:
-                return
-            await meta.multi([Delete(path, holder[1].version)])
+                return deleted
+            deleted = holder[1].version
+            await meta.multi([Delete(path, deleted)])
         except LOOK_AGAIN as error:
             log.info("resignation from %s: %r; reading again", path, error)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from tidelog.errors import TransportError
 from tidelog.ports.rand import Rand
-from tidelog.ports.recorder import Cause, carries_cause, take_cause, with_cause
+from tidelog.ports.recorder import Origin, carries_cause, take_cause, with_cause
 
 WINDOW: Final = 64
 """Messages that a writer may be ahead of the reader."""
@@ -120,7 +120,7 @@ class Exchange:
         self.client = End(self, "client")
         self.server = End(self, "server")
         self.over = False
-        self.cause: Cause | None = None
+        self.cause: Origin | None = None
         """The event that led to a call, and once it is answered, to the answer."""
         self.task: asyncio.Task[Any] | None = None
         """The handler, once it has started."""

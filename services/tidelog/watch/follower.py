@@ -286,9 +286,10 @@ class ProtocolWatch:
             self.caught_up.add(process)
         for message in response.events:
             event = from_message(message)
-            if event.cause is not None:
-                self._expect(event.cause)
-            self._window.add(Told(process, life, event), now)
+            told = Told(process, life, event)
+            if told.cause is not None:
+                self._expect(told.cause)
+            self._window.add(told, now)
         self._window.looked_at(process, life, response.number)
 
     def _expect(self, cause: Cause) -> None:

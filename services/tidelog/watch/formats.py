@@ -20,7 +20,7 @@ Incarnation = Callable[[str, int], int]
 
 def json_of(told: Told, incarnation: Incarnation, *, cause_missing: bool = False) -> dict[str, Any]:
     """Returns an object with `text`, the sentence, beside all fields of the event."""
-    event, cause = told.event, told.event.cause
+    event, cause = told.event, told.cause
     found: dict[str, Any] = {
         "time_ns": event.wall_ns,
         "process": told.process,

@@ -2,7 +2,7 @@
 
 import logging
 
-from tidelog.ports.recorder import Cause, Fields, Subject
+from tidelog.ports.recorder import Cause, Fields, Origin, Subject
 from tidelog.values import Message
 from tidelog.watch.kinds import ALARMING, LOGGED
 from tidelog.watch.ring import Ring
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class LoggedRing(Ring):
-    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause:
+    def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause:
         name = super().record(subject, fields, cause)
         if type(fields) in LOGGED and isinstance(fields, Message):
             log.log(logging.WARNING if type(fields) in ALARMING else logging.INFO, "%s", sentence_of(subject, fields))

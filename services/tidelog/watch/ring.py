@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tidelog.ports.clock import Clock
-from tidelog.ports.recorder import CAUSE, Cause, Fields, ProtocolEvent, Subject
+from tidelog.ports.recorder import CAUSE, Cause, Fields, Origin, ProtocolEvent, Subject
 from tidelog.values import Message
 
 KEPT: Final = 10_000
@@ -15,7 +15,7 @@ FOLDED_S: Final = 0.1
 """The least time between two folded events of a subject."""
 
 
-_Kept = tuple[int, int, Subject, Fields, Cause | None]
+_Kept = tuple[int, int, Subject, Fields, Origin | None]
 """A `ProtocolEvent` as it is recorded."""
 
 
@@ -42,7 +42,7 @@ class Ring:
         self._untold: dict[tuple[Subject, type[Message]], _Folded] = {}
         """Has advanced since its last event."""
 
-    def record(self, subject: Subject, fields: Fields, cause: Cause | None = None) -> Cause:
+    def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause:
         number = self._number = self._number + 1
         self._events.append((self._clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause))
         return Cause(self.process, self.life, number)
@@ -99,5 +99,5 @@ class Ring:
         return [_built(*kept) for kept in self._events]
 
 
-def _built(wall_ns: int, number: int, subject: Subject, fields: Fields, cause: Cause | None) -> ProtocolEvent:
+def _built(wall_ns: int, number: int, subject: Subject, fields: Fields, cause: Origin | None) -> ProtocolEvent:
     return ProtocolEvent(wall_ns, number, subject, fields if isinstance(fields, Message) else fields(), cause)

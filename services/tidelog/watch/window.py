@@ -6,13 +6,14 @@ from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
 
-from tidelog.ports.recorder import Cause
-from tidelog.watch.order import Told, ordered
+from tidelog.ports.recorder import Cause, Znode
+from tidelog.watch.order import Coming, Told, Writes, ordered
+from tidelog.wire.znodes import NO_VERSION
 
 WAIT_S: Final = 0.2
 """For how long an event waits for earlier ones of other processes, and for its cause."""
 AWAY_S: Final = 1.0
-"""For its cause, if the process of that is looked for again."""
+"""For its cause, if the process of that is looked for again, or is not known since the event is due to a znode."""
 
 
 _Place = tuple[int, int]
@@ -33,6 +34,7 @@ class Window:
     """Takes events as they arrive and returns them by time. A cause comes before its effect, whatever the clocks say."""
 
     def __init__(self) -> None:
+        self._writes = Writes()
         self._held: dict[str, deque[tuple[float, Told]]] = {}
         """When each event has arrived, by process, in their order."""
         self._looked_at: dict[tuple[str, int], int] = {}
@@ -49,7 +51,8 @@ class Window:
 
     def due(self, now: float) -> list[Shown]:
         """Returns what has waited long enough. An effect waits for as long as its cause does."""
-        ready = {process: self._waited(queue, now) for process, queue in self._held.items()}
+        coming = Coming([told for queue in self._held.values() for _, told in queue], self._writes)
+        ready = {process: self._waited(queue, now, coming) for process, queue in self._held.items()}
         ends = {
             process: _place(queue[count - 1][1].name)
             for process, queue in self._held.items()
@@ -60,7 +63,7 @@ class Window:
             shorter = False
             for process, queue in self._held.items():
                 for at, (_, told) in enumerate(islice(queue, ready[process])):
-                    if self._is_held(told.event.cause, ends):
+                    if self._is_held(coming.cause(told), ends):
                         ready[process], shorter = at, True
                         ends.pop(process)
                         if at:
@@ -68,13 +71,13 @@ class Window:
                         break
         found = [queue.popleft()[1] for process, queue in self._held.items() for _ in range(ready[process])]
         self._held = {process: queue for process, queue in self._held.items() if queue}
-        return [Shown(told, self._misses(told)) for told in ordered(found)]
+        return [Shown(told, self._misses(told)) for told in ordered(found, self._writes)]
 
-    def _waited(self, queue: "deque[tuple[float, Told]]", now: float) -> int:
+    def _waited(self, queue: "deque[tuple[float, Told]]", now: float, coming: Coming) -> int:
         """Returns how many of the oldest events have waited long enough."""
         count = 0
         for arrived, told in queue:
-            if now - arrived < (AWAY_S if self._comes_later(told) else WAIT_S):
+            if now - arrived < (AWAY_S if self._comes_later(told, coming) else WAIT_S):
                 break
             count += 1
         return count
@@ -91,10 +94,12 @@ class Window:
         """Returns all that is left: nothing more will arrive."""
         return self.due(inf)
 
-    def _comes_later(self, told: Told) -> bool:
-        cause = told.event.cause
-        return cause is not None and cause.process in self.away and self._misses(told)
+    def _comes_later(self, told: Told, coming: Coming) -> bool:
+        znode = told.event.cause
+        if isinstance(znode, Znode):
+            return znode.version != NO_VERSION and coming.cause(told) is None
+        return told.cause is not None and told.cause.process in self.away and self._misses(told)
 
     def _misses(self, told: Told) -> bool:
-        cause = told.event.cause
+        cause = told.cause
         return cause is not None and self._looked_at.get((cause.process, cause.life), 0) < cause.number

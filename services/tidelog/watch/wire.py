@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.ids import TopicPartition
-from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
+from tidelog.ports.recorder import Cause, Origin, ProtocolEvent, Subject, Znode
 from tidelog.watch.kinds import FAMILY_OF
 from tidelog.wire import messages as m
 
@@ -27,7 +27,9 @@ def to_message(event: ProtocolEvent) -> m.WatchedEvent:
         given["broker_id"] = subject
     elif subject is not None:
         given["group_id"] = subject
-    if cause is not None:
+    if isinstance(cause, Znode):
+        given["znode"] = m.ZnodeName(path=cause.path, version=cause.version)
+    elif cause is not None:
         given["cause"] = m.EventName(process=cause.process, life=cause.life, number=cause.number)
     return m.WatchedEvent(number=event.number, time_ns=event.wall_ns, **given)
 
@@ -40,14 +42,14 @@ def from_message(message: m.WatchedEvent) -> ProtocolEvent:
         if found is not None:
             fields = found
             break
-    cause = message.cause
-    return ProtocolEvent(
-        message.time_ns,
-        message.number,
-        _subject(message),
-        fields,
-        None if cause is None else Cause(cause.process, cause.life, cause.number),
-    )
+    return ProtocolEvent(message.time_ns, message.number, _subject(message), fields, _cause(message))
+
+
+def _cause(message: m.WatchedEvent) -> Origin | None:
+    cause, znode = message.cause, message.znode
+    if cause is not None:
+        return Cause(cause.process, cause.life, cause.number)
+    return None if znode is None else Znode(znode.path, znode.version)
 
 
 def _subject(message: m.WatchedEvent) -> Subject:

@@ -3867,6 +3867,22 @@ class EventName(Message):
         )
 
 
+class ZnodeName(Message):
+    __slots__ = ("path", "version")
+    path: str
+    version: int
+
+    def __init__(self, *, path="", version):
+        self.path = path
+        self.version = version
+
+    def _values(self):
+        return (
+            self.path,
+            self.version,
+        )
+
+
 class BrokerSeen(Message):
     __slots__ = ("broker_id",)
     broker_id: int
@@ -4871,6 +4887,7 @@ class WatchedEvent(Message):
         "broker_id",
         "group_id",
         "cause",
+        "znode",
         "broker_seen",
         "broker_lost",
         "broker_suspected",
@@ -4933,6 +4950,7 @@ class WatchedEvent(Message):
     broker_id: int | None
     group_id: str | None
     cause: EventName | None
+    znode: ZnodeName | None
     broker_seen: BrokerSeen | None
     broker_lost: BrokerLost | None
     broker_suspected: BrokerSuspected | None
@@ -4998,6 +5016,7 @@ class WatchedEvent(Message):
         broker_id=None,
         group_id=None,
         cause=None,
+        znode=None,
         broker_seen=None,
         broker_lost=None,
         broker_suspected=None,
@@ -5060,6 +5079,7 @@ class WatchedEvent(Message):
         self.broker_id = broker_id
         self.group_id = group_id
         self.cause = cause
+        self.znode = znode
         self.broker_seen = broker_seen
         self.broker_lost = broker_lost
         self.broker_suspected = broker_suspected
@@ -5124,6 +5144,7 @@ class WatchedEvent(Message):
             self.broker_id,
             self.group_id,
             self.cause,
+            self.znode,
             self.broker_seen,
             self.broker_lost,
             self.broker_suspected,

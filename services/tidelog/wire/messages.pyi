@@ -1176,6 +1176,13 @@ class EventName(Message):
     number: int
 
 @value(kw_only=True)
+class ZnodeName(Message):
+    """Names the event of the process that left a znode like this."""
+
+    path: str = ""
+    version: int
+
+@value(kw_only=True)
 class BrokerSeen(Message):
     """The controller sees a broker in a new life."""
 
@@ -1557,6 +1564,7 @@ class WatchedEvent(Message):
     broker_id: int | None = None
     group_id: str | None = None
     cause: EventName | None = None
+    znode: ZnodeName | None = None
     broker_seen: BrokerSeen | None = None
     broker_lost: BrokerLost | None = None
     broker_suspected: BrokerSuspected | None = None

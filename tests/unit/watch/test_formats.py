@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.ids import TopicPartition
-from tidelog.ports.recorder import Cause, ProtocolEvent, Subject
+from tidelog.ports.recorder import Cause, Origin, ProtocolEvent, Subject, Znode
 from tidelog.watch.formats import json_of, lanes_and_arrows, mermaid
 from tidelog.watch.order import Told
 from tidelog.watch.text import sentence
@@ -18,13 +18,13 @@ TP = TopicPartition("events", 0)
 REFUSED = m.OrderRefused(order="LeaderAndIsr; #1", code=ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
-def told(process: str, number: int, subject: Subject, fields: object, cause: Cause | None = None) -> Told:
+def told(process: str, number: int, subject: Subject, fields: object, cause: Origin | None = None) -> Told:
     return Told(process, 1_700, ProtocolEvent(1_600_000_000_123_456_789, number, subject, fields, cause))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("subject", [TP, 7, 0, "billing", None])
-@pytest.mark.parametrize("cause", [None, Cause("broker-1", 5, 9)])
-def test_an_event_travels_whole(subject: Subject, cause: Cause | None) -> None:
+@pytest.mark.parametrize("cause", [None, Cause("broker-1", 5, 9), Znode("/brokers/ids/1", -1)])
+def test_an_event_travels_whole(subject: Subject, cause: Origin | None) -> None:
     event = told("controller-1", 3, subject, REFUSED, cause).event
     assert from_message(decode(m.WatchedEvent, encode(to_message(event)))) == event
 

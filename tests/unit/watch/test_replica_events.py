@@ -1,6 +1,7 @@
 """Protocol events of replicas: lag, a high watermark that stands still, truncation, requests of older epochs, failover."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tidelog.wire.services import (
 TP = TopicPartition("events", 0)
 
 
-async def with_records(**configs: str) -> Brokers:
+async def with_records(**configs: Any) -> Brokers:
     cluster = await brokers(3)
     await cluster.create("events", **configs)
     await cluster.append("events", 0, batch(b"1"))

@@ -19,7 +19,7 @@ from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import TopicPartition
 from tidelog.ports.clock import Clock
 from tidelog.ports.rand import Rand
-from tidelog.ports.recorder import CAUSE, Cause
+from tidelog.ports.recorder import CAUSE, Origin
 from tidelog.replica.effects import ProposeIsr
 from tidelog.runtime.retry import ALTER_ISR, ALTER_ISR_UNAUTHORIZED
 from tidelog.wire import messages as m
@@ -75,7 +75,7 @@ class AlterIsrControlPlane:
         self._proposals: Proposals = {}
         self._window = ExpandWindow(settings.expand_linger_s)
         self._wake = asyncio.Event()
-        self._cause: Cause | None = None
+        self._cause: Origin | None = None
         """The event of the newest proposal."""
 
     def propose_isr(self, tp: TopicPartition, topic_id: bytes, proposal: ProposeIsr) -> None:
