@@ -23,7 +23,7 @@ from tidelog.lab import Lab
 from tidelog.lab.cluster import TIMING
 from tidelog.testing.sim_node import SHARDS
 from tidelog.watch.order import Told
-from tidelog.watch.service import _Wanted
+from tidelog.watch.service import Wanted
 from tidelog.wire import messages as m
 
 pytestmark = pytest.mark.sim
@@ -45,7 +45,7 @@ class Seen:
         lab.run(SETTLES_S)
         self._lab = lab
         self._since = lab.time
-        self._wanted = _Wanted(
+        self._wanted = Wanted(
             m.WatchRequest(
                 topics=topics, groups=groups, families=families, partition=-1, life=0, number=0, last=0, age_ms=0
             )

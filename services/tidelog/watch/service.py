@@ -67,7 +67,7 @@ class WatchService:
                 await self._send(stream, request)
 
     async def _send(self, stream: Watching, request: m.WatchRequest) -> None:
-        recorder, clock, wanted = self._recorder, self._clock, _Wanted(request)
+        recorder, clock, wanted = self._recorder, self._clock, Wanted(request)
         recorder.settle()
         number, beat_at = self._begin(request), clock.now()
         while True:
@@ -146,7 +146,9 @@ class _Places:
             self.taken.discard(stream)
 
 
-class _Wanted:
+class Wanted:
+    """The filter of a request."""
+
     def __init__(self, request: m.WatchRequest) -> None:
         self._families = frozenset(request.families)
         self._topics = frozenset(request.topics)
@@ -159,9 +161,9 @@ class _Wanted:
         if self._families and family not in self._families:
             return False
         subject = event.subject
-        if subject is None and self._topics and not self._groups:
+        if subject is None and (self._topics or self._groups):
             if family == "coordinator":
-                return False
+                return bool(self._groups)
             if isinstance(event.fields, m.StoreWritten) and not event.fields.more:
                 return any(map(self._is_of, event.fields.changes))
         if isinstance(subject, tuple):
@@ -173,9 +175,9 @@ class _Wanted:
         return True
 
     def _is_of(self, change: m.ZnodeChange) -> bool:
-        """Tells whether a znode is of one of the topics, or of all."""
+        """Tells whether a znode is of one of the topics, or of the cluster. A write of a group has the group as its subject."""
         if change.path.startswith(f"{TOPICS}/"):
             topic, _, below = change.path.removeprefix(f"{TOPICS}/").partition("/")
             number = below.split("/")[1] if below.count("/") else ""
             return topic in self._topics and (self._partition < 0 or number in ("", str(self._partition)))
-        return not change.path.startswith((f"{CONSUMERS}/", PRODUCER_IDS))
+        return not change.path.startswith(PRODUCER_IDS if self._groups else (f"{CONSUMERS}/", PRODUCER_IDS))

@@ -9,6 +9,7 @@ from helpers.chains import chain
 from helpers.watched import request, watched
 from tidelog.errors import TransportError
 from tidelog.ids import TopicPartition
+from tidelog.ports.recorder import ProtocolEvent
 from tidelog.watch import service
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -91,6 +92,24 @@ async def test_a_filter_keeps_the_events_of_the_cluster() -> None:
     assert subjects == {"events-1"}
     assert len(one.told) < len(seen.told)
     assert "ControllerElected" in one.kinds("controller-1")
+
+
+@pytest.mark.parametrize(
+    ("path", "of_topic", "of_group", "of_both"),
+    [
+        ("/brokers/topics/events/partitions/0/state", True, False, True),
+        ("/brokers/topics/other", False, False, False),
+        ("/consumers/coordinator", False, True, True),
+        ("/latest_producer_id_block", False, False, False),
+        ("/controller", True, True, True),
+    ],
+)
+def test_filters_keep_writes_of_their_own(path: str, of_topic: bool, of_group: bool, of_both: bool) -> None:
+    write = m.StoreWritten(changes=(m.ZnodeChange(path=path, version_before=0, version=1),), more=0, result="written")
+    event = ProtocolEvent(0, 1, None, write, None)
+    topics, groups = {"topics": ("events",)}, {"groups": ("g",)}
+    found = tuple(service.Wanted(request(**wanted)).has(event) for wanted in (topics, groups, topics | groups))
+    assert found == (of_topic, of_group, of_both)
 
 
 async def test_families_choose_kinds() -> None:
