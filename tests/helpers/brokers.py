@@ -357,15 +357,23 @@ class Brokers(Interceptor):
         assert all(result.error_code is ErrorCode.NONE for result in results), results
 
     async def join(
-        self, group_id: str, consumer_id: str, topic: str, *, polls: bool = True, records: bool = False
+        self,
+        group_id: str,
+        consumer_id: str,
+        topic: str,
+        *,
+        polls: bool = True,
+        records: bool = False,
+        agent_id: str | None = None,
     ) -> Consumer:
         """A member that stays until `leave`; returns when it owns a partition. With `polls` False it takes no record. With
-        `records` it records protocol events and shows them, as an agent does."""
+        `records` it records protocol events and shows them, as an agent does; its process is `agent_id`, if not `consumer_id`."""
         process = SimProcess(consumer_id)
         rand = seeded(self.world.seed, consumer_id)
         net = self.world.network.node(consumer_id, process)
         ports = ClientPorts(self.clock, net, rand)
-        ring = Ring(consumer_id, self.clock.wall_ms(), self.clock)
+        process_name = consumer_id if agent_id is None else agent_id
+        ring = Ring(process_name, self.clock.wall_ms(), self.clock)
         watch = WatchService(ring, self.clock)
         server = await net.serve(Address(consumer_id, 0), [watch.route()])
         if records:
@@ -377,7 +385,7 @@ class Brokers(Interceptor):
             group=group_id,
             topics=[topic],
             consumer_id=consumer_id,
-            client_id=consumer_id if records else "tidelog-consumer",
+            client_id=process_name if records else "tidelog-consumer",
         )
         left = self._left[consumer_id] = asyncio.Event()
 

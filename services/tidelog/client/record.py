@@ -32,7 +32,7 @@ class MemberRecorder:
         self._start: Cause | None = None
         """The last Start; leads to its answer, and to fetches."""
         self._order: Cause | None = None
-        """The last Stop or Start; leads to commits."""
+        """The last Stop or Start: the cause of commits."""
 
     def begin(self, event: ev.Event) -> None:
         self._registrations = self._membership.counters.registrations

@@ -32,8 +32,9 @@ MEMBER_BYTES: Final = 60
 """Beside its name."""
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
 CLIENT_ID_MAX: Final = TOPIC_NAME_MAX
-PORT_MAX: Final = 65_535
 """Characters; it is kept and shown as it is."""
+WATCH_PORTS: Final = range(1024, 65_536)
+"""A broker connects to them at the consumer's host, so those of the system's own services are not for consumers to name."""
 
 
 class Members:
@@ -158,8 +159,8 @@ class Members:
         if not 0 <= request.max_processing_ms <= PROCESSING_MAX_MS:
             text = f"max_processing_ms {request.max_processing_ms} is not from 0 to {PROCESSING_MAX_MS}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
-        if not 0 <= request.watch_port <= PORT_MAX:
-            text = f"watch_port {request.watch_port} is not from 0 to {PORT_MAX}"
+        if request.watch_port and request.watch_port not in WATCH_PORTS:
+            text = f"watch_port {request.watch_port} is neither 0 nor from {WATCH_PORTS[0]} to {WATCH_PORTS[-1]}"
             raise TidelogError(text, ErrorCode.INVALID_REQUEST)
         if request.auto_offset_reset not in RESETS:
             text = f"auto_offset_reset {shown(request.auto_offset_reset)} is not smallest, largest or empty"

@@ -305,7 +305,7 @@ class CoordinatorService:
         """Returns where a member shows its protocol events: always at its own host, as its connection to this broker shows it.
         TidelogError says why there is none."""
         for member in self._term(group_id).machine.describe(group_id).members:
-            if member.consumer_id == consumer_id and member.watch_port:
+            if member.consumer_id == consumer_id and member.watch_port and member.host.startswith("/"):
                 return Address(member.host.removeprefix("/"), member.watch_port)
         text = f"group {group_id} has no member {consumer_id[:100]!r} that is connected and shows protocol events"
         raise TidelogError(text, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -50,7 +50,8 @@ class Cause(NamedTuple):
             or not (life.isdigit() and number.isdigit())
         ):
             return None
-        return cls(process, int(life), int(number))
+        found = cls(process, int(life), int(number))
+        return found if max(found.life, found.number) < 1 << 63 else None  # as wide as the fields of messages
 
 
 class Znode(NamedTuple):
@@ -80,8 +81,14 @@ def led_on(cause: Origin | None) -> Iterator[None]:
 
 def with_cause(message: M) -> M:
     """Returns a message of a stream with the present cause in its field `cause`."""
+    cause = cause_text()
+    return message if cause is None else replace(message, cause=cause)  # type: ignore[type-var]
+
+
+def cause_text() -> str | None:
+    """Returns the present cause as it goes to another process, which knows nothing of znodes read here."""
     cause = CAUSE.get()
-    return replace(message, cause=str(cause)) if isinstance(cause, Cause) else message  # type: ignore[type-var]
+    return str(cause) if isinstance(cause, Cause) else None
 
 
 def take_cause(message: Any) -> None:

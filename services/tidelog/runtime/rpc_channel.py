@@ -12,7 +12,7 @@ from grpc import aio
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Stream, Unary
-from tidelog.ports.recorder import CAUSE
+from tidelog.ports.recorder import CAUSE, cause_text
 from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
     CONNECTS_WITHIN_S,
@@ -46,7 +46,7 @@ class GrpcChannel:
         self._metadata = () if meant_for is None else ((MEANT_FOR, str(meant_for)),)
         self._closed = False
         self._streams: WeakSet[_ClientStream] = WeakSet()
-        """Streams that are in use: gRPC's aio closes a channel without them, unless a read or a write is under way."""
+        """Streams that are in use. gRPC's aio leaves one open when its channel closes, unless a read or a write is pending."""
         self._tasks = Supervisor("look-ups")
         self._looking = False
         self._found: frozenset[object] | None = None
@@ -62,13 +62,13 @@ class GrpcChannel:
         stub = self._calls.get(method.path)
         if stub is None:
             stub = self._calls[method.path] = channel.unary_unary(method.path)
-        data, cause = encoder(method.request)(request), CAUSE.get()
-        metadata = self._metadata if cause is None else (*self._metadata, (CAUSED_BY, str(cause)))
+        data, cause = encoder(method.request)(request), cause_text()
+        metadata = self._metadata if cause is None else (*self._metadata, (CAUSED_BY, cause))
         try:
             call = stub(data, timeout=timeout_s, metadata=metadata)
             answer = await call
-            if cause is not None:
-                CAUSE.set(cause_in(await call.trailing_metadata()) or cause)
+            if cause is not None and (led := cause_in(await call.trailing_metadata())) is not None:
+                CAUSE.set(led)
         except aio.AioRpcError as error:
             raise await self._failure(error, channel) from None
         except (asyncio.CancelledError, aio.BaseError) as error:

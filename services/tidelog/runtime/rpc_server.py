@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from tidelog.errors import ErrorCode, TidelogError, TransportError
 from tidelog.ids import Address
 from tidelog.ports.net import Bidi, Route
-from tidelog.ports.recorder import CAUSE
+from tidelog.ports.recorder import CAUSE, cause_text
 from tidelog.runtime.rpc_cause import CAUSED_BY, cause_in, stream_decoder, stream_encoder
 from tidelog.runtime.rpc_options import (
     MEANT_FOR,
@@ -167,8 +167,8 @@ def _unary_handler(route: Route, sent_bytes: int, on_bug: OnBug) -> Callable[[by
         CAUSE.set(cause)
         call: Any = handler(decode(data), _GrpcCaller(context))
         message = encode(await call)
-        if (led := CAUSE.get()) is not None and led != cause:
-            context.set_trailing_metadata(((CAUSED_BY, str(led)),))
+        if CAUSE.get() != cause and (led := cause_text()) is not None:
+            context.set_trailing_metadata(((CAUSED_BY, led),))
         if len(message) > sent_bytes:
             text = (
                 f"the answer of {path} has {len(message)} bytes, at most {sent_bytes} are sent: ask for less at a time"

@@ -1,5 +1,6 @@
 """Watches every process of a cluster: finds them, follows their events, and goes on when they die and come back."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -9,8 +10,10 @@ from tidelog.errors import ErrorCode, TransportError
 from tidelog.ids import NO_LEADER, Address
 from tidelog.ports.recorder import Cause
 from tidelog.runtime.tasks import Supervisor
+from tidelog.watch.kinds import FAMILY_OF
 from tidelog.watch.order import Told
 from tidelog.watch.service import BEAT_S, CONTROLLER
+from tidelog.watch.text import printable
 from tidelog.watch.window import AWAY_S, Shown, Window
 from tidelog.watch.wire import from_message
 from tidelog.wire import messages as m
@@ -26,8 +29,12 @@ AGAIN_REFUSED_S: Final = 5.0
 """To a process that has refused."""
 ANSWER_S: Final = 1.0
 SILENT_S: Final = 3 * BEAT_S
+NAMED_MAX: Final = 1_000
+"""Any client may name causes."""
 
 _MEMBER: Final = "member"
+_MEMBER_NAME: Final = re.compile(r"(?!(broker|controller)-\d+$)[A-Za-z0-9._-]+")
+"""A member that has the name of a server is not watched."""
 _ANOTHER: Final = "another process answers"
 _LIVE_BROKERS: Final = m.ClusterMetadataRequest(all_topics=False)
 _PASSING: Final = tuple(
@@ -55,10 +62,12 @@ class ProtocolWatch:
         self._connections = Connections(ports.net)
         self._doors = parse_bootstrap(bootstrap)
         self._wanted = wanted
-        self._note = note
+        self._tell = note
         self._tasks = Supervisor("watch")
-        self._window = Window()
+        self._window = Window(shows_writes=not wanted.families or "zookeeper" in wanted.families)
         self._brokers: dict[str, Address] = {}
+        self._live: set[str] = set()
+        """Brokers that are registered."""
         self._members: dict[str, tuple[str, m.WatchedMember]] = {}
         """Members that show their events, by process, each with the broker that coordinates its group."""
         self._seeks_members = not wanted.families or _MEMBER in wanted.families
@@ -69,6 +78,8 @@ class ProtocolWatch:
         """Processes that were found after the first look: they tell all since the beginning of the watch."""
         self._named: set[tuple[str, int]] = set()
         """Processes of causes, each with its life, that were not heard when they were named."""
+        self._strangers = False
+        """One was named since the last look for members."""
         self._positions: dict[str, tuple[int, int]] = {}
         """Life and number of the newest event of each process that was looked at."""
         self._lives: dict[str, list[int]] = {}
@@ -81,6 +92,9 @@ class ProtocolWatch:
         """Processes whose events from before the watch have arrived."""
         self.refusals: dict[str, str] = {}
         """Reasons of processes that cannot be watched."""
+
+    def _note(self, text: str) -> None:
+        self._tell(printable(text))
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -141,6 +155,7 @@ class ProtocolWatch:
 
     def _found(self, metadata: m.ClusterMetadataResponse) -> None:
         first = not self._brokers
+        self._live = {f"broker-{broker.id}" for broker in metadata.brokers_info}
         for broker in metadata.brokers_info:
             address = Address(broker.host, broker.port)
             self._brokers[f"broker-{broker.id}"] = address
@@ -154,16 +169,22 @@ class ProtocolWatch:
 
     async def _look_for_members(self) -> None:
         while True:
+            self._strangers = False
             await self._find_members()
             self._members_sought = bool(self._brokers)
-            await self._clock.sleep(MEMBERS_S if self._brokers else AGAIN_S)
+            await self._clock.sleep(AGAIN_S)
+            again_at = self._clock.now() + MEMBERS_S
+            while self._brokers and not self._strangers and self._clock.now() < again_at:
+                await self._clock.sleep(AGAIN_S)
 
     async def _find_members(self) -> None:
         for broker, address in list(self._brokers.items()):
             try:
                 found = await self._members_at(broker, address)
             except TransportError:
-                continue  # if another broker coordinates its groups, the members are found there
+                if broker in self._live:
+                    continue
+                found = {}  # if another broker coordinates its groups now, the members are found there
             gone = [name for name, (where, _) in self._members.items() if where == broker and name not in found]
             for name in gone:
                 del self._members[name]
@@ -174,14 +195,15 @@ class ProtocolWatch:
     async def _members_at(self, broker: str, address: Address) -> dict[str, tuple[str, m.WatchedMember]]:
         channel = self._connections.to(address, "metadata")
         listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), ANSWER_S)
+        wanted = [each.group_id for each in listed.groups if each.group_id in (self._wanted.groups or (each.group_id,))]
         found = {}
-        for group_ids in parts(m.DescribeGroupsRequest, [each.group_id for each in listed.groups]):
+        for group_ids in parts(m.DescribeGroupsRequest, wanted):
             request = m.DescribeGroupsRequest(group_ids=group_ids)
             described = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request, ANSWER_S)
             for group in described.groups:
                 for member in group.members:
-                    if member.watch_port:
-                        # An agent's client id is the name of its process.
+                    # An agent's client id is the name of its process.
+                    if member.watch_port and _MEMBER_NAME.fullmatch(member.client_id):
                         name = m.WatchedMember(group_id=group.group_id, consumer_id=member.consumer_id)
                         found[member.client_id] = broker, name
         return found
@@ -215,12 +237,7 @@ class ProtocolWatch:
 
     def _wait_for(self, name: str) -> None:
         """Effects of its events wait for a moment, since it is looked for."""
-        self._window.away.add(name)
-        self._tasks.start(f"{name} is away", self._gone_soon(name))
-
-    async def _gone_soon(self, name: str) -> None:
-        await self._clock.sleep(AWAY_S)
-        self._window.away.discard(name)
+        self._window.away[name] = self._clock.now() + AWAY_S
 
     async def _listen(self, name: str, kind: str) -> tuple[str, float]:
         """Returns why the stream has ended, and when to try again."""
@@ -233,10 +250,17 @@ class ProtocolWatch:
             await stream.write(replace(self._begin(name), process=process, member=member))
             while (response := await stream.read()) is not None:
                 if response.process != name:
-                    return _ANOTHER, AGAIN_S
-                self._hear(response)
+                    return _ANOTHER, AGAIN_REFUSED_S if kind == _MEMBER else AGAIN_S
+                self._hear(response, None if kind != _MEMBER else _MEMBER)
             return "its stream has ended", AGAIN_S
         except TransportError as error:
+            if (
+                kind == _MEMBER
+                and error.status == "UNAVAILABLE"
+                and name not in self._positions
+                and broker in self._heard_at
+            ):
+                return self._refused(name, f"{broker} does not reach it")
             return self._ended(name, error)
         finally:
             await channel.close()
@@ -254,6 +278,9 @@ class ProtocolWatch:
             return "its stream broke, it is watched again when it answers", AGAIN_S
         else:
             why = error.detail
+        return self._refused(name, why)
+
+    def _refused(self, name: str, why: str) -> tuple[str, float]:
         self.refusals[name] = why
         return why, AGAIN_REFUSED_S
 
@@ -266,7 +293,8 @@ class ProtocolWatch:
             return replace(self._wanted, last=0, age_ms=round((self._clock.now() - self._started) * 1000))
         return self._wanted
 
-    def _hear(self, response: m.WatchResponse) -> None:
+    def _hear(self, response: m.WatchResponse, family: str | None) -> None:
+        """`family` is the only one that the process may tell of; None: all."""
         process, life, now = response.process, response.life, self._clock.now()
         lives = self._lives.setdefault(process, [])
         if life not in lives:
@@ -280,13 +308,15 @@ class ProtocolWatch:
             self._note(f"{response.lost:,} events of {process} were dropped before they could be sent")
         self.refusals.pop(process, None)
         self._heard_at[process] = now
-        self._window.away.discard(process)
+        self._window.away.pop(process, None)
         self._positions[process] = (life, response.number)
         if response.number >= response.newest:
             self.caught_up.add(process)
         for message in response.events:
             event = from_message(message)
             told = Told(process, life, event)
+            if family is not None and FAMILY_OF.get(type(event.fields)) != family:
+                continue
             if told.cause is not None:
                 self._expect(told.cause)
             self._window.add(told, now)
@@ -298,7 +328,9 @@ class ProtocolWatch:
         name = cause.process, cause.life
         if name in self._named or (cause.process in self._heard_at and cause.life in self._lives[cause.process]):
             return
+        if len(self._named) >= NAMED_MAX:
+            self._named.clear()
+            self._window.away.clear()
         self._named.add(name)
         self._wait_for(cause.process)
-        if self._seeks_members:
-            self._tasks.start("look for members", self._find_members())
+        self._strangers = True

@@ -19,8 +19,8 @@ CONTROLLER: Final = "controller"
 """In a request: the active controller."""
 WATCHERS: Final = 8
 """At once, of the events of this process."""
-HANDED_ON: Final = 64
-"""Streams of other processes that a broker hands on at once. Each of those processes bounds its own work."""
+MEMBERS: Final = 64
+"""Streams of members that a broker hands on at once."""
 SENT: Final = 200
 """Events in one response."""
 EVERY_S: Final = 0.05
@@ -43,7 +43,8 @@ class WatchService:
         self._hand_on = hand_on
         self._watchers = _Places(WATCHERS, f"{recorder.process} has {WATCHERS} watchers")
         self._ends = False
-        self._handed_on = _Places(HANDED_ON, f"{recorder.process} hands on {HANDED_ON} streams")
+        self._of_controller = _Places(WATCHERS, f"{recorder.process} hands on {WATCHERS} streams of the controller")
+        self._of_members = _Places(MEMBERS, f"{recorder.process} hands on {MEMBERS} streams of members")
 
     def route(self) -> Route:
         return Route(s.WATCH_SERVICE_WATCH_PROTOCOL, self._serve)
@@ -51,7 +52,7 @@ class WatchService:
     def end(self) -> None:
         """Ends every stream: one of this process once it has told the last events, one of another process now."""
         self._ends = True
-        for stream in self._handed_on.taken:
+        for stream in self._of_controller.taken | self._of_members.taken:
             stream.cancel()
 
     async def _serve(self, stream: Watching, _: CallContext) -> None:
@@ -60,7 +61,7 @@ class WatchService:
             return
         _check(request)
         if request.process or request.member is not None:
-            with self._handed_on.of(stream):
+            with (self._of_controller if request.process else self._of_members).of(stream):
                 await self._hand_on(stream, request)
         else:
             with self._watchers.of(stream):
@@ -167,6 +168,8 @@ class Wanted:
             if isinstance(event.fields, m.StoreWritten) and not event.fields.more:
                 return any(map(self._is_of, event.fields.changes))
         if isinstance(subject, tuple):
+            if getattr(event.fields, "group_id", None) in self._groups:
+                return True
             if not self._topics:
                 return not self._groups
             return subject.topic in self._topics and self._partition in (-1, subject.partition)
@@ -178,6 +181,8 @@ class Wanted:
         """Tells whether a znode is of one of the topics, or of the cluster. A write of a group has the group as its subject."""
         if change.path.startswith(f"{TOPICS}/"):
             topic, _, below = change.path.removeprefix(f"{TOPICS}/").partition("/")
+            if self._groups and not below:
+                return True  # its partitions, which lead to rebalances
             number = below.split("/")[1] if below.count("/") else ""
             return topic in self._topics and (self._partition < 0 or number in ("", str(self._partition)))
         return not change.path.startswith(PRODUCER_IDS if self._groups else (f"{CONSUMERS}/", PRODUCER_IDS))

@@ -54,7 +54,12 @@ def sentence(event: ProtocolEvent) -> str:
 
 def sentence_of(subject: Subject, fields: Message) -> str:
     told = _SENTENCES.get(type(fields))
-    return "does what this release does not know" if told is None else told(subject, fields)
+    return "does what this release does not know" if told is None else printable(told(subject, fields))
+
+
+def printable(text: str) -> str:
+    """Replaces what would move the cursor of a terminal, or begin a line: texts of events come from any client."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def time_of_day(wall_ns: int) -> str:

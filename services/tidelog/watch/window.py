@@ -14,7 +14,8 @@ WAIT_S: Final = 0.2
 """For how long an event waits for earlier ones of other processes, and for its cause."""
 AWAY_S: Final = 1.0
 """For its cause, if the process of that is looked for again, or is not known since the event is due to a znode."""
-
+HELD_S: Final = 5.0
+"""The longest that an event waits for its cause to be printed: causes of a forger may wait for one another."""
 
 _Place = tuple[int, int]
 """Life and number: where an event stands among those of its process."""
@@ -33,13 +34,15 @@ class Shown(NamedTuple):
 class Window:
     """Takes events as they arrive and returns them by time. A cause comes before its effect, whatever the clocks say."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_writes: bool = True) -> None:
+        """`shows_writes` is False if writes of znodes never arrive."""
+        self._shows_writes = shows_writes
         self._writes = Writes()
         self._held: dict[str, deque[tuple[float, Told]]] = {}
         """When each event has arrived, by process, in their order."""
         self._looked_at: dict[tuple[str, int], int] = {}
-        self.away: set[str] = set()
-        """Processes whose stream broke, and that are looked for again."""
+        self.away: dict[str, float] = {}
+        """Until when processes are waited for whose stream broke, and that are looked for again."""
 
     def add(self, told: Told, now: float) -> None:
         self._held.setdefault(told.process, deque()).append((now, told))
@@ -62,8 +65,8 @@ class Window:
         while shorter:
             shorter = False
             for process, queue in self._held.items():
-                for at, (_, told) in enumerate(islice(queue, ready[process])):
-                    if self._is_held(coming.cause(told), ends):
+                for at, (arrived, told) in enumerate(islice(queue, ready[process])):
+                    if now - arrived < HELD_S and self._is_held(coming.cause(told), ends):
                         ready[process], shorter = at, True
                         ends.pop(process)
                         if at:
@@ -77,7 +80,7 @@ class Window:
         """Returns how many of the oldest events have waited long enough."""
         count = 0
         for arrived, told in queue:
-            if now - arrived < (AWAY_S if self._comes_later(told, coming) else WAIT_S):
+            if now - arrived < (AWAY_S if self._comes_later(told, coming, now) else WAIT_S):
                 break
             count += 1
         return count
@@ -94,11 +97,11 @@ class Window:
         """Returns all that is left: nothing more will arrive."""
         return self.due(inf)
 
-    def _comes_later(self, told: Told, coming: Coming) -> bool:
+    def _comes_later(self, told: Told, coming: Coming, now: float) -> bool:
         znode = told.event.cause
         if isinstance(znode, Znode):
-            return znode.version != NO_VERSION and coming.cause(told) is None
-        return told.cause is not None and told.cause.process in self.away and self._misses(told)
+            return self._shows_writes and znode.version != NO_VERSION and coming.cause(told) is None
+        return told.cause is not None and self.away.get(told.cause.process, 0.0) > now and self._misses(told)
 
     def _misses(self, told: Told) -> bool:
         cause = told.cause

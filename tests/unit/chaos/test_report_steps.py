@@ -133,4 +133,4 @@ def test_the_page_says_why_it_has_no_steps(tmp_path: Path, lines: str | None, sa
 
 def test_a_run_without_another_leader_says_so(tmp_path: Path) -> None:
     text = run_page(tmp_path, json_of(CHOSEN) + "\n", until=5.0)
-    assert "After no fault did another leader acknowledge a record." in text
+    assert "No fault was followed by an acknowledgement from another leader." in text

@@ -98,7 +98,8 @@ async def test_a_filter_keeps_the_events_of_the_cluster() -> None:
     ("path", "of_topic", "of_group", "of_both"),
     [
         ("/brokers/topics/events/partitions/0/state", True, False, True),
-        ("/brokers/topics/other", False, False, False),
+        ("/brokers/topics/other/partitions/0/state", False, False, False),
+        ("/brokers/topics/other", False, True, True),
         ("/consumers/coordinator", False, True, True),
         ("/latest_producer_id_block", False, False, False),
         ("/controller", True, True, True),

@@ -112,3 +112,8 @@ def test_a_clock_that_jumps_back_does_not_turn_a_process_around() -> None:
     clock.advance(-50.0)
     ring.record(TP, m.EpochStarted(leader_epoch=2, start=0))
     assert [told.event.number for told in merged([ring])] == [1, 2]
+
+
+def test_a_sentence_moves_no_cursor_and_begins_no_line() -> None:
+    gone = m.MemberLeaving(consumer_id="a\n12:00", reason="\x1b[31m")
+    assert sentence(ProtocolEvent(0, 1, "g", gone, None)) == "a?12:00 leaves g: ?[31m"

@@ -5,6 +5,7 @@ import pytest
 from helpers.brokers import Brokers, brokers
 from helpers.watched import request, watched
 from tidelog.errors import TransportError
+from tidelog.ports.recorder import Cause
 from tidelog.watch import service
 from tidelog.wire import messages as m
 from tidelog.wire import services as s
@@ -105,7 +106,7 @@ async def test_only_the_coordinator_hands_on_its_members() -> None:
 
 
 async def test_a_broker_hands_on_so_many_streams_and_refuses_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "HANDED_ON", 2)
+    monkeypatch.setattr(service, "MEMBERS", 2)
     cluster = await with_members("a")
     broker = cluster.coordinator(GROUP)
     channel = cluster.ports_of("watch").net.channel(cluster.node(broker).address, purpose="watch")
@@ -114,4 +115,78 @@ async def test_a_broker_hands_on_so_many_streams_and_refuses_the_next(monkeypatc
         await stream.write(request(member=member("a")))
         assert await stream.read() is not None
     told = await refusal(cluster, broker, member=member("a"))
-    assert told.startswith(f"THROTTLING_QUOTA_EXCEEDED: broker-{broker} hands on 2 streams, which is the limit")
+    assert told.startswith(
+        f"THROTTLING_QUOTA_EXCEEDED: broker-{broker} hands on 2 streams of members, which is the limit"
+    )
+    streams[0].cancel()
+    await cluster.wait(0.1)
+    again = channel.open(s.WATCH_SERVICE_WATCH_PROTOCOL)
+    await again.write(request(member=member("a")))
+    assert await again.read() is not None
+
+
+@pytest.mark.parametrize("name", ["broker-7", "controller-2", "", "a\nb"])
+async def test_a_member_with_a_name_of_another_sort_is_not_watched(name: str) -> None:
+    cluster = await with_members("a")
+    await cluster.join(GROUP, "b", "events", records=True, agent_id=name)
+    async with watched(cluster) as seen:
+        await seen.run(5.0)
+        assert seen.follower.complete
+        assert name not in {told.process for told in seen.told} | seen.follower.caught_up
+
+
+async def test_a_member_that_cannot_be_reached_is_named_once() -> None:
+    cluster = await with_members("a")
+    broker = f"broker-{cluster.coordinator(GROUP)}"
+    cluster.world.network.refuse(broker, "a")
+    async with watched(cluster, last=10) as seen:
+        await seen.run(10.0)
+        assert seen.notes == [f"a: {broker} does not reach it"]
+        assert seen.follower.complete
+        assert len([stream for stream in cluster.streams if stream.sent and stream.sent[0].member]) <= 3
+
+
+async def test_a_member_tells_of_members_alone() -> None:
+    cluster = await with_members("a")
+    ring = cluster.world.rings[-1]
+    async with watched(cluster, last=10) as seen:
+        await seen.run(3.0)
+        seen.told.clear()
+        ring.record(None, m.BrokerLost(broker_id=7))
+        ring.record(GROUP, m.MemberLeft(consumer_id="a", stored=True))
+        await seen.run(1.0)
+        assert seen.kinds("a") == ["MemberLeft"]
+
+
+async def test_a_watch_of_one_group_follows_its_members() -> None:
+    cluster = await with_members("a")
+    await cluster.join("other", "b", "events", records=True)
+    async with watched(cluster, groups=("other",), last=100) as seen:
+        await seen.run(5.0)
+        assert "FetchingStarted" in seen.kinds("b")
+        assert seen.follower.caught_up == {"broker-1", "broker-2", "broker-3", "controller-1", "b"}
+
+
+async def test_causes_of_a_forger_do_not_stop_the_watch() -> None:
+    cluster = await with_members("a")
+    ring = cluster.world.rings[-1]
+    async with watched(cluster) as seen:
+        await seen.run(3.0)
+        looks = len(cluster.of("ListGroups"))
+        for number in range(2_000):
+            ring.record(GROUP, m.MemberLeft(consumer_id="a", stored=True), Cause(f"x{number}", 1, 1))
+        await seen.run(10.0)
+        assert len(cluster.of("ListGroups")) - looks < 3 * 10 / 0.4
+
+
+async def test_causes_that_are_always_to_come_do_not_stop_the_watch() -> None:
+    cluster = await with_members("a")
+    ring, other = cluster.world.rings[-1], cluster.world.rings[0]
+    async with watched(cluster) as seen:
+        await seen.run(3.0)
+        for number in range(80):
+            each = ring.record(GROUP, m.CoordinatorLost(consumer_id="a"), Cause("a", ring.life, ring.newest + 2))
+            if number == 0:
+                other.record(None, m.BrokerLost(broker_id=7), each)
+            await seen.run(0.1)
+        assert "BrokerLost" in seen.kinds(other.process)

@@ -50,7 +50,7 @@ def test_a_cause_that_has_not_arrived_is_missing() -> None:
 
 def test_a_cause_of_a_process_that_is_looked_for_is_waited_for() -> None:
     window = Window()
-    window.away.add("a")
+    window.away["a"] = 1.5
     window.add(told("b", 1, 10, Cause("a", 1, 1)), 0.0)
     window.add(told("b", 2, 11), 0.0)
     window.add(told("c", 1, 12), 0.0)

@@ -366,7 +366,7 @@ def _cut(run: Run) -> list[str]:
 def _failovers_note(run: Run) -> str:
     if len(run.failovers) > FAULTS_MAX:
         return f"The first {FAULTS_MAX} of {len(run.failovers)} failovers are shown."
-    return "" if run.failovers else run.no_steps or "After no fault did another leader acknowledge a record."
+    return "" if run.failovers else run.no_steps or "No fault was followed by an acknowledgement from another leader."
 
 
 def _row(name: str, anomaly: Anomaly, operations: Mapping[int, Sequence[h.Record]]) -> dict[str, Any]:

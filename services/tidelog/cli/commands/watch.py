@@ -72,8 +72,8 @@ async def watch(
 ) -> None:
     """Watch elections, ISR changes, orders, truncations and rebalances as they happen, a line each.
 
-    Every broker and the controller are watched; what they do is put into one order, and a cause stands before its effect. A
-    process that dies is watched again when it returns.
+    Every broker, the active controller and the agents of all groups are watched; what they do is put into one order, and a cause
+    stands before its effect. A process that dies is watched again when it returns.
 
     Families: liveness, controller, orders, replica, isr, coordinator, member, zookeeper.
 
