@@ -260,10 +260,10 @@ def lost_mark_is_zero(original: Any, self: Any, key: Any, **how: Any) -> Any:
     ByTest("tests/unit/broker/test_discard_damage.py::test_a_loss_that_the_controller_cannot_know_of_is_not_cut"),
 )
 @around(ReplicaManager, "discard_damage")
-def unknown_loss_is_cut(original: Any, self: Any, tp: Any) -> None:
+def unknown_loss_is_cut(original: Any, self: Any, tp: Any, end: int) -> None:
     """A damaged log is cut on an operator's word although the controller may count on what goes."""
     with altered(self._logs, intact_since=1):
-        original(self, tp)
+        original(self, tp, end)
 
 
 _FOREIGN: Final = "tests/unit/broker/test_foreign_batches.py::"
