@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, get_type_hints
 
 from tidelog.errors import InvalidConfigError
-from tidelog.ids import LOCALHOST, Address
+from tidelog.ids import LOCALHOST, WATCH_PORTS, Address
 from tidelog.names import suggestion
 from tidelog.setting_types import Above, Range, Text, convert
 from tidelog.sizes import FETCH_MAX_BYTES, REQUEST_MAX_BYTES, contradictions
@@ -423,6 +423,8 @@ class AgentSettings(Settings):
             yield f"forward_topic: {self.forward_topic} is one of the topics that are read; it would never end"
         if self.handler == "file" and not self.file_directory:
             yield "file_directory: required by the handler file"
+        if self.watch_address is not None and 0 < self.watch_address.port < WATCH_PORTS[0]:
+            yield f"watch_address: port {self.watch_address.port} is below {WATCH_PORTS[0]}, and brokers do not connect to it"
 
 
 @dataclass(frozen=True, kw_only=True)

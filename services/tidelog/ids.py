@@ -48,5 +48,8 @@ class Address(NamedTuple):
 CLIENT_PORTS: Final = (19_092, 29_092, 39_092)
 """Ports of the first three brokers for clients on the same machine: of a local cluster where they are free, and of containers."""
 
+WATCH_PORTS: Final = range(1024, 65_536)
+"""Ports at which a consumer may show its protocol events. Brokers connect to them; lower ones are for the system's services."""
+
 LOCALHOST: Final = tuple(Address("localhost", port) for port in CLIENT_PORTS)
 """Brokers that a client asks when it is told of none."""

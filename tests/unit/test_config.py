@@ -162,6 +162,7 @@ def test_a_broker_with_sizes_that_contradict_does_not_start(environment: pytest.
         ),
         ({"TOPICS": "a", "STATIC_MEMBER": "true"}, "agent_id: required of a static member, which is known by it after a restart"),
         ({"TOPICS": "a", "HANDLER": "file"}, "file_directory: required by the handler file"),
+        ({"TOPICS": "a", "WATCH_ADDRESS": "a:22"}, "watch_address: port 22 is below 1024, and brokers do not connect to it"),
         ({"TOPICS": "a", "ON_ERROR": "ignore"}, "on_error: must be stop, skip or retry, not 'ignore' (TIDELOG_ON_ERROR)"),
     ],
 )  # fmt: skip

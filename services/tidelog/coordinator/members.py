@@ -15,6 +15,7 @@ from tidelog.coordinator.rebalance import JOIN, Rebalancer
 from tidelog.coordinator.schedule import Asked, MemberKey, Timers, Watcher
 from tidelog.coordinator.subscription import Subscription, parse
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.ids import WATCH_PORTS
 from tidelog.names import TOPIC_NAME_MAX, shown, validate_consumer_id, validate_group_id
 from tidelog.wire import messages as m
 
@@ -33,8 +34,6 @@ MEMBER_BYTES: Final = 60
 PROCESSING_MAX_MS: Final = 24 * 3600 * 1000
 CLIENT_ID_MAX: Final = TOPIC_NAME_MAX
 """Characters; it is kept and shown as it is."""
-WATCH_PORTS: Final = range(1024, 65_536)
-"""A broker connects to them at the consumer's host, so those of the system's own services are not for consumers to name."""
 
 
 class Members:

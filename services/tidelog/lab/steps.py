@@ -109,7 +109,7 @@ class _LabRing(Ring):
         made = fields if isinstance(fields, Message) else fields()
         name = super().record(subject, made, cause)
         led_on = CAUSE.get() if cause is None else cause
-        event = ProtocolEvent(self._clock.wall_ns(), name.number, subject, made, led_on)
+        event = ProtocolEvent(self.clock.wall_ns(), name.number, subject, made, led_on)
         self._steps.tell(Told(self.process, self.life, event))
         return name
 

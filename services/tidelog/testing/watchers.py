@@ -73,6 +73,6 @@ class Watchers:
     def _follow(self, ring: Ring) -> None:
         self._rings += 1
         handler: Any = WatchService(ring, _Clock()).route().handler
-        clock = ring._clock
+        clock = ring.clock
         assert isinstance(clock, SimClock)
         self._calls[ring.process] = clock, handler(self._stream, KnownCaller("sim:watch"))

@@ -35,7 +35,7 @@ NAMED_MAX: Final = 1_000
 _MEMBER: Final = "member"
 _MEMBER_NAME: Final = re.compile(r"(?!(broker|controller)-\d+$)[A-Za-z0-9._-]+")
 """A member that has the name of a server is not watched."""
-_ANOTHER: Final = "another process answers"
+_ANOTHER: Final = "another process answers in its place"
 _LIVE_BROKERS: Final = m.ClusterMetadataRequest(all_topics=False)
 _PASSING: Final = tuple(
     f"{code.name}:"
@@ -195,10 +195,12 @@ class ProtocolWatch:
     async def _members_at(self, broker: str, address: Address) -> dict[str, tuple[str, m.WatchedMember]]:
         channel = self._connections.to(address, "metadata")
         listed = await channel.call(s.COORDINATOR_SERVICE_LIST_GROUPS, m.ListGroupsRequest(), ANSWER_S)
-        wanted = [each.group_id for each in listed.groups if each.group_id in (self._wanted.groups or (each.group_id,))]
+        group_ids = [each.group_id for each in listed.groups]
+        if self._wanted.groups:
+            group_ids = [group_id for group_id in group_ids if group_id in self._wanted.groups]
         found = {}
-        for group_ids in parts(m.DescribeGroupsRequest, wanted):
-            request = m.DescribeGroupsRequest(group_ids=group_ids)
+        for part in parts(m.DescribeGroupsRequest, group_ids):
+            request = m.DescribeGroupsRequest(group_ids=part)
             described = await channel.call(s.COORDINATOR_SERVICE_DESCRIBE_GROUPS, request, ANSWER_S)
             for group in described.groups:
                 for member in group.members:
@@ -251,7 +253,7 @@ class ProtocolWatch:
             while (response := await stream.read()) is not None:
                 if response.process != name:
                     return _ANOTHER, AGAIN_REFUSED_S if kind == _MEMBER else AGAIN_S
-                self._hear(response, None if kind != _MEMBER else _MEMBER)
+                self._hear(response, kind)
             return "its stream has ended", AGAIN_S
         except TransportError as error:
             if (
@@ -293,8 +295,7 @@ class ProtocolWatch:
             return replace(self._wanted, last=0, age_ms=round((self._clock.now() - self._started) * 1000))
         return self._wanted
 
-    def _hear(self, response: m.WatchResponse, family: str | None) -> None:
-        """`family` is the only one that the process may tell of; None: all."""
+    def _hear(self, response: m.WatchResponse, kind: str) -> None:
         process, life, now = response.process, response.life, self._clock.now()
         lives = self._lives.setdefault(process, [])
         if life not in lives:
@@ -314,9 +315,9 @@ class ProtocolWatch:
             self.caught_up.add(process)
         for message in response.events:
             event = from_message(message)
+            if kind == _MEMBER and FAMILY_OF.get(type(event.fields)) != _MEMBER:
+                continue  # it is for servers to tell of the rest
             told = Told(process, life, event)
-            if family is not None and FAMILY_OF.get(type(event.fields)) != family:
-                continue
             if told.cause is not None:
                 self._expect(told.cause)
             self._window.add(told, now)

@@ -35,7 +35,7 @@ class Ring:
     def __init__(self, process: str, life: int, clock: Clock, kept: int = KEPT) -> None:
         self.process = process
         self.life = life
-        self._clock = clock
+        self.clock = clock
         self._events: deque[_Kept] = deque(maxlen=kept)
         self._number = 0
         self._folded: dict[tuple[Subject, type[Message]], _Folded] = {}
@@ -44,11 +44,11 @@ class Ring:
 
     def record(self, subject: Subject, fields: Fields, cause: Origin | None = None) -> Cause:
         number = self._number = self._number + 1
-        self._events.append((self._clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause))
+        self._events.append((self.clock.wall_ns(), number, subject, fields, CAUSE.get() if cause is None else cause))
         return Cause(self.process, self.life, number)
 
     def record_all(self, events: Iterable[tuple[Subject, Fields]]) -> None:
-        wall_ns, cause = self._clock.wall_ns(), CAUSE.get()
+        wall_ns, cause = self.clock.wall_ns(), CAUSE.get()
         kept = [
             (wall_ns, number, subject, fields, cause)
             for number, (subject, fields) in enumerate(events, self._number + 1)
@@ -57,7 +57,7 @@ class Ring:
         self._number += len(kept)
 
     def fold(self, subject: Subject, kind: type[Message], before: int, after: int) -> None:
-        now, key = self._clock.now(), (subject, kind)
+        now, key = self.clock.now(), (subject, kind)
         folded = self._folded.get(key)
         if folded is None:
             folded = self._folded[key] = _Folded(-math.inf)
@@ -81,7 +81,7 @@ class Ring:
         del self._untold[key]
 
     def settle(self) -> None:
-        now = self._clock.now()
+        now = self.clock.now()
         for key, folded in list(self._untold.items()):
             if now - folded.kept_at >= FOLDED_S:
                 self._keep(key, folded, now)
