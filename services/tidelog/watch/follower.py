@@ -169,12 +169,12 @@ class ProtocolWatch:
 
     async def _look_for_members(self) -> None:
         while True:
-            self._strangers = False
+            self._strangers, knows_brokers = False, bool(self._brokers)
             await self._find_members()
-            self._members_sought = bool(self._brokers)
+            self._members_sought = knows_brokers
+            again_at = self._clock.now() + (MEMBERS_S if knows_brokers else 0.0)
             await self._clock.sleep(AGAIN_S)
-            again_at = self._clock.now() + MEMBERS_S
-            while self._brokers and not self._strangers and self._clock.now() < again_at:
+            while not self._strangers and self._clock.now() < again_at:
                 await self._clock.sleep(AGAIN_S)
 
     async def _find_members(self) -> None:

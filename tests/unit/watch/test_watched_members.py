@@ -47,9 +47,11 @@ async def test_members_tell_their_side_of_a_rebalance() -> None:
 
 async def test_the_newest_events_of_members_come_first() -> None:
     cluster = await with_members("a", "b")
-    async with watched(cluster, last=3) as seen:
+    async with watched(cluster, last=3, families=("member",)) as seen:
+        begun = cluster.clock.now()
         assert not seen.follower.complete
         await cluster.until(lambda: seen.follower.complete, "every process has told its newest events")
+        assert cluster.clock.now() - begun < 1.0
         await seen.run(1.0)
         assert len(seen.kinds("a")) == len(seen.kinds("b")) == 3
 
