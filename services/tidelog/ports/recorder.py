@@ -55,7 +55,7 @@ class Cause(NamedTuple):
 
 
 class Znode(NamedTuple):
-    """Stands for the event of the process that left a znode like this."""
+    """Stands for the event by which a process left a znode at this version."""
 
     path: str
     version: int
@@ -63,7 +63,7 @@ class Znode(NamedTuple):
 
 
 Origin = Cause | Znode
-"""A cause, named by the number of the event or by what that wrote."""
+"""A cause: an event by its name, or by the znode that it wrote."""
 
 CAUSE: Final[ContextVar[Origin | None]] = ContextVar("cause", default=None)
 """The event that sent the message which is handled here; None: not known. After a call it is what led to the answer."""

@@ -66,7 +66,7 @@ class Rule(Enum):
     FAILED_SYNC = "failed sync"
     """A sync failed: later records may never reach the disk."""
     DAMAGE = "damage"
-    """The log is not what it was from there on."""
+    """The log is damaged from there on."""
 
 
 @value()

@@ -34,7 +34,7 @@ NAMED_MAX: Final = 1_000
 
 _MEMBER: Final = "member"
 _MEMBER_NAME: Final = re.compile(r"(?!(broker|controller)-\d+$)[A-Za-z0-9._-]+")
-"""A member that has the name of a server is not watched."""
+"""Members with other names are not watched: that of a server, for example."""
 _ANOTHER: Final = "another process answers in its place"
 _LIVE_BROKERS: Final = m.ClusterMetadataRequest(all_topics=False)
 _PASSING: Final = tuple(

@@ -62,9 +62,9 @@ class Writes:
         self._made: dict[str, list[tuple[int, Cause]]] = {}
         """Versions and the events that left them, by path."""
         self._read: dict[tuple[str, str], int] = {}
-        """Numbers of changes up to the one that a process has read, by process and path."""
+        """The number of changes up to the one that a process has read, by process and path."""
         self._over: dict[tuple[str, str], int] = {}
-        """Numbers of changes that were over when a process read that the znode is gone, by process and path."""
+        """The number of changes before a process read that the znode is gone, by process and path."""
 
     def find(self, process: str, znode: Znode) -> Cause | None:
         """Returns the event that left a znode as `process` reads it next. A znode that is made anew has the same versions

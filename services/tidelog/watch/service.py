@@ -77,7 +77,7 @@ class WatchService:
             lost = found[0].number - number - 1 if found else 0
             number = found[-1].number if found else number
             shown = tuple(to_message(event) for event in found if wanted.has(event))
-            if shown or lost or clock.now() >= beat_at:
+            if found or clock.now() >= beat_at:
                 beat_at = clock.now() + BEAT_S
                 await stream.write(
                     m.WatchResponse(

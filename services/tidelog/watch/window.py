@@ -13,9 +13,9 @@ from tidelog.wire.znodes import NO_VERSION
 WAIT_S: Final = 0.2
 """For how long an event waits for earlier ones of other processes, and for its cause."""
 AWAY_S: Final = 1.0
-"""For its cause, if the process of that is looked for again, or is not known since the event is due to a znode."""
+"""For its cause, if that process is being looked for, or if it is still unknown which process wrote the znode."""
 HELD_S: Final = 5.0
-"""The longest that an event waits for its cause to be printed: causes of a forger may wait for one another."""
+"""The longest that an event waits for its cause to be printed: forged causes may wait for one another."""
 
 _Place = tuple[int, int]
 """Life and number: where an event stands among those of its process."""
@@ -42,7 +42,7 @@ class Window:
         """When each event has arrived, by process, in their order."""
         self._looked_at: dict[tuple[str, int], int] = {}
         self.away: dict[str, float] = {}
-        """Until when processes are waited for whose stream broke, and that are looked for again."""
+        """Processes whose stream broke and that are being looked for, each with the time until which it is waited for."""
 
     def add(self, told: Told, now: float) -> None:
         self._held.setdefault(told.process, deque()).append((now, told))

@@ -1623,7 +1623,7 @@ class WatchedEvent(Message):
 
 @value(kw_only=True)
 class WatchResponse(Message):
-    """Without events at least once a second."""
+    """Sent when there are new events, also if none of them is wanted, and at least once a second."""
 
     process: str = ""
     life: int

@@ -192,3 +192,13 @@ async def test_causes_that_are_always_to_come_do_not_stop_the_watch() -> None:
                 other.record(None, m.BrokerLost(broker_id=7), each)
             await seen.run(0.1)
         assert "BrokerLost" in seen.kinds(other.process)
+
+
+async def test_a_cause_that_a_filter_leaves_out_is_not_missing() -> None:
+    cluster = await with_members("a")
+    async with watched(cluster, families=("member",)) as seen:
+        await seen.run(3.0)
+        await cluster.join(GROUP, "b", "events", records=True)
+        await seen.run(5.0)
+        assert "StopFetcherReceived" in seen.kinds("a")
+        assert not seen.missing
