@@ -1,0 +1,179 @@
+// The cluster at the moment shown: processes as boxes, partitions as rows, replicas as bars.
+
+import { html, nothing, render, svg } from "lit-html";
+import { quickActs } from "tidelog/acts.js";
+import { chain } from "tidelog/chain.js";
+import { brokerOf, nameOf, seconds, shown } from "tidelog/state.js";
+
+const COLOURS = 6;
+const SPANS = [16, 32, 64, 128, 256, 512, 1024]; // offsets that a bar shows; of a log that is further behind the end is not drawn
+
+const root = document.getElementById("stage");
+let drawn = null;
+let drawnChain = null;
+
+export function stage(changed) {
+  const { picture } = shown();
+  const found = chain();
+  if (picture === drawn && found === drawnChain && !changed.has("hello")) return;
+  drawn = picture;
+  drawnChain = found;
+  if (!picture) {
+    render(html`<h2>Stage</h2><p class="soft">waiting for the first picture</p>`, root);
+    return;
+  }
+  const brokers = brokersOf(picture);
+  const others = picture.processes.filter((process) => process.kind !== "broker");
+  const below = others.filter((process) => process.kind === "agent");
+  const above = others.filter((process) => process.kind !== "agent");
+  render(
+    html`<h2>Stage</h2>
+      <div class="boxes">${above.map((process) => box(process, found))}</div>
+      <div class="wide"><table class=${brokers.length > 5 ? "many" : ""}>
+        <thead><tr><th class="name"><span class="soft">partition</span></th>
+          ${brokers.map((process) => html`<th data-process=${process.name} class=${look(process, found)}>${about(process)}</th>`)}
+        </tr></thead>
+        <tbody>${picture.partitions.map((partition) => row(partition, brokers, found))}</tbody>
+      </table></div>
+      ${picture.partitions.length ? nothing : html`<p class="soft">There is no partition yet.</p>`}
+      ${picture.hidden
+        ? html`<p class="warn" id="hidden">${picture.hidden} more partitions are not shown. Shown are those with the most to see.</p>`
+        : nothing}
+      ${picture.faults?.length
+        ? html`<ul class="faults">${picture.faults.map((fault) => html`<li>${fault}</li>`)}</ul>` : nothing}
+      ${below.length ? html`<div class="boxes">${below.map((process) => box(process, found))}</div>` : nothing}
+      ${(picture.groups ?? []).map((group) => groupBox(group, found))}
+      ${legend}`,
+    root,
+  );
+}
+
+// -- processes ---------------------------------------------------------------------------------------------------------
+
+function brokersOf(picture) {
+  const brokers = picture.processes.filter((process) => process.kind === "broker");
+  const known = new Set(brokers.map((process) => brokerOf(process.name)));
+  for (const { replicas } of picture.partitions) {
+    for (const { broker } of replicas) {
+      if (known.has(broker)) continue;
+      known.add(broker);
+      brokers.push({ name: `broker-${broker}`, kind: "broker", state: "unknown", note: "", faults: [] });
+    }
+  }
+  return brokers.sort((one, other) => brokerOf(one.name) - brokerOf(other.name));
+}
+
+function look(process, { processes }) {
+  return `${process.state} ${processes.get(process.name) ?? ""} ${/\bactive\b/.test(process.note ?? "") ? "active" : ""}`;
+}
+
+function box(process, found) {
+  return html`<div class="box ${look(process, found)}" data-process=${process.name}>${about(process)}</div>`;
+}
+
+function about(process) {
+  return html`<b>${process.name}</b>
+    <small>${process.state === "up" ? "" : html`<em>${process.state}</em> `}${process.note || (process.state === "up" ? "up" : "")}</small>
+    ${(process.faults ?? []).map((fault) => html`<small class="fault">${fault}</small>`)}
+    ${quickActs(process)}`;
+}
+
+// -- partitions --------------------------------------------------------------------------------------------------------
+
+function row(partition, brokers, { subjects }) {
+  const name = nameOf(partition);
+  const view = windowOf(partition.replicas);
+  const { leader, epoch, isr, pending, stands } = partition;
+  return html`<tr data-partition=${name} class=${subjects.get(name) ?? ""}>
+    <th class="name" scope="row" title=${name}><b>${name}</b>
+      <small>${leader < 0 ? html`<em>no leader</em>` : `leader ${leader}`}, epoch ${epoch}</small>
+      <small>ISR ${isr.join(",") || "empty"}${pending ? html` <em>asked: ${pending.join(",")}</em>` : nothing}</small>
+      ${stands ? html`<small class="warn">stands ${seconds(stands.seconds)}: ${stands.why}</small>` : nothing}</th>
+    ${brokers.map((process) => {
+      const broker = brokerOf(process.name);
+      const replica = partition.replicas.find((each) => each.broker === broker);
+      return html`<td data-broker=${broker}>${replica ? bar(replica, partition, view) : nothing}</td>`;
+    })}
+  </tr>`;
+}
+
+// All bars of a row show the same offsets, up to the longest log, so that differences can be seen.
+function windowOf(replicas) {
+  const known = replicas.filter((replica) => replica.end >= 0);
+  const end = Math.max(0, ...known.map((replica) => replica.end));
+  const first = Math.min(end, ...known.flatMap(({ end, high }) => (high < 0 ? [end] : [end, high])));
+  const span = SPANS.find((each) => each >= (end - first) * 1.3) ?? SPANS.at(-1);
+  const step = span / 4; // The window moves in steps, so that a bar is seen to grow.
+  const from = Math.max(0, Math.ceil((end - span) / step) * step);
+  return { from, to: from + span };
+}
+
+function bar(replica, partition, view) {
+  const { broker, state, leads, start, end, high, epochs } = replica;
+  const isIn = partition.isr.includes(broker);
+  const isAsked = !isIn && (partition.pending ?? []).includes(broker);
+  const gone = state === "down" || state === "offline" || state === "unknown";
+  const fill = gone ? "gone" : isIn ? "in" : isAsked ? "asked" : "out";
+  const is = broker === partition.leader;
+  const words = [
+    is ? (leads || gone ? "leads" : "is to lead") : leads && !gone ? "believes it leads" : "",
+    state === "up" ? "" : state,
+    isIn ? "" : isAsked ? "asked for" : "not in sync",
+  ].filter(Boolean);
+  const x = (offset) => (100 * (Math.min(Math.max(offset, view.from), view.to) - view.from)) / (view.to - view.from);
+  const known = end >= 0;
+  const label = `${partition.topic}-${partition.number} on broker-${broker}: ${words.join(", ") || "in sync"}` +
+    (known ? `, log end ${end}, high watermark ${high < 0 ? "unknown" : high}` : ", log not known");
+  return svg`<svg class="log ${fill} ${is ? "leader" : ""}" role="img" aria-label=${label}>
+    <text class="words" x="0" y="10">${is ? "★ " : ""}${words.join(", ")}</text>
+    <line class="track" x1="0" x2="100%" y1="27.5" y2="27.5" />
+    ${known ? segments(start, end, epochs, x, view) : svg`<text x="0" y="24">not known</text>`}
+    ${known ? svg`<text class="end" x="${x(end)}%" dx="4" y="24">${end < view.from ? "‹ " : ""}${end}</text>` : nothing}
+    ${high >= 0 && known
+      ? svg`<rect class="high" x="${x(high)}%" y="12" width="2" height="19" />
+          <text class="hw" x="${x(high)}%" y="41" text-anchor=${x(high) < 12 ? "start" : "middle"}>${high}</text>`
+      : nothing}
+  </svg>`;
+}
+
+function segments(start, end, epochs, x, view) {
+  const entries = epochs.length ? epochs : [[-1, start]];
+  return entries.map(([epoch, first], i) => {
+    const from = Math.max(first, start, view.from);
+    const to = Math.min(i + 1 < entries.length ? entries[i + 1][1] : end, end);
+    if (to <= from) return nothing;
+    const width = x(to) - x(from);
+    const colour = (epoch < 0 ? 0 : epoch) % COLOURS;
+    return svg`<rect class="seg c${colour}" x="${x(from)}%" y="15" width="${width}%" height="12" />
+      ${width > 13 && epoch >= 0 ? svg`<text class="epoch t${colour}" x="${x(from)}%" dx="3" y="24.5">e${epoch}</text>` : nothing}`;
+  });
+}
+
+// -- groups ------------------------------------------------------------------------------------------------------------
+
+function groupBox(group, { subjects }) {
+  const owned = new Map(group.members.map((member) => [member, []]));
+  for (const each of group.partitions) {
+    const owner = each.owner || "no owner";
+    if (!owned.has(owner)) owned.set(owner, []);
+    owned.get(owner).push(each);
+  }
+  return html`<div class="group ${subjects.get(group.name) ?? ""}" data-group=${group.name}>
+    <b>group ${group.name}</b>
+    <small>${group.phase}, generation ${group.generation}, coordinator ${group.coordinator || "none"}</small>
+    <table><thead><tr><th>member</th><th>partitions, with the offsets committed / processed</th></tr></thead><tbody>
+      ${[...owned].map(([member, partitions]) => html`<tr data-member=${member}><th scope="row">${member}</th><td>
+        ${partitions.length ? partitions.map((each) => html`<span class="owned">${nameOf(each)}
+          <small>${offset(each.committed)} / ${offset(each.processed)}</small></span> `) : html`<span class="soft">none</span>`}
+      </td></tr>`)}
+    </tbody></table></div>`;
+}
+
+const offset = (value) => (value < 0 ? "?" : value);
+
+const sample = (fill, word) => html`<span><svg class="log ${fill} sample" aria-hidden="true">
+  <rect class="seg c0" x="1" y="1" width="20" height="9" /></svg>${word}</span>`;
+const legend = html`<div class="legend">
+  ${[["in", "in the ISR"], ["asked", "asked for"], ["out", "not in sync"], ["gone", "down"]].map(([fill, word]) => sample(fill, word))}
+  <span><svg class="log sample" aria-hidden="true"><rect class="high" x="9" y="0" width="2" height="12" /></svg>high watermark</span>
+  <span>★ leader</span><span>colour and e<i>n</i>: leader epoch <i>n</i></span></div>`;

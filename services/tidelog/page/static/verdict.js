@@ -1,0 +1,48 @@
+// The verdict in the header, and the bands below it: what a reader must not miss.
+
+import { html, nothing, render } from "lit-html";
+import { seconds, shown, state, touch } from "tidelog/state.js";
+import { showEvent } from "tidelog/story.js";
+import { reach } from "tidelog/time.js";
+
+const root = document.getElementById("verdict");
+const bands = document.getElementById("bands");
+const error = document.getElementById("error");
+
+const count = (number) => number.toLocaleString("en");
+
+export function verdict() {
+  const found = shown().picture?.verdict;
+  render(found ? figures(found) : state.hello ? html`<span class="soft">nothing is judged here</span>` : nothing, root);
+  render(
+    html`${state.connected ? nothing : html`<p class="band warn" id="disconnected">not connected; trying again</p>`}
+      ${state.gone ? html`<p class="band warn" id="gone">${state.gone}</p>` : nothing}
+      ${state.missed ? html`<p class="band warn" id="missed">This page was too slow and has missed ${count(state.missed)} events.
+        ${dismiss(() => { state.missed = 0; touch("bands"); })}</p>` : nothing}
+      ${found && !found.sound ? broken(found) : nothing}`,
+    bands,
+  );
+  render(
+    state.error ? html`<p class="band bad">${state.error} ${dismiss(() => { state.error = ""; touch("error"); })}</p>` : nothing,
+    error,
+  );
+}
+
+function figures({ acknowledged, waiting, lost, duplicated, reordered, longest_wait: wait, sound }) {
+  const judged = [[lost, "lost"], [duplicated, "duplicated"], [reordered, "reordered"]];
+  return html`<b class="seal ${sound ? "ok" : "bad"}">${sound ? "✓ sound" : "✗ not sound"}</b>
+    <span data-count="acknowledged"><b>${count(acknowledged)}</b> acknowledged</span>
+    <span data-count="waiting"><b>${count(waiting)}</b> waiting</span>
+    ${judged.map(([number, word]) => html`<span data-count=${word} class=${number ? "bad" : "ok"}><b>${count(number)}</b> ${word}</span>`)}
+    <span data-count="longest_wait">longest wait <b>${seconds(wait)}</b></span>`;
+}
+
+function broken({ found, violation }) {
+  return html`<div class="band bad" id="violation">
+    ${violation ? html`<p><b>Violation:</b> ${violation.text}
+      <button data-key="violation" @click=${() => { reach(violation.n); showEvent(violation.n); }}>show why</button></p>` : nothing}
+    ${(found ?? []).map((text) => html`<p>${text}</p>`)}
+  </div>`;
+}
+
+const dismiss = (done) => html`<button data-key="dismiss" aria-label="dismiss" title="dismiss" @click=${done}>×</button>`;
