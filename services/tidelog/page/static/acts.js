@@ -118,12 +118,23 @@ const PLACEHOLDERS = { brokers: "0, 1, 2", settings: "key=value, key=value", sec
 function form(act) {
   const { t, n } = shown();
   const past = n < end().n;
-  return html`<form @submit=${(submit) => { submit.preventDefault(); send(act); }}>
+  const submit = (event) => {
+    event.preventDefault();
+    send(act);
+  };
+  return html`<form @submit=${submit} @keydown=${enter}>
     <b>${act.label}</b>
     ${act.fields.map((field) => html`<label>${field.label}${field.needed ? "" : " (optional)"} ${input(field)}</label>`)}
     <button class="main" type="submit">Do it</button>
     ${past ? html`<small class="warn">at ${timeText(t)}; what happened after it is dropped</small>` : nothing}
   </form>`;
+}
+
+// Enter opens the list of a select; here it sends the form, as in other fields. Space opens the list.
+function enter(event) {
+  if (event.key !== "Enter" || event.target.localName !== "select") return;
+  event.preventDefault();
+  event.currentTarget.requestSubmit();
 }
 
 function input(field) {

@@ -8,6 +8,8 @@ import { help } from "tidelog/keys.js";
 
 const root = document.getElementById("head");
 const menu = document.getElementById("lessons");
+const header = document.querySelector("header");
+new ResizeObserver(() => document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`)).observe(header);
 const SAVES = { page: "save page", story: "save story" };
 
 export function head() {

@@ -86,8 +86,8 @@ function row(partition, brokers, { subjects }) {
   const { leader, epoch, isr, pending, stands } = partition;
   return html`<tr data-partition=${name} class=${subjects.get(name) ?? ""}>
     <th class="name" scope="row" title=${name}><b>${name}</b>
-      <small>${leader < 0 ? html`<em>no leader</em>` : `leader ${leader}`}, epoch ${epoch}</small>
-      <small>ISR ${isr.join(",") || "empty"}${pending ? html` <em>asked: ${pending.join(",")}</em>` : nothing}</small>
+      <small>${leader < 0 ? html`<em>no leader</em>, ` : nothing}epoch ${epoch}, ISR ${isr.join(",") || "empty"}</small>
+      ${pending ? html`<small class="warn">asked for: ISR ${pending.join(",") || "empty"}</small>` : nothing}
       ${stands ? html`<small class="warn">stands ${seconds(stands.seconds)}: ${stands.why}</small>` : nothing}</th>
     ${brokers.map((process) => {
       const broker = brokerOf(process.name);

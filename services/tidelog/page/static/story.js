@@ -41,6 +41,7 @@ export function story(changed) {
   epoch = state.epoch;
   for (let i = indexOf(upto); i < state.events.length && state.events[i].n < n; i++) addRow(state.events[i]);
   upto = Math.max(upto, Math.min(n, (state.events.at(-1)?.n ?? -1) + 1));
+  list.classList.toggle("wall", Number.isFinite(state.hello?.wall_ms));
   const found = chain();
   if (found !== drawnChain) for (const chunk of chunks.values()) chunk.dirty = true;
   drawnChain = found;
@@ -73,7 +74,7 @@ function addRow(event) {
       return;
     }
   } else run = null;
-  const row = { n: event.n, last: event, numbers: [event.n], processes: new Set([event.process]) };
+  const row = { n: event.n, t: event.t, last: event, numbers: [event.n], processes: new Set([event.process]) };
   run?.set(event.on, row);
   const chunk = chunkOf(event.n);
   chunk.rows.push(row);
@@ -151,9 +152,9 @@ function rowOf(row) {
   const kind = isAct(event) ? "act" : isWord(event) ? "say" : event.mark ?? "";
   return html`<li role="option" class="${role} ${kind}" data-n=${row.n} aria-selected=${role === "selected"}
     @click=${() => select(row.n)}>
-    <time>${timeText(event.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
+    <time>${timeText(row.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}
-    ${row.numbers.length > 1 ? html`<small>and ${row.numbers.length - 1} more advances before it</small>` : nothing}</span>
+    ${row.numbers.length > 1 ? html`<small>${row.numbers.length} steps until ${timeText(event.t)}</small>` : nothing}</span>
   </li>`;
 }
 
