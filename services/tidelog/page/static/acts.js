@@ -18,7 +18,11 @@ let values = {};
 let focus = false;
 
 const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
-const isQuick = (act) => act?.fields.some((field) => field.name === "process") && act.fields.every((field) => field.name === "process" || !field.needed);
+
+function isQuick(act) {
+  const fields = act?.fields ?? [];
+  return fields.some((field) => field.name === "process") && fields.every((field) => field.name === "process" || !field.needed);
+}
 
 export function quickActs(process) {
   if (process.kind === "producer" || !state.hello?.acts?.length) return nothing;
@@ -148,7 +152,8 @@ function input(field) {
   const isFree = !options || ((kind === "topic" || kind === "partition") && shown().picture?.hidden) || kind === "group";
   if (isFree) {
     return html`<input name=${name} ?required=${needed} list="options-${name}" autocomplete="off" spellcheck="false"
-      placeholder=${PLACEHOLDERS[kind] ?? ""} inputmode=${kind === "number" ? "decimal" : "text"} .value=${values[name]} @input=${set}>
+      placeholder=${PLACEHOLDERS[kind] ?? ""} inputmode=${kind === "number" ? "decimal" : "text"}
+      .value=${values[name]} @input=${set}>
       <datalist id="options-${name}">${(options ?? []).map((each) => html`<option value=${each}></option>`)}</datalist>`;
   }
   // A chosen value stays on offer, so that a process that goes away does not turn the choice into another one.

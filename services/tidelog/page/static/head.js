@@ -8,8 +8,14 @@ import { help } from "tidelog/keys.js";
 
 const root = document.getElementById("head");
 const menu = document.getElementById("lessons");
+// The story fills what is left of the window below the parts that come and go.
 const header = document.querySelector("header");
-new ResizeObserver(() => document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`)).observe(header);
+const main = document.querySelector("main");
+const sizes = new ResizeObserver(() => {
+  document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
+  document.documentElement.style.setProperty("--top", `${main.offsetTop}px`);
+});
+for (const each of [header, ...document.querySelectorAll("#time, #bands, #error, #lesson")]) sizes.observe(each);
 const SAVES = { page: "save page", story: "save story" };
 
 export function head() {
@@ -25,7 +31,9 @@ export function head() {
       ${state.saved ? html`<span class="soft">saved</span>` : nothing}
       ${lessons.length ? html`<button data-key="lessons" title="lessons (l)" @click=${openLessons}>lessons</button>` : nothing}
       ${lessons.length && !hello.story ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}
-      ${(hello.saves ?? []).map((as) => html`<button data-save=${as} @click=${() => save(as)}>${SAVES[as] ?? `save ${as}`}</button>`)}
+      ${(hello.saves ?? []).map(
+        (as) => html`<button data-save=${as} @click=${() => save(as)}>${SAVES[as] ?? `save ${as}`}</button>`,
+      )}
       <button data-key="help" title="keys (?)" aria-label="keys" @click=${help}>?</button>`,
     root,
   );
@@ -40,8 +48,8 @@ export function openLessons() {
   };
   render(
     html`<h2>Lessons</h2><ol>${[...lessons, { name: "", number: "", title: "no story: an empty cluster to break" }].map(
-      ({ name, number, title }) => html`<li><button data-lesson=${name} aria-current=${name === story} ?autofocus=${name === story}
-        @click=${() => begin(name)}><span>${number}</span> ${title}</button></li>`,
+      ({ name, number, title }) => html`<li><button data-lesson=${name} aria-current=${name === story}
+        ?autofocus=${name === story} @click=${() => begin(name)}><span>${number}</span> ${title}</button></li>`,
     )}</ol><form method="dialog"><button>Close</button></form>`,
     menu,
   );

@@ -40,7 +40,8 @@ const NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑
 
 export function keys() {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (document.querySelector("dialog[open]")) return;
     const { target, key } = event;
     const inField = target.closest("input, select, textarea");
     if (inField && key !== "Escape") return;

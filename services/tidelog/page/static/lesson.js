@@ -21,14 +21,20 @@ export function lesson() {
         <button data-key="fold" aria-expanded=${!folded} @click=${fold}>${folded ? "unfold" : "fold"}</button>
         ${state.hello?.lessons?.length ? html`<button data-key="again" @click=${again}>start again</button>` : nothing}</div>
       ${found.says ? html`<p class="says" id="says">${found.says}</p>` : nothing}
-      ${folded ? nothing : html`<div class="columns"><p class="words">${found.text}</p><div>${question(found, name)}</div></div>`}`,
+      ${folded
+        ? nothing
+        : html`<div class="columns"><p class="words">${found.text}</p><div>${question(found, name)}</div></div>`}`,
     root,
   );
 }
 
 function question(found, name) {
-  return html`<div class="question ${found.asks ? "open" : ""}"><b>What do you think?</b> <span class="words">${found.question}</span>
-      ${found.asks ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>` : nothing}</div>
+  const asks = found.asks && !state.saved;
+  return html`<div class="question ${asks ? "open" : ""}">
+      <b>What do you think?</b> <span class="words">${found.question}</span>
+      ${asks
+        ? html`<button class="main" data-key="play-on" @click=${() => command({ play: true })}>Play on</button>`
+        : nothing}</div>
     ${answerOf === name
       ? html`<p class="words answer" id="answer">${found.answer}</p>`
       : html`<button class=${found.ended ? "main" : ""} data-key="answer" @click=${() => show(name)}>Show the answer</button>`}

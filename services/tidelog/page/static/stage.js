@@ -37,7 +37,7 @@ export function stage(changed) {
       </table></div>
       ${picture.partitions.length ? nothing : html`<p class="soft">There is no partition yet.</p>`}
       ${picture.hidden
-        ? html`<p class="warn" id="hidden">${picture.hidden} more partitions are not shown. Shown are those with the most to see.</p>`
+        ? html`<p class="warn" id="hidden">${picture.hidden} more partitions are not shown.</p>`
         : nothing}
       ${picture.faults?.length
         ? html`<ul class="faults">${picture.faults.map((fault) => html`<li>${fault}</li>`)}</ul>` : nothing}
@@ -72,8 +72,9 @@ function box(process, found) {
 }
 
 function about(process) {
+  const up = process.state === "up";
   return html`<b>${process.name}</b>
-    <small>${process.state === "up" ? "" : html`<em>${process.state}</em> `}${process.note || (process.state === "up" ? "up" : "")}</small>
+    <small>${up ? "" : html`<em>${process.state}</em> `}${process.note || (up ? "up" : "")}</small>
     ${(process.faults ?? []).map((fault) => html`<small class="fault">${fault}</small>`)}
     ${quickActs(process)}`;
 }
@@ -87,7 +88,7 @@ function row(partition, brokers, { subjects }) {
   return html`<tr data-partition=${name} class=${subjects.get(name) ?? ""}>
     <th class="name" scope="row" title=${name}><b>${name}</b>
       <small>${leader < 0 ? html`<em>no leader</em>, ` : nothing}epoch ${epoch}, ISR ${isr.join(",") || "empty"}</small>
-      ${pending ? html`<small class="warn">asked for: ISR ${pending.join(",") || "empty"}</small>` : nothing}
+      ${pending ? html`<small class="warn">asked for: ${pending.join(",") || "empty"}</small>` : nothing}
       ${stands ? html`<small class="warn">stands ${seconds(stands.seconds)}: ${stands.why}</small>` : nothing}</th>
     ${brokers.map((process) => {
       const broker = brokerOf(process.name);
@@ -145,7 +146,9 @@ function segments(start, end, epochs, x, view) {
     const width = x(to) - x(from);
     const colour = (epoch < 0 ? 0 : epoch) % COLOURS;
     return svg`<rect class="seg c${colour}" x="${x(from)}%" y="15" width="${width}%" height="12" />
-      ${width > 13 && epoch >= 0 ? svg`<text class="epoch t${colour}" x="${x(from)}%" dx="3" y="24.5">e${epoch}</text>` : nothing}`;
+      ${width > 16 && epoch >= 0
+        ? svg`<text class="epoch t${colour}" x="${x(from)}%" dx="3" y="24.5">e${epoch}</text>`
+        : nothing}`;
   });
 }
 
@@ -174,6 +177,6 @@ const offset = (value) => (value < 0 ? "?" : value);
 const sample = (fill, word) => html`<span><svg class="log ${fill} sample" aria-hidden="true">
   <rect class="seg c0" x="1" y="1" width="20" height="9" /></svg>${word}</span>`;
 const legend = html`<div class="legend">
-  ${[["in", "in the ISR"], ["asked", "asked for"], ["out", "not in sync"], ["gone", "down"]].map(([fill, word]) => sample(fill, word))}
-  <span><svg class="log sample" aria-hidden="true"><rect class="high" x="9" y="0" width="2" height="12" /></svg>high watermark</span>
+  ${sample("in", "in the ISR")}${sample("asked", "asked for")}${sample("out", "not in sync")}${sample("gone", "down")}
+  <span><svg class="log sample" aria-hidden="true"><rect class="high" x="9" width="2" height="12" /></svg>high watermark</span>
   <span>★ leader</span><span>colour and e<i>n</i>: leader epoch <i>n</i></span></div>`;

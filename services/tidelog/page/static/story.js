@@ -10,7 +10,7 @@ const ROW_PX = 27; // a first guess, until a row has been drawn
 const list = document.getElementById("story");
 const head = document.getElementById("story-head");
 
-let chunks = new Map(); // number of the chunk -> { rows, dirty, box, near }
+let chunks = new Map(); // number of the chunk -> its rows, its box in the list, and whether that is near what is visible
 let upto = 0; // events with lower numbers are in chunks
 let epoch = null;
 let run = null; // subject -> row, while nothing but advances of high watermarks happens
@@ -21,19 +21,30 @@ const watcher = new IntersectionObserver(
   (entries) => {
     for (const entry of entries) {
       const chunk = chunks.get(Number(entry.target.dataset.chunk));
-      if (chunk) chunk.near = entry.isIntersecting;
+      if (!chunk) continue;
+      chunk.near = entry.isIntersecting;
+      chunk.height = entry.boundingClientRect.height;
     }
     drawChunks();
   },
   { root: list, rootMargin: "500px 0px" },
 );
 
+// Only a reader scrolls up; lines that come and sizes that change may leave the end out of sight, too.
+let top = 0;
 list.addEventListener("scroll", () => {
   const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 30;
   const was = following;
-  following = atEnd && (following || state.selected === null);
+  if (atEnd) following ||= state.selected === null;
+  else if (list.scrollTop < top) following = false;
+  top = list.scrollTop;
   if (was !== following) drawHead();
 });
+new ResizeObserver(() => following && toEnd()).observe(list);
+
+function toEnd() {
+  list.scrollTop = list.scrollHeight;
+}
 
 export function story(changed) {
   const { n } = shown();
@@ -56,7 +67,7 @@ export function story(changed) {
 function rebuild() {
   const old = chunks;
   chunks = new Map();
-  for (const [number, { box, near }] of old) chunks.set(number, { rows: [], dirty: true, box, near });
+  for (const [number, chunk] of old) chunks.set(number, { ...chunk, rows: [], dirty: true, height: 0 });
   upto = 0;
   run = null;
 }
@@ -79,11 +90,12 @@ function addRow(event) {
   const chunk = chunkOf(event.n);
   chunk.rows.push(row);
   chunk.dirty = true;
+  chunk.height = 0;
 }
 
 function chunkOf(n) {
   const number = Math.floor(n / CHUNK);
-  if (!chunks.has(number)) chunks.set(number, { rows: [], dirty: true, box: null, near: true });
+  if (!chunks.has(number)) chunks.set(number, { rows: [], dirty: true, box: null, near: false, drawn: false, height: 0 });
   return chunks.get(number);
 }
 
@@ -99,8 +111,10 @@ const allRows = () => [...chunks.keys()].sort((a, b) => a - b).flatMap((number) 
 
 function placeChunks() {
   let before = null;
-  for (const number of [...chunks.keys()].sort((a, b) => a - b)) {
+  const numbers = [...chunks.keys()].sort((a, b) => a - b);
+  for (const number of numbers) {
     const chunk = chunks.get(number);
+    if (following && number >= (numbers.at(-2) ?? number)) chunk.near = true; // drawn before the observer has seen it
     if (!chunk.rows.length) {
       if (chunk.box) {
         watcher.unobserve(chunk.box);
@@ -113,7 +127,6 @@ function placeChunks() {
       chunk.box = document.createElement("ul");
       chunk.box.setAttribute("role", "presentation");
       chunk.box.dataset.chunk = number;
-      chunk.box.style.height = `${chunk.rows.length * ROW_PX}px`;
       if (before) before.after(chunk.box);
       else list.prepend(chunk.box);
       watcher.observe(chunk.box);
@@ -124,18 +137,13 @@ function placeChunks() {
 
 function drawChunks() {
   for (const chunk of chunks.values()) {
-    if (!chunk.box || (chunk.near ? !chunk.dirty : !chunk.drawn)) continue;
-    if (chunk.near) {
-      chunk.box.style.height = "";
-      render(chunk.rows.map(rowOf), chunk.box);
-    } else {
-      chunk.box.style.height = `${chunk.box.offsetHeight}px`;
-      render(nothing, chunk.box);
-    }
+    if (!chunk.box || (!chunk.dirty && chunk.near === chunk.drawn)) continue;
+    chunk.box.style.height = chunk.near ? "" : `${chunk.height || chunk.rows.length * ROW_PX}px`;
+    if (chunk.near || chunk.drawn) render(chunk.near ? chunk.rows.map(rowOf) : nothing, chunk.box);
     chunk.drawn = chunk.near;
-    chunk.dirty = !chunk.near;
+    chunk.dirty = false;
   }
-  if (following) list.scrollTop = list.scrollHeight;
+  if (following) toEnd();
 }
 
 function roleOf(row, { roles }) {
@@ -148,13 +156,14 @@ const WORD = { cause: "a cause", selected: "selected", effect: "an effect" };
 
 function rowOf(row) {
   const event = row.last;
+  const count = row.numbers.length;
   const role = roleOf(row, chain());
   const kind = isAct(event) ? "act" : isWord(event) ? "say" : event.mark ?? "";
-  return html`<li role="option" class="${role} ${kind}" data-n=${row.n} aria-selected=${role === "selected"}
+  return html`<li role="option" class="${role} ${kind}" id="event-${row.n}" data-n=${row.n} aria-selected=${role === "selected"}
     @click=${() => select(row.n)}>
     <time>${timeText(row.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}
-    ${row.numbers.length > 1 ? html`<small>${row.numbers.length} steps until ${timeText(event.t)}</small>` : nothing}</span>
+    ${count > 1 ? html`<small title="${count} steps until ${timeText(event.t)}">×${count}</small>` : nothing}</span>
   </li>`;
 }
 
@@ -174,8 +183,8 @@ function drawHead() {
           )}</select>`,
       )}
       ${filtered ? html`<button data-key="all" @click=${clearFilter}>all</button>` : nothing}
-      ${following ? nothing : html`<button data-key="follow" @click=${follow}>newest ↓</button>`}
     </div>
+    ${following ? nothing : html`<button data-key="follow" @click=${follow}>newest ↓</button>`}
     ${event ? why(event, causes, effects, more) : nothing}`,
     head,
   );
@@ -185,8 +194,8 @@ function why(event, causes, effects, more) {
   const first = causes[0];
   return html`<div id="why">
     <p><b>Why?</b> ${first
-      ? html`It began ${timeText(first.t)} with <a href="#story" @click=${(click) => { click.preventDefault(); select(first.n); }}
-          >${isAct(first) || !first.process ? "" : `${first.process} `}${first.text}</a>`
+      ? html`It began ${timeText(first.t)} with <button class="link" @click=${() => select(first.n)}
+          >${isAct(first) || !first.process ? "" : `${first.process} `}${first.text}</button>`
       : isAct(event) ? "It was done from outside." : "No cause of this event is known."}
     <span class="soft">${causes.length} ↑ causes, ${more ? "more than " : ""}${effects.length} ↓ effects</span>
     <button data-key="clear" title="clear (Esc)" aria-label="clear the selection" @click=${() => clear()}>×</button></p>
@@ -208,7 +217,7 @@ export function clearFilter() {
 
 export function follow() {
   following = true;
-  list.scrollTop = list.scrollHeight;
+  toEnd();
   drawHead();
 }
 
@@ -223,6 +232,7 @@ function reveal(n) {
   const at = rows.findLastIndex((row) => row.n <= n);
   const row = rows[at];
   if (!row) return;
+  list.setAttribute("aria-activedescendant", `event-${row.n}`);
   const chunk = chunkOf(row.n);
   chunk.near = true;
   chunk.dirty = true;

@@ -19,20 +19,24 @@ export function time() {
   const { t } = shown();
   const { text: busyText = "", share = 0 } = state.time?.busy ?? {};
   const playing = isPlaying();
+  const word = playing ? "pause" : "play";
   render(
     html`<div class="row transport">
         <button data-key="home" title="to the start (Home)" aria-label="to the start" @click=${home}>|◀◀︎</button>
         <button data-key="back" title="one event back (←)" aria-label="one event back" @click=${() => step(-1)}>|◀︎</button>
-        <button data-key="play" class="main" title="${playing ? "pause" : "play"} (space)" aria-label=${playing ? "pause" : "play"}
-          aria-pressed=${playing} @click=${toggle}>${playing ? "❚❚" : "▶︎"}<span> ${playing ? "pause" : "play"}</span></button>
-        <button data-key="forward" title="one event forward (→)" aria-label="one event forward" @click=${() => step(1)}>▶︎|</button>
+        <button data-key="play" class="main" title="${word} (space)" aria-label=${word} @click=${toggle}>
+          ${playing ? "❚❚" : "▶︎"} ${word}</button>
+        <button data-key="forward" title="one event forward (→)" aria-label="one event forward"
+          @click=${() => step(1)}>▶︎|</button>
         ${hasSpeed()
-          ? html`<label title="speed (+ and -)"><select id="speed" aria-label="speed" @change=${(change) => setSpeed(+change.target.value)}>
-              ${SPEEDS.map((each) => html`<option value=${each} .selected=${each === speed()}>${each}×</option>`)}</select></label>`
+          ? html`<select id="speed" title="speed (+ and -)" aria-label="speed"
+              @change=${(change) => setSpeed(Number(change.target.value))}>
+              ${SPEEDS.map((each) => html`<option value=${each} .selected=${each === speed()}>${each}×</option>`)}</select>`
           : nothing}
         <output id="now" aria-label="time">${timeText(t)}</output>
         ${state.moment && !recorded()
-          ? html`<button data-key="newest" title="to the newest picture (End)" @click=${newest}>newest ▶︎|</button>` : nothing}
+          ? html`<button data-key="newest" title="to the newest picture (End)" @click=${newest}>newest ▶︎|</button>`
+          : nothing}
         ${busyText ? html`<span id="busy"><progress max="1" value=${share}></progress> ${busyText}</span>` : nothing}
       </div>
       ${scrub(t)}`,

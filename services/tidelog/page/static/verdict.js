@@ -33,16 +33,23 @@ function figures({ acknowledged, waiting, lost, duplicated, reordered, longest_w
   return html`<b class="seal ${sound ? "ok" : "bad"}">${sound ? "✓ sound" : "✗ not sound"}</b>
     <span data-count="acknowledged"><b>${count(acknowledged)}</b> acknowledged</span>
     <span data-count="waiting"><b>${count(waiting)}</b> waiting</span>
-    ${judged.map(([number, word]) => html`<span data-count=${word} class=${number ? "bad" : "ok"}><b>${count(number)}</b> ${word}</span>`)}
+    ${judged.map(
+      ([number, word]) => html`<span data-count=${word} class=${number ? "bad" : "ok"}><b>${count(number)}</b> ${word}</span>`,
+    )}
     <span data-count="longest_wait">longest wait <b>${seconds(wait)}</b></span>`;
 }
 
 function broken({ found, violation }) {
   return html`<div class="band bad" id="violation">
     ${violation ? html`<p><b>Violation:</b> ${violation.text}
-      <button data-key="violation" @click=${() => { reach(violation.n); showEvent(violation.n); }}>show why</button></p>` : nothing}
+      <button data-key="violation" @click=${() => show(violation.n)}>show why</button></p>` : nothing}
     ${(found ?? []).map((text) => html`<p>${text}</p>`)}
   </div>`;
+}
+
+function show(n) {
+  reach(n);
+  showEvent(n);
 }
 
 const dismiss = (done) => html`<button data-key="dismiss" aria-label="dismiss" title="dismiss" @click=${done}>×</button>`;
