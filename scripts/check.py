@@ -64,8 +64,12 @@ MAY_IMPORT: Mapping[str, str] = {
     "chaos.spark_reader": f"{_EDGES} client cluster pipeline",  # Spark as one of a run's readers
     "chaos.checker": "ids chaos.history",
     "chaos.history": "errors ids",
-    "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline lab watch",
-    "lab": f"{_EDGES} client broker watch testing chaos.checker chaos.history chaos.outcomes chaos.yaml_nodes",
+    "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline lab page watch",
+    "page": f"{_EDGES} watch",
+    "lab": (
+        f"{_EDGES} client broker page replica watch testing "
+        "chaos.checker chaos.history chaos.outcomes chaos.quantities chaos.yaml_nodes"
+    ),
     "testing": f"{_EDGES} storage replica controller coordinator client broker watch",
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import yaml
+from yaml.constructor import SafeConstructor
 
 from tidelog.chaos.quantities import duration
 from tidelog.names import shown, suggestion
@@ -89,6 +90,12 @@ class Node:
             raise self._is_not("a mapping of keys to values")
         return self.value
 
+    def plain(self) -> Any:
+        """The value without lines; what a file holds if this is written to it again."""
+        if isinstance(self.value, dict):
+            return {key: each.plain() for key, each in self.value.items()}
+        return [each.plain() for each in self.value] if isinstance(self.value, list) else self.value
+
     def fields(self, known: Iterable[str], needed: Iterable[str] = ()) -> Mapping[str, "Node"]:
         """A mapping that has no key beyond `known` and all of `needed`."""
         names = list(known)
@@ -127,7 +134,7 @@ def parse(text: str, file: str) -> Node:
         raise ScenarioError(f"{file}:1: {len(text)} characters; the limit is {TEXT_MAX}")
     try:
         _check_events(text, file)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
         if root is None:
             raise ScenarioError(f"{file}:1: the file is empty")
         return _node(root, file, "", root.start_mark.line + 1)
@@ -141,7 +148,7 @@ def parse(text: str, file: str) -> Node:
 def _check_events(text: str, file: str) -> None:
     """A few lines of references can stand for more than any memory, or for themselves."""
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
             raise ScenarioError(f"{file}:{line}: references (*{event.anchor}) are not used here")
@@ -156,13 +163,10 @@ def _node(node: yaml.Node, file: str, what: str, line: int) -> Node:
         return Node(items, line, file, what)
     if isinstance(node, yaml.MappingNode):
         return Node(_entries(node, file, what), line, file, what)
-    loader = yaml.SafeLoader("")
     try:
-        return Node(loader.construct_object(node), line, file, what, node.value)
+        return Node(SafeConstructor().construct_object(node), line, file, what, node.value)
     except ValueError as error:  # a date or a number that looks like one and is none
         raise ScenarioError(f"{file}:{line}: {error}") from None
-    finally:
-        loader.dispose()
 
 
 def _entries(node: yaml.MappingNode, file: str, what: str) -> dict[str, Node]:

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Final
 
 from tidelog.cli.errors import CommandError, bad_input
-from tidelog.ids import TopicPartition
+from tidelog.ids import Address, TopicPartition
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 INT64_MAX: Final = 2**63 - 1
@@ -58,6 +58,13 @@ def pattern(option: str, text: str | None) -> re.Pattern[str]:
         return re.compile(".*" if text is None else text)
     except re.error as error:
         raise bad_input(f"{option} {text!r} is no regular expression: {error}") from None
+
+
+def address(option: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise bad_input(f"{option}: {error}") from None
 
 
 def seconds(option: str, text: str) -> float:

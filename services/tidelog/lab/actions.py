@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidelog.chaos.quantities import share
 from tidelog.chaos.yaml_nodes import Node
 from tidelog.lab.cast import Cast
 from tidelog.lab.clients import ACKS, Sends
@@ -16,16 +17,33 @@ MEMBERS_MAX: Final = 20
 SECONDS_MAX: Final = 3_600.0
 
 Values = Mapping[str, Any]
-Parameter = Callable[[Node, Cast], Any]
-"""Reads the value of a parameter. ScenarioError."""
 Played = Sends | Coroutine[Any, Any, Any] | None
 """Records that are on their way, or what goes on in the background."""
+
+PROCESSES: Final = "process"
+LINKS: Final = "link"
+RECORDS: Final = "records"
+GROUPS: Final = "groups"
+TOPICS: Final = "topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    kind: str
+    """The field by which the page asks for it; docs/internals/page.md has the kinds."""
+    read: Callable[[Node, Cast], Any]
+    """Reads a value. ScenarioError."""
+    value: Any = None
+    """A value to begin with."""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """The names of parameters that hold a process are `process`, `from` and `to`."""
 
+    group: str
+    """The heading under which the page has it."""
     play: Callable[[LabCluster, Values], Played]
     """Roles in its values are resolved."""
     needs: Mapping[str, Parameter] = field(default_factory=dict)
@@ -36,77 +54,25 @@ class Action:
     """Tells later actions what this one makes."""
 
 
-def _process(node: Node, cast: Cast) -> str:
-    return cast.process(node)
-
-
-def _any_process(node: Node, cast: Cast) -> str:
-    return cast.any_process(node)
-
-
-def _end(node: Node, cast: Cast) -> str:
-    return cast.end_of_link(node)
-
-
-def _topic(node: Node, cast: Cast) -> str:
-    return cast.topic(node)
-
-
-def _partition(node: Node, cast: Cast) -> Any:
-    return cast.partition(node)
-
-
-def _broker(node: Node, cast: Cast) -> int:
-    return cast.broker(node)
-
-
-def _brokers(node: Node, cast: Cast) -> tuple[int, ...]:
+def _brokers_of(node: Node, cast: Cast) -> tuple[int, ...]:
     found = tuple(cast.broker(each) for each in node.items())
     if not found or len(set(found)) < len(found):
         raise node.error(f"{node.what}: a list of different brokers, like [0, 1, 2]")
     return found
 
 
-def _records(node: Node, cast: Cast) -> int:
-    return node.whole(1, RECORDS_MAX)
-
-
-def _rate(node: Node, cast: Cast) -> float:
-    return node.number(0.1, RATE_MAX)
-
-
-def _acks(node: Node, cast: Cast) -> str:
-    return node.choice(ACKS)
-
-
-def _number(node: Node, cast: Cast) -> int:
-    return node.whole(0, 1_000)
-
-
-def _flag(node: Node, cast: Cast) -> bool:
-    return node.flag()
-
-
-def _seconds(node: Node, cast: Cast) -> float:
+def _seconds_of(node: Node, cast: Cast) -> float:
     found = node.seconds()
     if found > SECONDS_MAX:
         raise node.error(f"{node.what}: at most {SECONDS_MAX:g} s")
     return found
 
 
-def _members(node: Node, cast: Cast) -> int:
-    return node.whole(1, MEMBERS_MAX)
-
-
-def _session(node: Node, cast: Cast) -> float:
+def _session_of(node: Node, cast: Cast) -> float:
     found = node.seconds()
     if not 1 <= found <= 60:
         raise node.error(f"{node.what}: from 1 s to 60 s")
     return found
-
-
-def _jump(node: Node, cast: Cast) -> float:
-    return node.number(-1e6, 1e6)
 
 
 def settings(node: Node, cast: Cast) -> dict[str, str]:
@@ -114,11 +80,32 @@ def settings(node: Node, cast: Cast) -> dict[str, str]:
     return {key: each.written for key, each in node.mapping().items()}
 
 
+_PROCESS: Final = Parameter("process", lambda node, cast: cast.process(node))
+_ANY_PROCESS: Final = Parameter("process", lambda node, cast: cast.any_process(node))
+_END: Final = Parameter("end", lambda node, cast: cast.end_of_link(node))
+_TOPIC: Final = Parameter("topic", lambda node, cast: cast.topic(node))
+_PARTITION: Final = Parameter("partition", lambda node, cast: cast.partition(node))
+_BROKER: Final = Parameter("broker", lambda node, cast: cast.broker(node))
+_BROKERS: Final = Parameter("brokers", _brokers_of)
+_NAME: Final = Parameter("text", lambda node, cast: node.text())
+_FLAG: Final = Parameter("flag", lambda node, cast: node.flag())
+_NUMBER: Final = Parameter("number", lambda node, cast: node.whole(0, 1_000))
+_RECORDS: Final = Parameter("number", lambda node, cast: node.whole(1, RECORDS_MAX), 10)
+_RATE: Final = Parameter("number", lambda node, cast: node.number(0.1, RATE_MAX), 50)
+_ACKS: Final = Parameter("choice", lambda node, cast: node.choice(ACKS), "all", ACKS)
+_SECONDS: Final = Parameter("seconds", _seconds_of, 1)
+_MEMBERS: Final = Parameter("number", lambda node, cast: node.whole(1, MEMBERS_MAX), 1)
+_SESSION: Final = Parameter("seconds", _session_of, SESSION_S)
+_JUMP: Final = Parameter("number", lambda node, cast: node.number(-1e6, 1e6), 60)
+_LOSS: Final = Parameter("text", lambda node, cast: node.parsed(share), "20%")
+_SETTINGS: Final = Parameter("settings", settings)
+
+
 def _of_process(play: Callable[[LabCluster, str], None], *, zookeeper: bool = False) -> Action:
     def played(cluster: LabCluster, values: Values) -> None:
         play(cluster, values["process"])
 
-    return Action(played, needs={"process": _any_process if zookeeper else _process}, labels="process")
+    return Action(PROCESSES, played, needs={"process": _ANY_PROCESS if zookeeper else _PROCESS}, labels="process")
 
 
 def _produce(cluster: LabCluster, values: Values) -> Sends:
@@ -160,8 +147,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     # processes
     "kill": _of_process(LabCluster.kill, zookeeper=True),
     "kill in write": Action(
+        PROCESSES,
         lambda cluster, values: cluster.kill_in_write(values["process"], applied=values["arrives"]),
-        needs={"process": _process, "arrives": _flag},
+        needs={"process": _PROCESS, "arrives": _FLAG},
         labels="process",
     ),
     "stop": _of_process(LabCluster.stop),
@@ -173,90 +161,111 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "lose power": _of_process(LabCluster.lose_power),
     # links
     "cut": Action(
+        LINKS,
         lambda cluster, values: cluster.cut(values["from"], values["to"], both=not values.get("one way", False)),
-        needs={"from": _end, "to": _end},
-        may={"one way": _flag},
+        needs={"from": _END, "to": _END},
+        may={"one way": _FLAG},
     ),
     "isolate": _of_process(LabCluster.isolate),
     "slow link": Action(
+        LINKS,
         lambda cluster, values: cluster.slow_link(values["from"], values["to"], values["delay"]),
-        needs={"from": _end, "to": _end, "delay": _seconds},
+        needs={"from": _END, "to": _END, "delay": _SECONDS},
+    ),
+    "lossy link": Action(
+        LINKS,
+        lambda cluster, values: cluster.lossy_link(values["from"], values["to"], values["loss"]),
+        needs={"from": _END, "to": _END, "loss": _LOSS},
     ),
     "heal": Action(
-        lambda cluster, values: cluster.heal(values.get("from"), values.get("to")), may={"from": _end, "to": _end}
+        LINKS,
+        lambda cluster, values: cluster.heal(values.get("from"), values.get("to")),
+        may={"from": _END, "to": _END},
     ),
     # disks and clocks
     "fill disk": _of_process(LabCluster.fill_disk),
     "slow disk": Action(
+        PROCESSES,
         lambda cluster, values: cluster.slow_disk(values["process"], values["delay"]),
-        needs={"process": _process, "delay": _seconds},
+        needs={"process": _PROCESS, "delay": _SECONDS},
     ),
     "mend disk": _of_process(LabCluster.mend_disk),
     "jump clock": Action(
+        PROCESSES,
         lambda cluster, values: cluster.jump_clock(values["process"], values["seconds"]),
-        needs={"process": _process, "seconds": _jump},
+        needs={"process": _PROCESS, "seconds": _JUMP},
     ),
     # topics
     "create topic": Action(
+        TOPICS,
         _create,
-        needs={"name": lambda node, cast: node.text(), "replicas": _brokers},
-        may={"settings": settings},
+        needs={"name": _NAME, "replicas": _BROKERS},
+        may={"settings": _SETTINGS},
         labels="result",
         tell=_created,
     ),
     "delete topic": Action(
+        TOPICS,
         lambda cluster, values: cluster.delete_topic(values["topic"]),
-        needs={"topic": _topic},
+        needs={"topic": _TOPIC},
         labels="result",
         tell=_deleted,
     ),
     "alter topic": Action(
+        TOPICS,
         lambda cluster, values: cluster.alter_topic(values["topic"], values["settings"]),
-        needs={"topic": _topic, "settings": settings},
+        needs={"topic": _TOPIC, "settings": _SETTINGS},
         labels="result",
     ),
     "reassign": Action(
+        TOPICS,
         lambda cluster, values: cluster.reassign(values["partition"], values["brokers"]),
-        needs={"partition": _partition, "brokers": _brokers},
+        needs={"partition": _PARTITION, "brokers": _BROKERS},
         labels="result",
     ),
     "elect": Action(
+        TOPICS,
         lambda cluster, values: cluster.elect(
             values["partition"], unclean=values.get("unclean", False), broker=values.get("broker")
         ),
-        needs={"partition": _partition},
-        may={"unclean": _flag, "broker": _broker},
+        needs={"partition": _PARTITION},
+        may={"unclean": _FLAG, "broker": _BROKER},
         labels="result",
     ),
     "release veto": Action(
+        TOPICS,
         lambda cluster, values: cluster.release_veto(values["partition"]),
-        needs={"partition": _partition},
+        needs={"partition": _PARTITION},
         labels="result",
     ),
     # groups
     "join": Action(
+        GROUPS,
         _joined,
-        needs={"group": lambda node, cast: node.text(), "topic": _topic},
-        may={"members": _members, "session": _session},
+        needs={"group": _NAME, "topic": _TOPIC},
+        may={"members": _MEMBERS, "session": _SESSION},
         tell=_joins,
     ),
     "take time": Action(
+        GROUPS,
         lambda cluster, values: cluster.take(values["process"], values["seconds"]),
-        needs={"process": _process, "seconds": _seconds},
+        needs={"process": _PROCESS, "seconds": _SECONDS},
     ),
     # records
     "produce": Action(
+        RECORDS,
         _produce,
-        needs={"topic": _topic},
-        may={"records": _records, "acks": _acks, "partition": _number},
+        needs={"topic": _TOPIC},
+        may={"records": _RECORDS, "acks": _ACKS, "partition": _NUMBER},
         labels="sends",
     ),
-    "load": Action(_load, needs={"topic": _topic, "rate": _rate}, may={"acks": _acks}, labels="sends"),
-    "stop load": Action(lambda cluster, values: cluster.stop_load(values["topic"]), needs={"topic": _topic}),
+    "load": Action(RECORDS, _load, needs={"topic": _TOPIC, "rate": _RATE}, may={"acks": _ACKS}, labels="sends"),
+    "stop load": Action(RECORDS, lambda cluster, values: cluster.stop_load(values["topic"]), needs={"topic": _TOPIC}),
     "read": Action(
+        RECORDS,
         lambda cluster, values: cluster.read(values["topic"], values.get("partition")),
-        needs={"topic": _topic},
-        may={"partition": _number},
+        needs={"topic": _TOPIC},
+        may={"partition": _NUMBER},
         labels="result",
     ),
 }

@@ -15,6 +15,7 @@ from tidelog.client.producer import Ack, Producer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import NO_OFFSET, TopicPartition
+from tidelog.lab.tally import Tally
 from tidelog.testing.sim_cluster import SimCluster
 
 DELIVERY_MS: Final = 8_000
@@ -62,6 +63,7 @@ class Sends:
 class Clients:
     def __init__(self, sim: SimCluster, now: Callable[[], float]) -> None:
         self.history: list[Record] = []
+        self.tally = Tally()
         self._sim = sim
         self._now = now
         self._ids = count(1)
@@ -99,6 +101,7 @@ class Clients:
             id_ = next(self._ids)
             value = f"{name}-{id_}"
             self.history.append(Send(self._now(), id_, name, sends.topic, partition, value, sends.acks))
+            self.tally.sent(id_, sends.acks, self._now())
             try:
                 producer = await self._producer(sends.acks)
                 ack = await producer.send(sends.topic, value.encode(), partition=partition)
@@ -114,6 +117,7 @@ class Clients:
             return
         found = ack.result()
         sends.acked += 1
+        self.tally.answered(id_, sends.acks, self._now(), acked=True)
         if found.offset != NO_OFFSET:
             sends.offsets.setdefault(partition, []).append(found.offset)
         offset = None if found.offset == NO_OFFSET else found.offset
@@ -122,6 +126,7 @@ class Clients:
     def _failed(self, sends: Sends, id_: int, error: BaseException) -> None:
         name = error_name(error)
         sends.failed[name] += 1
+        self.tally.answered(id_, sends.acks, self._now(), acked=False)
         self.history.append(Sent(self._now(), id_, outcome(error), error=name))
 
     async def stop(self) -> None:
@@ -164,8 +169,13 @@ class Clients:
         return found, told
 
     def _polled(self, name: str, began: float, records: Sequence[ConsumerRecord], final: bool) -> Polled:
-        reads = tuple(
-            Read(topic, partition, tuple((each.offset, (each.value or b"").decode()) for each in some))
-            for (topic, partition), some in groupby(records, key=lambda each: (each.topic, each.partition))
-        )
-        return Polled(self._now(), name, next(self._polls), began, reads, final=final)
+        return polled(name, next(self._polls), began, self._now(), records, final=final)
+
+
+def polled(name: str, id_: int, began: float, now: float, records: Sequence[ConsumerRecord], *, final: bool) -> Polled:
+    """Returns what a history says of a poll, or of a look that a poll might have been."""
+    reads = tuple(
+        Read(topic, partition, tuple((each.offset, (each.value or b"").decode()) for each in some))
+        for (topic, partition), some in groupby(records, key=lambda each: (each.topic, each.partition))
+    )
+    return Polled(now, name, id_, began, reads, final=final)

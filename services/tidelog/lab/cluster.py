@@ -7,13 +7,15 @@ from itertools import cycle
 from typing import Final
 
 from tidelog.chaos.checker.promise import Loss
+from tidelog.chaos.history import ASSIGNED, Ownership, Record
 from tidelog.client.admin import Admin
 from tidelog.client.offsets import LATEST
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.ids import TopicPartition
-from tidelog.lab.clients import FAILURES, Clients, Sends
+from tidelog.lab.clients import FAILURES, Clients, Sends, polled
 from tidelog.lab.groups import Groups
+from tidelog.lab.peek import peek
 from tidelog.lab.steps import Act, Steps
 from tidelog.lab.verdict import Verdict, judge
 from tidelog.lab.view import View
@@ -73,11 +75,20 @@ class LabCluster:
         self.now = drive.loop.time
         self.groups = Groups(self.sim.world, self.sim.observer.reached)
         self.view = View(self.sim, self.groups, drive)
+        gone = self.sim.world.on_gone
+
+        def on_gone(node: SimNode) -> None:
+            self.view.remember(node)
+            gone(node)
+
+        self.sim.world.on_gone = on_gone
         self.clients = Clients(self.sim, self.now)
         self.tasks = Supervisor("lab")
         self.clock = SimClock()
         self.invariants = invariants
         self.loads: dict[str, asyncio.Task[None]] = {}
+        self.rates: dict[str, tuple[float, str]] = {}
+        """Records a second and acks of each load, by topic."""
         self._admin = Admin(self.sim.bootstrap, ports=self.sim.client_ports("admin"))
 
     @contextmanager
@@ -93,8 +104,9 @@ class LabCluster:
         self.sim.observer.after_step()
         self.groups.after_step()
 
-    def say(self, text: str) -> None:
-        self.steps.add(Act(self.now(), text))
+    def say(self, text: str, *struck: str) -> None:
+        """struck: the processes that it happens to."""
+        self.steps.add(Act(self.now(), text, struck=struck))
 
     # -- the start, and processes that end by themselves -------------------------------------------------------------
 
@@ -132,7 +144,7 @@ class LabCluster:
         if node.running and failed and not node.terminating:
             assert node.process is not None
             failure = node.process.supervisor.failure
-            self.say(f"{node.name} ends by itself: {failure and (failure.__cause__ or failure)}")
+            self.say(f"{node.name} ends by itself: {failure and (failure.__cause__ or failure)}", node.name)
             if not node.excused:
                 self.sim.observer.fail("ended by itself", node.name, failure)
             node.kill()
@@ -156,7 +168,7 @@ class LabCluster:
         if name == ZOOKEEPER:
             if not self.sim.zookeeper.running:
                 raise LabError("zookeeper is down")
-            self.say("zookeeper goes down")
+            self.say("zookeeper goes down", ZOOKEEPER)
             self.sim.zookeeper.stop()
             return
         self._end(name, Crash.PROCESS, f"{name} is killed")
@@ -175,7 +187,7 @@ class LabCluster:
                     name, Crash.PROCESS, f"{name} is killed; its write {'was applied' if applied else 'did not arrive'}"
                 )
 
-        self.say(f"{name} will be killed during its next write to zookeeper")
+        self.say(f"{name} will be killed during its next write to zookeeper", name)
         meta.lose_next_multi(applied=applied, then=die)
 
     def lose_power(self, name: str) -> None:
@@ -185,27 +197,27 @@ class LabCluster:
 
     def _end(self, name: str, crash: Crash, text: str) -> None:
         node = self._running(name)
-        self.say(text)
+        self.say(text, name)
         node.kill(crash)
 
     def stop(self, name: str) -> None:
         node = self._running(name)
         if node.terminating:
             raise LabError(f"{name} stops already")
-        self.say(f"{name} is asked to stop (SIGTERM)")
+        self.say(f"{name} is asked to stop (SIGTERM)", name)
         node.terminate()
 
     def start_process(self, name: str) -> None:
         if name == ZOOKEEPER:
             if self.sim.zookeeper.running:
                 raise LabError("zookeeper is up")
-            self.say("zookeeper comes up")
+            self.say("zookeeper comes up", ZOOKEEPER)
             self.sim.zookeeper.start()
             return
         node = self.node(name)
         if not node.dead:
             raise LabError(f"{name} is {self.view.processes()[name]}")
-        self.say(f"{name} starts")
+        self.say(f"{name} starts", name)
         node.start()
 
     def restart(self, name: str) -> None:
@@ -226,21 +238,21 @@ class LabCluster:
         node = self._running(name)
         if node.process is None or node.process.paused:
             raise LabError(f"{name} is paused")
-        self.say(f"{name} is paused (SIGSTOP)")
+        self.say(f"{name} is paused (SIGSTOP)", name)
         node.pause()
 
     def resume(self, name: str) -> None:
         node = self._running(name)
         if node.process is None or not node.process.paused:
             raise LabError(f"{name} is not paused")
-        self.say(f"{name} resumes (SIGCONT)")
+        self.say(f"{name} resumes (SIGCONT)", name)
         node.resume()
 
     def expire(self, name: str) -> None:
         node = self._running(name)
         if node.meta is None or node.meta.session_id not in self.sim.zookeeper.live_sessions:
             raise LabError(f"{name} has no session")
-        self.say(f"the ZooKeeper session of {name} expires")
+        self.say(f"the ZooKeeper session of {name} expires", name)
         self.sim.zookeeper.expire(node.meta.session_id)
 
     # -- links -------------------------------------------------------------------------------------------------------
@@ -260,10 +272,10 @@ class LabCluster:
             raise LabError(f"{source} has no link to itself")
         if ZOOKEEPER in (source, target):
             node = self.node(target if source == ZOOKEEPER else source)
-            self.say(f"{node.name} is cut off from zookeeper")
+            self.say(f"{node.name} is cut off from zookeeper", node.name)
             node.cut_zookeeper()
             return
-        self.say(f"the link {source} {'<->' if both else '->'} {target} is cut")
+        self.say(f"the link {source} {'<->' if both else '->'} {target} is cut", source, target)
         self.sim.network.cut(source, target)
         if both:
             self.sim.network.cut(target, source)
@@ -271,7 +283,7 @@ class LabCluster:
     def isolate(self, name: str) -> None:
         """Cuts a process off from all others, and from ZooKeeper."""
         node = self.node(name)
-        self.say(f"{name} is cut off from everything")
+        self.say(f"{name} is cut off from everything", name)
         self.sim.network.isolate(name)
         node.cut_zookeeper()
 
@@ -287,7 +299,7 @@ class LabCluster:
             return
         self._end_of_link(source)
         self._end_of_link(target)
-        self.say(f"the link {source} <-> {target} is mended")
+        self.say(f"the link {source} <-> {target} is mended", source, target)
         if ZOOKEEPER in (source, target):
             self.node(target if source == ZOOKEEPER else source).heal_zookeeper()
             return
@@ -298,31 +310,38 @@ class LabCluster:
     def slow_link(self, source: str, target: str, seconds: float) -> None:
         self._end_of_link(source)
         self._end_of_link(target)
-        self.say(f"messages {source} -> {target} take {seconds:g} s")
+        self.say(f"messages {source} -> {target} take {seconds:g} s", source, target)
         self.sim.network.link(source, target).faults = LinkFaults(delay_s=(seconds, seconds))
+
+    def lossy_link(self, source: str, target: str, share: float) -> None:
+        """A lost message breaks what it belongs to, as a connection does that is retried for too long."""
+        self._end_of_link(source)
+        self._end_of_link(target)
+        self.say(f"{share:.0%} of the messages {source} -> {target} are lost", source, target)
+        self.sim.network.link(source, target).faults = LinkFaults(loss=share)
 
     # -- disks and clocks --------------------------------------------------------------------------------------------
 
     def fill_disk(self, name: str) -> None:
         node = self.node(name)
         node.excused = True
-        self.say(f"the disk of {name} is full")
+        self.say(f"the disk of {name} is full", name)
         node.disk.fill(FULL)
 
     def slow_disk(self, name: str, seconds: float) -> None:
         node = self.node(name)
-        self.say(f"each write to the disk of {name} takes {seconds:g} s")
+        self.say(f"each write to the disk of {name} takes {seconds:g} s", name)
         for op in SLOW_OPS:
             node.disk.slow(op, seconds)
 
     def mend_disk(self, name: str) -> None:
         node = self.node(name)
-        self.say(f"the disk of {name} is mended")
+        self.say(f"the disk of {name} is mended", name)
         node.disk.mend()
 
     def jump_clock(self, name: str, seconds: float) -> None:
         node = self.node(name)
-        self.say(f"the wall clock of {name} jumps by {seconds:+g} s")
+        self.say(f"the wall clock of {name} jumps by {seconds:+g} s", name)
         node.clock.wall_offset_ms += round(seconds * 1000)
 
     # -- administration ----------------------------------------------------------------------------------------------
@@ -388,7 +407,7 @@ class LabCluster:
         node = self.node(name)
         if not isinstance(node, AgentNode):
             raise LabError(f"{name} is no consumer")
-        self.say(f"the application of {name} takes {seconds:g} s for each batch of records")
+        self.say(f"the application of {name} takes {seconds:g} s for each batch of records", name)
         node.take(seconds)
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -423,6 +442,7 @@ class LabCluster:
             raise LabError(f"a load of {topic} runs already")
         self.say(f"{rate:g} records a second are produced to {topic} with acks={acks}")
         self.loads[topic] = self.tasks.start("load", self._load(sends, numbers, rate))
+        self.rates[topic] = (rate, acks)
         return sends
 
     async def _load(self, sends: Sends, numbers: Sequence[int], rate: float) -> None:
@@ -438,6 +458,7 @@ class LabCluster:
             raise LabError(f"there is no load of {topic}")
         self.say(f"the load of {topic} ends")
         self.loads.pop(topic).cancel()
+        del self.rates[topic]
 
     async def read(self, topic: str, partition: int | None) -> list[ConsumerRecord]:
         places = [TopicPartition(topic, number) for number in self._numbers(topic, partition)]
@@ -448,13 +469,29 @@ class LabCluster:
 
     async def verdict(self, lost: Loss) -> Verdict:
         """Reads every partition twice, and judges all that clients have seen so far."""
-        tps = [TopicPartition(each.topic, each.number) for each in self.view.partitions()]
+        tps = self.partitions()
         readable = [tp for tp in tps if await self._readable(tp)]
         began, final = self.now(), []
         for _ in range(FINAL_READERS if readable else 0):
             final += (await self.clients.read(readable, final=True))[1]
         unread = [tp for tp in tps if tp not in readable]
         return judge(self.clients.history, final, unread, lost=lost, began=began, now=self.now())
+
+    def verdict_so_far(self, lost: Loss) -> Verdict:
+        """Judges by the logs as they are, of which nothing in the cluster is told. No time passes."""
+        found = {tp: peek(self.sim.world, tp, self.view.partition(*tp).leader) for tp in self.partitions()}
+        readable = {tp: records for tp, records in found.items() if records is not None}
+        unread, now = [tp for tp in found if tp not in readable], self.now()
+        final: list[Record] = []
+        for number in range(FINAL_READERS if readable else 0):
+            name = f"look-{number}"
+            final.append(Ownership(now, ASSIGNED, name, tuple(readable), final=True))
+            records = [record for some in readable.values() for record in some]
+            final.append(polled(name, -1 - number, now, now, records, final=True))
+        return judge(self.clients.history, final, unread, lost=lost, began=now, now=now)
+
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(name, number) for name in self.view.topics() for number in range(self.view.count(name))]
 
     async def _readable(self, tp: TopicPartition) -> bool:
         try:

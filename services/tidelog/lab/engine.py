@@ -1,7 +1,8 @@
 """A lab's cluster and the loop that it runs in: what `Lab` and stories share."""
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tidelog.lab.cluster import LabCluster, LabError
@@ -62,15 +63,27 @@ class Engine:
     def do(self, coro: Coroutine[Any, Any, T]) -> T:
         """Runs the simulation until `coro` returns. LabError, Violation, and what `coro` raises."""
         try:
-            self._check()
-            if self._violation is not None:
-                raise self._violation
-        except (LabError, Violation):
-            coro.close()
-            raise
+            with self._working():
+                return self._drive.run(coro)
+        finally:
+            coro.close()  # if it has not begun
+
+    def advance(self, until_s: float, halted: Callable[[], bool] = lambda: False) -> bool:
+        """Lets time pass up to `until_s`, or until `halted` is true after a step. Advances in parts add up to one advance.
+
+        Returns False if it was halted. LabError, Violation.
+        """
+        with self._working():
+            return self._drive.advance(until_s, halted)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        self._check()
+        if self._violation is not None:
+            raise self._violation
         self._busy = True
         try:
-            return self._drive.run(coro)
+            yield
         except Violation as error:
             self._violation = error
             raise
@@ -79,14 +92,11 @@ class Engine:
 
     def act(self, act: Callable[[], T]) -> T:
         """Does something that takes no time. LabError, Violation."""
-
-        async def acting() -> T:
-            return act()
-
-        return self.do(acting())
+        with self._working():
+            return self._drive.call(act)
 
     def run(self, seconds: float) -> None:
-        self.do(self._cluster.clock.sleep(seconds))
+        self.advance(self.time + seconds)
 
     def close(self) -> None:
         """Ends every process. Further calls do nothing. LabError."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Protocol
 
 from tidelog.ids import TopicPartition
@@ -48,6 +49,11 @@ class Expectation(Protocol):
         """Times at which it must look at the cluster."""
         ...
 
+    @property
+    def due_s(self) -> float:
+        """The time from which on it can be judged."""
+        ...
+
     def look(self, view: View, labels: Mapping[str, str], sends: Mapping[str, Sends]) -> Any:
         """Returns what it must know of this moment."""
         ...
@@ -64,6 +70,10 @@ class _Base:
     @property
     def moments(self) -> Sequence[float]:
         return ()
+
+    @property
+    def due_s(self) -> float:
+        return max(self.moments, default=inf)
 
     def look(self, view: View, labels: Mapping[str, str], sends: Mapping[str, Sends]) -> Any:
         return None
@@ -213,6 +223,10 @@ class EventsAre(_Base):
     to_s: float
     patterns: tuple[Pattern, ...]
 
+    @property
+    def due_s(self) -> float:
+        return self.to_s
+
     def judge(self, looks: Sequence[Any], seen: Seen) -> Outcome:
         told = "; ".join(f"{'which leads to ' if each.caused else ''}{each}" for each in self.patterns)
         text = f"from {self.from_s:g} s to {self.to_s:g} s: {told}"
@@ -226,6 +240,10 @@ class NoEvent(_Base):
     from_s: float
     to_s: float
     pattern: Pattern
+
+    @property
+    def due_s(self) -> float:
+        return self.to_s
 
     def judge(self, looks: Sequence[Any], seen: Seen) -> Outcome:
         text = f"from {self.from_s:g} s to {self.to_s:g} s: no {self.pattern}"

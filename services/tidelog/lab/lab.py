@@ -157,6 +157,12 @@ class Lab:
         """Every message from `source` to `target` takes this long, until `heal`."""
         self._engine.act(lambda: self._cluster.slow_link(source, target, seconds))
 
+    def lossy_link(self, source: str, target: str, share: float) -> None:
+        """Loses this share of the messages from `source` to `target`, from 0 to 1, until `heal`."""
+        if not 0 <= share <= 1:
+            raise LabError(f"share {share} is not from 0 to 1")
+        self._engine.act(lambda: self._cluster.lossy_link(source, target, share))
+
     def heal(self, source: str | None = None, target: str | None = None) -> None:
         """Mends the link between two, or all links."""
         self._engine.act(lambda: self._cluster.heal(source, target))

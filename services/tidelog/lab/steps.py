@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tidelog.ports.clock import Clock
@@ -63,6 +64,8 @@ class Act(NamedTuple):
     t: float
     text: str
     narrated: bool = False
+    struck: tuple[str, ...] = ()
+    """The processes that it was done to."""
 
     def __str__(self) -> str:
         return f"{self.t:9.3f}  {'#' if self.narrated else '>'} {self.text}"
@@ -86,6 +89,15 @@ class Steps:
 
     def __iter__(self) -> Iterator[Step | Act]:
         return iter(self._kept)
+
+    @property
+    def count(self) -> int:
+        """All steps so far, those that were dropped too."""
+        return self.dropped + len(self._kept)
+
+    def since(self, number: int) -> list[Step | Act]:
+        """Returns the steps from this number on, as far as they are kept."""
+        return list(islice(reversed(self._kept), max(0, self.count - number)))[::-1]
 
     def events(self) -> Iterator[Step]:
         return (each for each in self._kept if isinstance(each, Step))

@@ -7,10 +7,13 @@ from typing import Any, Final
 from tidelog.chaos.checker.promise import Loss
 from tidelog.chaos.yaml_nodes import ScenarioError
 from tidelog.lab.actions import Action
+from tidelog.lab.cluster import TIMING
+from tidelog.lab.digest import Chain
 from tidelog.lab.expectations import Expectation
 from tidelog.testing.sim_node import Timing
 
 VERSION: Final = 1
+DURATION_MAX_S: Final = 24 * 3600.0
 
 StoryError = ScenarioError
 """One line about a file: `file:line: text`."""
@@ -21,9 +24,9 @@ class TopicPlan:
     name: str
     partitions: int
     replication_factor: int
-    replicas: tuple[tuple[int, ...], ...]
+    replicas: tuple[tuple[int, ...], ...] = ()
     """Brokers of each partition; if given, the two numbers do not count."""
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -43,6 +46,8 @@ class Beat:
     """The parameters of the action, or `say`."""
     label: str = ""
     """The name under which expectations and later actions know the result."""
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """The action as it stands in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,36 @@ class Story:
     timing: Timing = field(kw_only=True)
     topics: tuple[TopicPlan, ...] = ()
     promise: Loss = "none"
+    chain: Chain | None = None
+    """The steps of the run that was saved as this story."""
+
+    @property
+    def promised(self) -> Loss:
+        """The losses that must be expected: those of `promise`, and those that its actions ask for."""
+        values = [beat.values for beat in self.beats if beat.action is not None]
+        if self.promise == "allowed" or any(each.get("unclean") for each in values) or self._does("release veto"):
+            return "allowed"
+        return "one-copy" if any(each.get("acks") == "1" for each in values) else self.promise
+
+    def _does(self, name: str) -> bool:
+        return any(beat.written.get("do") == name for beat in self.beats)
 
     @property
     def heading(self) -> str:
         return self.title if self.lesson is None else f"Lesson {self.lesson}: {self.title}"
+
+
+def free(seed: int, brokers: int, controllers: int, topics: tuple[TopicPlan, ...]) -> Story:
+    """Returns a story in which nothing is planned: the reader decides."""
+    return Story(
+        file="lab",
+        title="a cluster",
+        seed=seed,
+        duration_s=DURATION_MAX_S,
+        beats=(),
+        expectations=(),
+        brokers=brokers,
+        controllers=controllers,
+        timing=TIMING,
+        topics=topics,
+    )

@@ -11,18 +11,19 @@ from tidelog.chaos.yaml_nodes import Node, parse_file
 from tidelog.lab.actions import ACTIONS, Action, settings
 from tidelog.lab.cast import Cast
 from tidelog.lab.cluster import TIMING
+from tidelog.lab.digest import Chain
 from tidelog.lab.expectation_file import expectation
 from tidelog.lab.expectations import Expectation
-from tidelog.lab.story import VERSION, Beat, Story, StoryError, TopicPlan
+from tidelog.lab.story import DURATION_MAX_S, VERSION, Beat, Story, StoryError, TopicPlan
 from tidelog.names import suggestion
 from tidelog.testing.sim_node import Timing
 
 SUFFIX: Final = ".yaml"
 DIGESTS: Final = "digests.json"
 """Beside the lessons: the digest of the events of each."""
-DURATION_MAX_S: Final = 600.0
 ACTIONS_MAX: Final = 500
 EXPECTATIONS_MAX: Final = 200
+STEPS_MAX: Final = 100_000_000
 BEAT_KEYS: Final = ("at", "do", "as", "say")
 TIMEOUTS: Final = ("session", "lag", "request", "suspect hold", "keepalive", "preferred leaders")
 
@@ -61,7 +62,19 @@ def load(path: Path) -> Story:
 def story(root: Node) -> Story:
     words = ("title", "text", "question", "answer", "mutant")
     found = root.fields(
-        ("version", "lesson", *words, "seed", "cluster", "topics", "promise", "duration", "actions", "expect"),
+        (
+            "version",
+            "lesson",
+            *words,
+            "seed",
+            "cluster",
+            "topics",
+            "promise",
+            "duration",
+            "actions",
+            "expect",
+            "digest",
+        ),
         needed=("version", "title", "duration", "actions", "expect"),
     )
     if (version := found["version"].whole(1)) > VERSION:
@@ -89,7 +102,14 @@ def story(root: Node) -> Story:
         timing=timing,
         topics=topics,
         promise=promise,
+        chain=_chain(found["digest"]) if "digest" in found else None,
     )
+
+
+def _chain(node: Node) -> Chain:
+    found = node.fields(("steps", "every", "links"), needed=("steps", "every", "links"))
+    steps, every = found["steps"].whole(1, STEPS_MAX), found["every"].whole(1, STEPS_MAX)
+    return found["links"].parsed(lambda text: Chain.parse(steps, every, text))
 
 
 def _cluster(node: Node | None) -> tuple[int, int, Timing]:
@@ -110,7 +130,7 @@ def _timing(node: Node) -> Timing:
         seconds = found[name].seconds()
         if not least <= seconds <= most:
             raise found[name].error(f"{found[name].what}: from {least:g} s to {most:g} s")
-        return {_FIELDS[name]: round(seconds * 1000)}
+        return {TIMEOUT_FIELDS[name]: round(seconds * 1000)}
 
     changed = {
         **ms("session", 0.5, 60),
@@ -123,7 +143,7 @@ def _timing(node: Node) -> Timing:
     return replace(timing, keepalive_s=found["keepalive"].seconds()) if "keepalive" in found else timing
 
 
-_FIELDS: Final = {
+TIMEOUT_FIELDS: Final = {
     "session": "session_ms",
     "lag": "lag_ms",
     "request": "request_ms",
@@ -163,21 +183,22 @@ def _rows(node: Node, cast: Cast) -> tuple[tuple[int, ...], ...]:
 
 def _beats(node: Node, cast: Cast, duration_s: float) -> tuple[Beat, ...]:
     found = node.items()
-    if not 0 < len(found) <= ACTIONS_MAX:
-        raise node.error(f"actions: {len(found)}; a story has from 1 to {ACTIONS_MAX}")
+    if len(found) > ACTIONS_MAX:
+        raise node.error(f"actions: {len(found)}; a story has at most {ACTIONS_MAX}")
     beats: list[Beat] = []
     for each in found:
-        beat = _beat(each, cast)
+        made = beat(each, cast)
         where = each.mapping()["at"]
-        if beats and beat.at_s < beats[-1].at_s:
-            raise where.error(f"{where.what}: {beat.at_s:g} s is before the action above it, at {beats[-1].at_s:g} s")
-        if beat.at_s > duration_s:
-            raise where.error(f"{where.what}: {beat.at_s:g} s is after the end of the story, at {duration_s:g} s")
-        beats.append(beat)
+        if beats and made.at_s < beats[-1].at_s:
+            raise where.error(f"{where.what}: {made.at_s:g} s is before the action above it, at {beats[-1].at_s:g} s")
+        if made.at_s > duration_s:
+            raise where.error(f"{where.what}: {made.at_s:g} s is after the end of the story, at {duration_s:g} s")
+        beats.append(made)
     return tuple(beats)
 
 
-def _beat(node: Node, cast: Cast) -> Beat:
+def beat(node: Node, cast: Cast) -> Beat:
+    """Reads one item of `actions`. StoryError."""
     keys = node.mapping()
     if "at" not in keys:
         raise node.error(f"{node.what}: at is missing")
@@ -186,7 +207,7 @@ def _beat(node: Node, cast: Cast) -> Beat:
     at_s = keys["at"].seconds()
     if "say" in keys:
         found = node.fields(("at", "say"))
-        return Beat(at_s, node.line, None, {"say": " ".join(found["say"].text().split())})
+        return Beat(at_s, node.line, None, {"say": " ".join(found["say"].text().split())}, written=node.plain())
     action = ACTIONS[keys["do"].choice(ACTIONS)]
     values = _values(node, action, cast)
     label = ""
@@ -198,14 +219,14 @@ def _beat(node: Node, cast: Cast) -> Beat:
             raise keys["as"].error(f"{keys['as'].what}: {label!r} is a name already")
         cast.labels[label] = action.labels
     action.tell(cast, values)
-    return Beat(at_s, node.line, action, values, label)
+    return Beat(at_s, node.line, action, values, label, node.plain())
 
 
 def _values(node: Node, action: Action, cast: Cast) -> Mapping[str, Any]:
     parameters = {**action.needs, **action.may}
     keys = [key for key in BEAT_KEYS if key != "say"]
     found = node.fields((*keys, *parameters), needed=action.needs)
-    return {name: read(found[name], cast) for name, read in parameters.items() if name in found}
+    return {name: each.read(found[name], cast) for name, each in parameters.items() if name in found}
 
 
 def _expectations(node: Node, cast: Cast, duration_s: float) -> tuple[Expectation, ...]:

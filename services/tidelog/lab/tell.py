@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from tidelog.lab.play import Played, as_json
+from tidelog.lab.digest import as_json
+from tidelog.lab.play import Played
 from tidelog.lab.steps import Act, Step
 from tidelog.ports.recorder import Subject
 from tidelog.watch.text import sentence
@@ -20,7 +21,7 @@ def lines(played: Played) -> Iterator[str]:
     yield from _paragraph(story.text)
     yield from _paragraph(story.question, "Question: ")
     yield ""
-    first_s = story.beats[0].at_s
+    first_s = story.beats[0].at_s if story.beats else played.began_s
     width = max((len(each.process) for each in played.steps if isinstance(each, Step)), default=0)
     yield f"{0:9.3f}  The cluster starts; after {played.began_s:.3f} s it is up."
     for step in folded([step for step in played.steps if step.t >= first_s]):

@@ -106,6 +106,7 @@ class View:
         self._sim = sim
         self._groups = groups
         self._drive = drive
+        self._left: dict[str, dict[TopicPartition, Replica]] = {}
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -144,6 +145,19 @@ class View:
     def _replicas(self, tp: TopicPartition) -> dict[int, Replica]:
         return {
             node.number: _replica(node, host) for node in self._sim.brokers for host in node.hosts() if host.tp == tp
+        }
+
+    def remember(self, node: SimNode) -> None:
+        """Keeps what a broker that has just ended had last."""
+        manager = node.broker.manager if node.broker is not None else None
+        self._left[node.name] = {host.tp: _replica(node, host) for host in manager or ()}
+
+    def left(self, tp: TopicPartition) -> dict[int, Replica]:
+        """Returns the replicas of brokers that are down, as they were in the end."""
+        return {
+            node.number: self._left[node.name][tp]
+            for node in self._sim.brokers
+            if not node.running and tp in self._left.get(node.name, ())
         }
 
     # -- processes ---------------------------------------------------------------------------------------------------

@@ -272,6 +272,10 @@ class SimDisk:
         self._slow.clear()
         self.capacity_bytes = None
 
+    def slowed(self, op: str) -> float:
+        """Seconds that `slow` adds to an operation on any path."""
+        return sum(seconds for slow, where, seconds in self._slow if slow == op and not where)
+
     def fill(self, left_bytes: int) -> None:
         """Only so much may still be written."""
         self.capacity_bytes = _bytes_below(self._root) + left_bytes

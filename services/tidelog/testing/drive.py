@@ -39,6 +39,22 @@ class Drive:
         with _ONE_AT_A_TIME, _undisturbed(), self.watching():
             return self.loop.run_until_complete(coro)
 
+    def advance(self, until: float, halted: Callable[[], bool]) -> bool:
+        """Runs what is due up to `until`, as `SimLoop.advance` does. Raises what `after_step` of the loop raises."""
+        with _ONE_AT_A_TIME, _undisturbed(), self.watching():
+            return self.loop.advance(until, halted)
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Calls `act` as if it ran in the loop. No time passes, and a call that fails leaves no trace in what follows.
+
+        Raises what it raises, and what `after_step` of the loop raises.
+        """
+        with _ONE_AT_A_TIME, _undisturbed(), self.watching(), self.at_this_time():
+            found = act()
+            if self.loop.after_step is not None:
+                self.loop.after_step()
+        return found
+
     @contextmanager
     def at_this_time(self) -> Iterator[None]:
         """While it lasts, clocks of simulated processes can be read, though nothing runs."""

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import math
 import random
 from asyncio import events
 from collections import deque
@@ -135,6 +136,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, _Handle]] = []
+        self._turn: deque[_Handle] = deque()
+        """Steps that are ready now and have not run yet; those that become ready meanwhile are of the next turn."""
+        self._until = math.inf
+        self._halted: Callable[[], bool] | None = None
+        """The end of `advance`, while it runs."""
+        self._reached = False
         self._shuffle = None if seed is None else random.Random(f"{seed}/loop")
         self._ended = False
         self._held_by: dict[SimProcess, None] = {}
@@ -225,40 +232,54 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Turn after turn until the loop is to stop, which is all that BaseEventLoop asks between two of them."""
-        ready, timers = self._ready, self._timers
+        ready, timers, turn = self._ready, self._timers, self._turn
         while True:
-            if not ready and not self._stopping:
-                self._jump()
-            if self.steps - self._steps_before > _STEPS_AT_ONCE_MAX:
-                raise Livelock(f"at {self._now:.3f} s {_STEPS_AT_ONCE_MAX} steps have run, and there is no end of it")
-            while timers and timers[0][0] <= self._now:
-                ready.append(heapq.heappop(timers)[2])
-            if len(ready) == 1:
-                self._run_handle(ready.popleft())
-            else:
-                self._run_batch()
+            if not turn:
+                if not ready and not self._stopping:
+                    self._jump()
+                if self.steps - self._steps_before > _STEPS_AT_ONCE_MAX:
+                    raise Livelock(
+                        f"at {self._now:.3f} s {_STEPS_AT_ONCE_MAX} steps have run, and there is no end of it"
+                    )
+                while timers and timers[0][0] <= self._now:
+                    ready.append(heapq.heappop(timers)[2])
+                turn.extend(ready)
+                ready.clear()
+                if len(turn) > 1 and self._shuffle is not None:
+                    self._shuffle_steps(self._shuffle)
+            while turn:
+                self._run_handle(turn.popleft())
+                if self._halted is not None and self._halted():
+                    self._stopping = True
+                    return
             if self._stopping:
                 return
 
-    def _run_batch(self) -> None:
-        """What is ready now; what becomes ready meanwhile is of the next turn."""
-        batch = list(self._ready)
-        self._ready.clear()
-        if self._shuffle is not None:
-            places = [i for i, handle in enumerate(batch) if handle.task is not None]
-            if len(places) > 1:
-                steps = [batch[i] for i in places]
-                self._shuffle.shuffle(steps)
-                for place, handle in zip(places, steps, strict=True):
-                    batch[place] = handle
-        handles = iter(batch)
+    def _shuffle_steps(self, rand: random.Random) -> None:
+        turn = self._turn
+        places = [i for i, handle in enumerate(turn) if handle.task is not None]
+        if len(places) > 1:
+            steps = [turn[i] for i in places]
+            rand.shuffle(steps)
+            for place, handle in zip(places, steps, strict=True):
+                turn[place] = handle
+
+    def advance(self, until: float, halted: Callable[[], bool]) -> bool:
+        """Runs everything that is due up to `until`, and moves the clock there. It adds no task and no timer, so that a run in
+        many parts is the same as a run in one.
+
+        halted: called after each step and callback; if it returns True, the loop stops there, in the middle of a turn perhaps,
+            and the next run goes on with the rest of it.
+
+        Returns False if it was halted.
+        """
+        self._until, self._halted = until, halted
+        self._reached = False
         try:
-            for handle in handles:
-                self._run_handle(handle)
+            self.run_forever()
         finally:
-            self._ready.extend(
-                handles
-            )  # when an invariant has ended the run: whoever was about to run must be able to end
+            self._until, self._halted = math.inf, None
+        return self._reached
 
     def _run_handle(self, handle: _Handle) -> None:
         if handle._cancelled:
@@ -281,10 +302,14 @@ class SimLoop(asyncio.BaseEventLoop):
             self.after_step()
 
     def _jump(self) -> None:
-        """The clock moves to the next timer."""
+        """The clock moves to the next timer, or to the end of `advance`."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
+        if self._halted is not None and (not timers or timers[0][0] > self._until):
+            self._now = max(self._now, self._until)
+            self._reached = self._stopping = True
+            return
         if not timers:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise Deadlock(f"at {self._now:.3f} s nothing can go on; waiting: {', '.join(waiting)}")

@@ -443,6 +443,10 @@ class SimMeta(MetaSession):
             after = self.session_timeout_s * (1 + self._store.rand.random()) / 3
             asyncio.get_running_loop().call_later(after, self.on_lost, connection)
 
+    @property
+    def is_cut(self) -> bool:
+        return not self._link_up
+
     def heal(self) -> None:
         self._link_up = True
         if self._connection is not None and not self._connection.open:

@@ -57,7 +57,8 @@ class SimNetwork:
         """Called with the path and the coroutine of each call of a handler; returns what runs in its place."""
         self.listening: dict[Address, SimServer] = {}
         self.dead_hosts_are_gone = dead_hosts_are_gone
-        self._faults = faults or Faults()
+        self.link_faults = faults or Faults()
+        """The faults of links that have none of their own."""
         self._keepalive_s = keepalive_s
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[tuple[str, str], Link] = {}
@@ -79,8 +80,12 @@ class SimNetwork:
         """Its `faults` may be changed at any time."""
         found = self._links.get((source, target))
         if found is None:
-            found = self._links[source, target] = Link(source, target, replace(self._faults))
+            found = self._links[source, target] = Link(source, target, replace(self.link_faults))
         return found
+
+    def disturbed(self) -> list[Link]:
+        """Returns the links that are cut, or that differ from the others."""
+        return [link for link in self._links.values() if link.is_cut or link.faults != self.link_faults]
 
     def cut(self, source: str, target: str) -> None:
         """What `source` sends to `target` no longer arrives."""
@@ -119,7 +124,7 @@ class SimNetwork:
 
     def disturb(self, faults: Faults) -> None:
         """From now on every link, also one that is yet to come, has these."""
-        self._faults = faults
+        self.link_faults = faults
         for link in self._links.values():
             link.faults = replace(faults)
 

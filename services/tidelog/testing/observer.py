@@ -37,6 +37,9 @@ from tidelog.wire import znodes
 LAG_SHARE: Final = 0.9
 """Of the lag limit: an append is noted with a grain of a twentieth of it, and clocks differ a little."""
 
+APPENDS_S: Final = 60.0
+"""For how long a leader's appends are told apart; longer than any lag limit."""
+
 _REFUSALS: Final = (
     ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -394,6 +397,15 @@ class Observer:
             copy.appends = [(view.epoch_start, now)]
         if view.log_end_offset > copy.appends[-1][0]:
             copy.appends.append((view.log_end_offset, now))
+        while len(copy.appends) > 2 and copy.appends[2][1] < now - APPENDS_S:
+            del copy.appends[1]  # the next one says of the same records that they are older than any limit
+
+    def behind_since(self, replica: PartitionReplica) -> float | None:
+        """Returns when a leader appended the first record above its high watermark; None where there is none."""
+        copy = self._copies.get(replica)
+        if copy is None or not copy.leads:
+            return None
+        return next((at for end, at in copy.appends if end > replica.high_watermark), None)
 
     def _check_proposal(self, replica: PartitionReplica, then: Mapping[int, Progress]) -> None:
         copy, leading = self._copies.get(replica), replica.leading

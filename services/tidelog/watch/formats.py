@@ -28,7 +28,7 @@ def json_of(told: Told, incarnation: Incarnation, *, cause_missing: bool = False
         "number": event.number,
         "family": FAMILY_OF.get(type(event.fields)),
         "kind": type(event.fields).__name__,
-        "subject": _subject(event.subject),
+        "subject": subject_of(event.subject),
         "fields": plain(event.fields),
         "text": sentence(event),
         "cause": None,
@@ -43,7 +43,8 @@ def json_of(told: Told, incarnation: Incarnation, *, cause_missing: bool = False
     return found
 
 
-def _subject(subject: Subject) -> dict[str, Any] | None:
+def subject_of(subject: Subject) -> dict[str, Any] | None:
+    """Returns what an event is about: a partition, a broker or a group."""
     if isinstance(subject, TopicPartition):
         return {"topic": subject.topic, "partition": subject.partition}
     if subject is None:

@@ -65,7 +65,7 @@ def test_a_file_that_was_cut_within_a_line_is_refused_or_whole() -> None:
             f"f:1: version: the story has version {VERSION + 1}, this tidelog knows 1",
         ),
         ("version: 1\n", "", "f:1: version is missing"),
-        ("duration: 5s", "duration: 5h", "f:4: duration: above 0 and at most 600 s"),
+        ("duration: 5s", "duration: 25h", "f:4: duration: above 0 and at most 86400 s"),
         ("duration: 5s", "duration: soon", "f:4: duration: 'soon' is not a duration like 200ms, 5s or 2m"),
         ("duration: 5s", "durations: 5s", "f:4: 'durations' is not known here; did you mean 'duration'?"),
         ("do: kill", "do: kil", "f:7: actions[1].do: 'kil' is none of kill, kill in write, stop,"),
@@ -118,7 +118,7 @@ def test_a_mistake_is_told_with_its_line(old: str, new: str, told: str) -> None:
 def test_a_million_actions_are_too_many() -> None:
     action = "  - {at: 1s, do: heal}\n"
     many = GOOD.replace("expect:", action * (story_file.ACTIONS_MAX + 1) + "expect:")
-    assert complaint(many).startswith(f"f:5: actions: {story_file.ACTIONS_MAX + 4}; a story has from 1 to 500")
+    assert complaint(many).startswith(f"f:5: actions: {story_file.ACTIONS_MAX + 4}; a story has at most 500")
     million = GOOD.replace("expect:", action * 1_000_000 + "expect:")
     assert complaint(million) == f"f:1: {len(million)} characters; the limit is {TEXT_MAX}"
 

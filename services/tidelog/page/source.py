@@ -1,0 +1,28 @@
+"""The interface of the cluster behind a page: it tells a hub what is to be seen, and may take commands."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
+
+
+class Refused(Exception):
+    """A command that cannot be done; the text is one line."""
+
+
+class File(NamedTuple):
+    name: str
+    media_type: str
+    content: str
+
+
+class Source(Protocol):
+    """A cluster that is shown. `do` and `save` return at once, and their futures may fail with `Refused`."""
+
+    async def run(self) -> None:
+        """Runs beside the web server until it is cancelled."""
+
+    def do(self, command: Mapping[str, Any]) -> Future[None]: ...
+
+    def save(self, kind: str) -> Future[File]:
+        """kind: `page` or `story`."""
+        ...
