@@ -17,7 +17,7 @@ let open = ""; // the act whose form is open
 let values = {};
 let focus = false;
 
-const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
+export const actOf = (name) => state.hello?.acts?.find((act) => act.do === name);
 
 function isQuick(act) {
   const fields = act?.fields ?? [];

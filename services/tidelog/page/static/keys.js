@@ -1,14 +1,14 @@
 // The keyboard.
 
 import { html, render } from "lit-html";
-import { choose, closeForm } from "tidelog/acts.js";
+import { actOf, choose, closeForm } from "tidelog/acts.js";
 import { openLessons } from "tidelog/head.js";
 import { state } from "tidelog/state.js";
 import { clear, focusFilter, move } from "tidelog/story.js";
 import { faster, home, newest, step, toggle } from "tidelog/time.js";
 
 const dialog = document.getElementById("help");
-const act = (name) => () => choose(name, false);
+const act = (name) => Object.assign(() => choose(name, false), { act: name });
 
 // Names of keys, what they do, and how.
 const KEYS = [
@@ -50,6 +50,7 @@ export function keys() {
     if (!found) return;
     event.preventDefault();
     if (inField) target.blur();
+    if (inField && !target.form) return; // Esc leaves a filter, and keeps the selection
     found[2]();
   });
 }
@@ -61,7 +62,7 @@ function why() {
 
 export function help() {
   render(
-    html`<h2>Keys</h2><dl>${KEYS.map(([names, what]) => html`<div><dt>${names.map(
+    html`<h2>Keys</h2><dl>${KEYS.filter(([, , { act }]) => !act || actOf(act)).map(([names, what]) => html`<div><dt>${names.map(
       (name) => html`<kbd>${NAMES[name] ?? name}</kbd> `,
     )}</dt><dd>${what}</dd></div>`)}</dl><form method="dialog"><button autofocus>Close</button></form>`,
     dialog,
