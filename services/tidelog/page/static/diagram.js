@@ -29,7 +29,7 @@ export function diagram() {
   drawn = found;
   drawnAt = width;
   if (width < 100) return;
-  measure.font = "12px system-ui, sans-serif";
+  measure.font = "600 12px system-ui, sans-serif"; // the selected step is bold
   const causes = found.causes.slice(-CAUSES_MAX);
   const steps = [...causes, found.event, ...found.effects].slice(0, STEPS_MAX);
   const left = found.causes.length - causes.length;
