@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from tidelog.chaos.quantities import share
 from tidelog.chaos.yaml_nodes import Node
+from tidelog.errors import TidelogError
 from tidelog.lab.cast import Cast
 from tidelog.lab.clients import ACKS, Sends
 from tidelog.lab.cluster import LabCluster
 from tidelog.lab.groups import SESSION_S
+from tidelog.names import validate_group_id
 
 RECORDS_MAX: Final = 10_000
 RATE_MAX: Final = 1_000
@@ -61,6 +63,13 @@ def _brokers_of(node: Node, cast: Cast) -> tuple[int, ...]:
     return found
 
 
+def _group_of(node: Node, cast: Cast) -> str:
+    try:
+        return validate_group_id(node.text())
+    except TidelogError as error:
+        raise node.error(f"{node.what}: {error.message}") from None
+
+
 def _seconds_of(node: Node, cast: Cast) -> float:
     found = node.seconds()
     if found > SECONDS_MAX:
@@ -88,6 +97,7 @@ _PARTITION: Final = Parameter("partition", lambda node, cast: cast.partition(nod
 _BROKER: Final = Parameter("broker", lambda node, cast: cast.broker(node))
 _BROKERS: Final = Parameter("brokers", _brokers_of)
 _NAME: Final = Parameter("text", lambda node, cast: node.text())
+_GROUP: Final = Parameter("group", _group_of, "readers")
 _FLAG: Final = Parameter("flag", lambda node, cast: node.flag())
 _NUMBER: Final = Parameter("number", lambda node, cast: node.whole(0, 1_000))
 _RECORDS: Final = Parameter("number", lambda node, cast: node.whole(1, RECORDS_MAX), 10)
@@ -242,7 +252,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "join": Action(
         GROUPS,
         _joined,
-        needs={"group": _NAME, "topic": _TOPIC},
+        needs={"group": _GROUP, "topic": _TOPIC},
         may={"members": _MEMBERS, "session": _SESSION},
         tell=_joins,
     ),

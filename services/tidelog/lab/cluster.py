@@ -19,6 +19,7 @@ from tidelog.lab.peek import peek
 from tidelog.lab.steps import Act, Steps
 from tidelog.lab.verdict import Verdict, judge
 from tidelog.lab.view import View
+from tidelog.names import validate_group_id
 from tidelog.runtime.tasks import Supervisor
 from tidelog.testing.clock import SimClock
 from tidelog.testing.disk import Crash
@@ -104,9 +105,9 @@ class LabCluster:
         self.sim.observer.after_step()
         self.groups.after_step()
 
-    def say(self, text: str, *struck: str) -> None:
-        """struck: the processes that it happens to."""
-        self.steps.add(Act(self.now(), text, struck=struck))
+    def say(self, text: str, *struck: str, mends: bool = False) -> None:
+        """struck: the processes that it happens to. mends: it is the end of a fault."""
+        self.steps.add(Act(self.now(), text, struck=struck, mends=mends))
 
     # -- the start, and processes that end by themselves -------------------------------------------------------------
 
@@ -211,13 +212,13 @@ class LabCluster:
         if name == ZOOKEEPER:
             if self.sim.zookeeper.running:
                 raise LabError("zookeeper is up")
-            self.say("zookeeper comes up", ZOOKEEPER)
+            self.say("zookeeper comes up", ZOOKEEPER, mends=True)
             self.sim.zookeeper.start()
             return
         node = self.node(name)
         if not node.dead:
             raise LabError(f"{name} is {self.view.processes()[name]}")
-        self.say(f"{name} starts", name)
+        self.say(f"{name} starts", name, mends=True)
         node.start()
 
     def restart(self, name: str) -> None:
@@ -245,7 +246,7 @@ class LabCluster:
         node = self._running(name)
         if node.process is None or not node.process.paused:
             raise LabError(f"{name} is not paused")
-        self.say(f"{name} resumes (SIGCONT)", name)
+        self.say(f"{name} resumes (SIGCONT)", name, mends=True)
         node.resume()
 
     def expire(self, name: str) -> None:
@@ -299,7 +300,7 @@ class LabCluster:
             return
         self._end_of_link(source)
         self._end_of_link(target)
-        self.say(f"the link {source} <-> {target} is mended", source, target)
+        self.say(f"the link {source} <-> {target} is mended", source, target, mends=True)
         if ZOOKEEPER in (source, target):
             self.node(target if source == ZOOKEEPER else source).heal_zookeeper()
             return
@@ -336,7 +337,7 @@ class LabCluster:
 
     def mend_disk(self, name: str) -> None:
         node = self.node(name)
-        self.say(f"the disk of {name} is mended", name)
+        self.say(f"the disk of {name} is mended", name, mends=True)
         node.disk.mend()
 
     def jump_clock(self, name: str, seconds: float) -> None:
@@ -396,7 +397,8 @@ class LabCluster:
     # -- groups ------------------------------------------------------------------------------------------------------
 
     def join(self, group: str, topics: Sequence[str], members: int, session_s: float) -> list[str]:
-        """Starts processes with a consumer each. Returns their names."""
+        """Starts processes with a consumer each. Returns their names. TidelogError: InvalidGroupIdError."""
+        validate_group_id(group)
         for topic in topics:
             self._numbers(topic, None)
         names = [self.groups.join(group, tuple(topics), session_s).name for _ in range(members)]

@@ -88,7 +88,7 @@ class LabSource:
         return {
             "source": "lab",
             "title": "Tidelog lab",
-            "about": f"seed {story.seed}, {story.brokers} brokers, {story.controllers} controllers: {story.heading}",
+            "about": f"{story.heading} (seed {story.seed})",
             "release": VERSION,
             "time": "driven",
             "wall_ms": None,

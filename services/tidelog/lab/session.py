@@ -352,5 +352,5 @@ class Session:
 def _told(numbering: Events, step: Step | Act) -> dict[str, Any]:
     t = round(step.t, 6)
     if isinstance(step, Act):
-        return numbering.act(t, step.text, step.struck, narrated=step.narrated)
+        return numbering.act(t, step.text, step.struck, mends=step.mends, narrated=step.narrated)
     return numbering.event(t, step.process, step.life, step.event)

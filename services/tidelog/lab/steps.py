@@ -66,6 +66,8 @@ class Act(NamedTuple):
     narrated: bool = False
     struck: tuple[str, ...] = ()
     """The processes that it was done to."""
+    mends: bool = False
+    """It is the end of a fault."""
 
     def __str__(self) -> str:
         return f"{self.t:9.3f}  {'#' if self.narrated else '>'} {self.text}"

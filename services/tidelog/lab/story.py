@@ -92,7 +92,7 @@ def free(seed: int, brokers: int, controllers: int, topics: tuple[TopicPlan, ...
     """Returns a story in which nothing is planned: the reader decides."""
     return Story(
         file="lab",
-        title="a cluster",
+        title=f"{brokers} brokers, {controllers} controllers",
         seed=seed,
         duration_s=DURATION_MAX_S,
         beats=(),

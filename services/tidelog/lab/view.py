@@ -153,12 +153,8 @@ class View:
         self._left[node.name] = {host.tp: _replica(node, host) for host in manager or ()}
 
     def left(self, tp: TopicPartition) -> dict[int, Replica]:
-        """Returns the replicas of brokers that are down, as they were in the end."""
-        return {
-            node.number: self._left[node.name][tp]
-            for node in self._sim.brokers
-            if not node.running and tp in self._left.get(node.name, ())
-        }
+        """Returns the replicas of the last life of each broker, as they were in the end."""
+        return {node.number: kept[tp] for node in self._sim.brokers if tp in (kept := self._left.get(node.name, {}))}
 
     # -- processes ---------------------------------------------------------------------------------------------------
 

@@ -32,12 +32,14 @@ class Events:
         self._struck: dict[str, list[int]] = {}
         """Acts on each process, the newest last."""
 
-    def act(self, t: float, text: str, struck: tuple[str, ...], *, narrated: bool = False) -> dict[str, Any]:
-        """struck: the processes that it was done to."""
+    def act(
+        self, t: float, text: str, struck: tuple[str, ...] = (), *, mends: bool = False, narrated: bool = False
+    ) -> dict[str, Any]:
+        """struck: the processes that it was done to. mends: it is the end of a fault. narrated: nothing was done."""
         number = self._next()
         for name in struck:
             self._struck.setdefault(name, []).append(number)
-        mark = FAULT if struck else None
+        mark = FAULT if struck and not mends else None
         return {"n": number, "t": t, "process": "", "kind": "say" if narrated else "act", "text": text, "mark": mark}
 
     def event(self, t: float, process: str, life: int, event: ProtocolEvent) -> dict[str, Any]:

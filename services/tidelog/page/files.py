@@ -12,6 +12,7 @@ TYPES: Final = {".js": "text/javascript", ".css": "text/css"}
 _LIBRARY: Final = "lit-html"
 _MAP_HERE: Final = "<!--importmap-->"
 _STYLE_HERE: Final = '<link rel="stylesheet" href="./static/page.css">'
+_INCOMPLETE: Final = "A part of this file is missing, so there is nothing to see: save the page again."
 _START_HERE: Final = '<script type="module" src="./static/main.js"></script>'
 
 
@@ -36,19 +37,24 @@ def served() -> tuple[str, str]:
 
 
 def saved(messages: Sequence[Mapping[str, Any]]) -> str:
-    """Returns one file that shows these messages without a server and without a network."""
+    """Returns one file that shows these messages without a server and without a network.
+
+    Its script comes last, and takes away a line that stays if a part of the file is missing.
+    """
     scripts = [name for name in names() if name.endswith(".js")]
     imports = {(_LIBRARY if name == f"{_LIBRARY}.js" else f"tidelog/{name}"): _as_url(read(name)) for name in scripts}
     policy = "default-src 'none'; script-src data: 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
-    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     page = read("index.html")
     for place, text in (
-        (_MAP_HERE, f'{head}<script type="importmap">{json.dumps({"imports": imports})}</script>'),
-        (_STYLE_HERE, f"<style>{read('page.css')}</style>"),
+        (_MAP_HERE, f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+        (_STYLE_HERE, ""),
+        (_START_HERE, ""),
+        ("<body>", f'<body><p id="incomplete">{_INCOMPLETE}</p><style>{read("page.css")}</style>'),
         (
-            _START_HERE,
+            "</body>",
             f'<script type="application/json" id="saved">{_in_html(messages)}</script>'
-            '<script type="module">import "tidelog/main.js"</script>',
+            f'<script type="importmap">{json.dumps({"imports": imports})}</script>'
+            '<script type="module">import "tidelog/main.js"</script></body>',
         ),
     ):
         page = page.replace(place, text)

@@ -135,6 +135,10 @@ def test_what_cannot_be_done_leaves_no_trace(told: Told) -> None:
             ({"do": "explode"}, "do: 'explode' is none of kill"),
             ({"process": "broker-1"}, "either do or say is needed"),
             ({"do": "produce", "topic": "events", "records": 0}, "records: '0' is not a whole number from 1"),
+            (
+                {"do": "join", "group": "<b>", "topic": "events"},
+                "group: group_id '<b>' holds something else than ASCII",
+            ),
             ({"do": "kill", "process": {"a": 1}}, "process: a mapping is not text"),
         ):
             with pytest.raises(Refused) as refused:

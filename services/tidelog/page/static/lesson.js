@@ -30,6 +30,8 @@ export function lesson() {
 
 function question(found, name) {
   const asks = found.asks && !state.saved;
+  const known = (found.expectations ?? []).filter(({ held }) => typeof held === "boolean"); // others would give the answer away
+  const open = (found.expectations?.length ?? 0) - known.length;
   return html`<div class="question ${asks ? "open" : ""}">
       <b>What do you think?</b> <span class="words">${found.question}</span>
       ${asks
@@ -39,11 +41,11 @@ function question(found, name) {
       ? html`<p class="words answer" id="answer">${found.answer}</p>`
       : html`<button class=${found.ended ? "main" : ""} data-key="answer" @click=${() => show(name)}>Show the answer</button>`}
     ${found.expectations?.length
-      ? html`<ul class="expectations">${found.expectations.map(expectation)}</ul>` : nothing}`;
+      ? html`<ul class="expectations">${known.map(expectation)}
+          ${open ? html`<li class="soft"><b>○</b> ${open} more to be checked as time passes</li>` : nothing}</ul>` : nothing}`;
 }
 
 function expectation({ text, held, found }) {
-  if (held === null || held === undefined) return html`<li class="soft"><b>○ not yet</b> ${text}</li>`;
   if (held) return html`<li><b class="ok">✓ ok</b> ${text}</li>`;
   return html`<li><b class="bad">✗ FAILED</b> ${text}${found ? html`: <span class="bad">${found}</span>` : nothing}</li>`;
 }

@@ -7,6 +7,7 @@ const AGAIN_MS = 2_000;
 export function open() {
   const saved = document.getElementById("saved");
   if (saved) {
+    document.getElementById("incomplete").remove();
     state.saved = true;
     JSON.parse(saved.textContent).every(take);
     return;
@@ -20,8 +21,22 @@ export function open() {
     connected(false);
     if (stream.readyState !== EventSource.CLOSED) return;
     stream.close(); // an answer that is no stream, such as 503: the browser itself does not try again
+    reason();
     setTimeout(open, AGAIN_MS);
   };
+}
+
+// An EventSource does not tell what the server has said.
+async function reason() {
+  const control = new AbortController();
+  try {
+    const answer = await fetch("./stream", { signal: control.signal });
+    if (!answer.ok) fail((await answer.text()).trim());
+  } catch {
+    // the band says that there is no connection
+  } finally {
+    control.abort();
+  }
 }
 
 function connected(is) {

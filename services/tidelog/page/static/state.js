@@ -123,6 +123,9 @@ const takers = {
     state.missed += events;
     touch("bands");
   },
+  error({ text }) {
+    fail(text);
+  },
   gone({ text }) {
     state.gone = text;
     touch("bands");

@@ -159,7 +159,8 @@ function rowOf(row) {
   const count = row.numbers.length;
   const role = roleOf(row, chain());
   const kind = isAct(event) ? "act" : isWord(event) ? "say" : event.mark ?? "";
-  return html`<li role="option" class="${role} ${kind}" id="event-${row.n}" data-n=${row.n} aria-selected=${role === "selected"}
+  const broken = kind === "act" && event.mark === "fault" ? "broken" : "";
+  return html`<li role="option" class="${role} ${kind} ${broken}" id="event-${row.n}" data-n=${row.n} aria-selected=${role === "selected"}
     @click=${() => select(row.n)}>
     <time>${timeText(row.t)}</time><span class="role" title=${WORD[role] ?? nothing}>${MARK[role] ?? ""}</span>
     <span class="text">${kind === "act" || kind === "say" ? nothing : html`<b>${[...row.processes].join(", ")}</b> `}${event.text}

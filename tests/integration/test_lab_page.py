@@ -1,0 +1,167 @@
+"""The page of the lab in a real browser, by keyboard: a leader dies, time goes back, and what is saved opens again."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from helpers.browser import browser, why_not
+from helpers.scripts import ROOT
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.smoke,
+    pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
+]
+TIDELOG = ROOT / ".venv/bin/tidelog"
+WAIT_MS = 20_000
+
+
+class Opened:
+    """A page in the browser, with everything that it complains of or asks for elsewhere."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.set_default_timeout(WAIT_MS)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith(("http://127.0.0.1:", "data:", "file:", "blob:http://127.0.0.1:")):
+            self.complaints.append(f"asks for {url}")
+
+    def text(self, selector: str) -> str:
+        return " ".join(self.page.inner_text(selector).split())
+
+    def shows(self, selector: str, text: str) -> None:
+        """Waits until an element has this text."""
+        self.page.wait_for_function(
+            "([selector, text]) => document.querySelector(selector)?.innerText.replace(/\\s+/g, ' ').includes(text)",
+            arg=[selector, text],
+        )
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def form(self, key: str) -> None:
+        """Presses a key that opens a form, and waits until the form has the keyboard."""
+        self.press(key)
+        self.page.wait_for_function("document.activeElement.closest('#acts form') !== null")
+
+    def overflows(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=browser(), args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Opened]:
+    context = chromium.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
+    yield Opened(context.new_page())
+    context.close()
+
+
+@pytest.fixture
+def lab() -> Iterator[str]:
+    """The address of a lab with two partitions."""
+    args = [str(TIDELOG), "lab", "--partitions", "2", "--seed", "7", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        yield process.stdout.readline().split()[-1]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_a_leader_is_killed_by_keyboard_and_time_goes_back(lab: str, opened: Opened, tmp_path: Path) -> None:
+    page = opened.page
+    page.goto(lab)
+    opened.shows("#stage", "events-0")
+    opened.form("d")
+    opened.press("Enter", "Escape", "Space")
+    opened.shows("#verdict", "10 acknowledged")
+    opened.press("Space")
+    leader = page.get_attribute("tr[data-partition=events-0] td:has-text('leads')", "data-broker")
+    opened.form("k")
+    page.keyboard.type(f"broker-{leader}")
+    opened.press("Enter", "Escape", "Space")
+    opened.shows("tr[data-partition=events-0]", "epoch 1")
+    opened.press("Space")
+    opened.shows(f"[data-process=broker-{leader}]", "down")
+    assert "sound" in opened.text("#verdict")
+
+    page.select_option("select[data-filter=family]", "controller")
+    chosen = page.locator("#story li", has_text="for events-0: epoch 1")
+    chosen.click()
+    opened.shows("#diagram", "suspects")
+    opened.shows("#diagram", f"broker-{leader} is killed")
+    now = opened.text("#time")
+    picture = opened.text("#stage table")
+    opened.press("Escape", "ArrowLeft")
+    page.wait_for_function(
+        "before => !document.querySelector('#time').innerText.includes(before)", arg=now.split(" s")[0]
+    )
+    opened.press("ArrowRight")
+    page.wait_for_function(
+        "before => document.querySelector('#stage table').innerText.split(/\\s+/).join(' ') === before", arg=picture
+    )
+
+    page.set_viewport_size({"width": 768, "height": 900})
+    assert not opened.overflows()
+    kept = {}
+    for name in ("page", "story"):
+        with page.expect_download() as download:
+            page.click(f"[data-save={name}]")
+        kept[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(kept[name])
+    assert opened.complaints == []
+
+    page.goto(kept["page"].as_uri())
+    opened.shows("#stage", "events-0")
+    assert opened.text("#stage table") != "" and opened.complaints == []
+    page.set_content(kept["page"].read_text()[: len(kept["page"].read_text()) // 2])
+    assert "A part of this file is missing" in page.inner_text("body")
+
+    played = subprocess.run(
+        [str(TIDELOG), "lab", "run", str(kept["story"]), "--format", "json"], capture_output=True, text=True
+    )
+    assert played.returncode == 0, played.stdout[-2_000:] + played.stderr
+    assert json.loads(played.stdout)["expectations"][-1]["held"]
+
+
+def test_html_in_names_stays_text(lab: str, opened: Opened) -> None:
+    page = opened.page
+    page.goto(lab)
+    opened.shows("#stage", "events-0")
+    nasty = "<img src=x onerror=document.title='broken'>"
+    for act, word in (
+        ({"say": nasty}, "{}"),
+        ({"do": "create topic", "name": nasty, "replicas": [0, 1, 2]}, "{}"),
+        ({"do": "join", "group": nasty, "topic": "events"}, "group_id"),
+    ):
+        answer = page.evaluate(
+            """act => fetch("./do", {method: "POST", body: JSON.stringify({act}), headers: {"Content-Type": "application/json",
+            "X-Tidelog-Token": location.hash.slice("#token=".length)}}).then(answer => answer.text())""",
+            act,
+        )
+        assert word in answer
+    opened.press("Space")
+    opened.shows("#story", nasty)
+    opened.shows("#story", "refused: ")
+    page.wait_for_timeout(300)
+    assert page.title() != "broken" and page.locator("img").count() == 0
+    assert [each for each in opened.complaints if "400 (Bad Request)" not in each] == [], "but for the group"
