@@ -15,6 +15,7 @@ from tidelog.client.producer import Ack, Producer
 from tidelog.client.records import ConsumerRecord
 from tidelog.errors import TidelogError, TransportError
 from tidelog.ids import NO_OFFSET, TopicPartition
+from tidelog.lab.contents import Contents
 from tidelog.lab.tally import Tally
 from tidelog.testing.sim_cluster import SimCluster
 
@@ -64,6 +65,7 @@ class Clients:
     def __init__(self, sim: SimCluster, now: Callable[[], float]) -> None:
         self.history: list[Record] = []
         self.tally = Tally()
+        self.contents = Contents(sim.world)
         self._sim = sim
         self._now = now
         self._ids = count(1)
@@ -120,6 +122,7 @@ class Clients:
         self.tally.answered(id_, sends.acks, self._now(), acked=True)
         if found.offset != NO_OFFSET:
             sends.offsets.setdefault(partition, []).append(found.offset)
+            self.contents.acked(TopicPartition(sends.topic, partition), id_, found.offset)
         offset = None if found.offset == NO_OFFSET else found.offset
         self.history.append(Sent(self._now(), id_, OK, offset, found.leader_epoch))
 

@@ -38,6 +38,8 @@ RESTART_S: Final = 60.0
 LOOK_S: Final = 0.1
 BURST_S: Final = 0.1
 """A steady load sends its records in bursts, at this distance."""
+RECORDS_MAX: Final = 200_000
+"""All records of a lab are kept in memory."""
 FULL: Final = 0
 ALIVE: Final = "alive"
 """State of a broker that the controller counts on."""
@@ -416,6 +418,8 @@ class LabCluster:
 
     def produce(self, topic: str, count: int, acks: str, partition: int | None) -> Sends:
         """Sends records in the background."""
+        if self.clients.tally.sent_count + count > RECORDS_MAX:
+            raise LabError(f"records: a lab keeps at most {RECORDS_MAX:,}, and has {self.clients.tally.sent_count:,}")
         numbers, sends = self._numbers(topic, partition), Sends(topic, acks)
         where = topic if partition is None else f"{topic}-{partition}"
         self.say(f"{count} records are produced to {where} with acks={acks}")
@@ -450,6 +454,10 @@ class LabCluster:
     async def _load(self, sends: Sends, numbers: Sequence[int], rate: float) -> None:
         owed = 0.0
         for number in cycle(numbers):
+            if self.clients.tally.sent_count >= RECORDS_MAX:
+                self.say(f"the load of {sends.topic} ends: a lab keeps at most {RECORDS_MAX:,} records")
+                del self.loads[sends.topic], self.rates[sends.topic]
+                return
             owed += rate * BURST_S
             burst, owed = int(owed), owed % 1
             await self.clients.send(sends, sends.expect([number] * burst))

@@ -10,8 +10,8 @@ from tidelog.wire.batch import iter_batches
 READ_BYTES: Final = 1 << 24
 
 
-def peek(world: World, tp: TopicPartition, leader: int) -> list[ConsumerRecord] | None:
-    """Returns all records that a leader has, committed or not; None where no leader runs, or its log does not work."""
+def peek(world: World, tp: TopicPartition, leader: int, offset: int = 0) -> list[ConsumerRecord] | None:
+    """Returns all records that a leader has from `offset` on, committed or not. None: none runs, or its log does not work."""
     log = world.log_of(leader, tp) if leader >= 0 else None
     if log is None:
         return None
@@ -19,7 +19,7 @@ def peek(world: World, tp: TopicPartition, leader: int) -> list[ConsumerRecord] 
     disk.observed = True
     try:
         found: list[ConsumerRecord] = []
-        at = log.log_start_offset
+        at = max(offset, log.log_start_offset)
         while at < log.log_end_offset:
             data = log.read(at, READ_BYTES, log.log_end_offset)
             for place, header in iter_batches(data):

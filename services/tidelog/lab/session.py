@@ -44,6 +44,8 @@ KEPT_EVENTS: Final = 20_000
 """For a saved page."""
 FORWARD_S: Final = 10.0
 """Virtual time in which the next event must come."""
+QUICK_S: Final = 0.1
+"""A verdict that takes longer is put off while a reader is at work."""
 JUDGED_SHARE: Final = 0.1
 """The share of wall time that may be spent on verdicts while time passes."""
 STANDS: Final = "time stands, since an invariant does not hold: go back, or start again"
@@ -77,7 +79,10 @@ class Session:
         self.frames: deque[Picture] = deque(maxlen=FRAMES)
         self.events: deque[dict[str, Any]] = deque(maxlen=KEPT_EVENTS)
         self._verdict = Verdict(0, 0, 0, 0)
-        self._judged_at = self._judging_s = 0.0
+        self._counts = (0, 0, 0)
+        """Records that are lost, duplicated and reordered, of which the verdict knows."""
+        self._judged_at = self._judging_s = self._judged_t = 0.0
+        """Wall times of the last verdict, and the moment that it is of."""
         self._violation: dict[str, Any] | None = None
 
     @property
@@ -138,6 +143,8 @@ class Session:
     def frame(self, seconds: float) -> None:
         """Lets as much time pass as `seconds` of wall time are worth, if time passes at all."""
         if not self.playing:
+            if self._judged_t < self.time and self._behind is None and self._may_judge(self._clock()):
+                self._look()  # the checker was put off
             return
         end = self._clock() + FRAME_S
         stop = self._lesson.stop_after(self.time)
@@ -310,7 +317,7 @@ class Session:
     def _keep(self, *, exact: bool) -> Picture:
         """Makes the picture of this moment.
 
-        exact: the verdict is of this moment, too; else it may be of a moment before.
+        exact: the checker is asked now, if it is quick; else what it says may be of a moment before. Counts are always of now.
         """
         picture = {**scene(self._player.cluster), "n": self._count, "verdict": self._judged(exact=exact)}
         self._steps[self._count] = picture
@@ -319,22 +326,30 @@ class Session:
         return picture
 
     def _judged(self, *, exact: bool) -> dict[str, Any]:
-        began = self._clock()
-        if exact or began >= self._judged_at + self._judging_s / JUDGED_SHARE:
-            self._verdict = self._player.cluster.verdict_so_far(self.story.promised)
+        cluster, began = self._player.cluster, self._clock()
+        leaders = {tp: cluster.view.partition(*tp).leader for tp in cluster.partitions()}
+        counts = cluster.clients.contents.look(leaders)
+        if counts != self._counts or (exact and self._judging_s < QUICK_S) or self._may_judge(began):
+            self._counts, self._verdict = counts, cluster.verdict_so_far(self.story.promised)
             self._judged_at, self._judging_s = self._clock(), self._clock() - began
-        tally = self._player.cluster.clients.tally
+            self._judged_t = self.time
+        tally = cluster.clients.tally
+        lost, duplicated, reordered = counts
         return {
             "acknowledged": tally.acknowledged,
             "waiting": tally.waiting.total(),
-            "lost": self._verdict.lost,
-            "duplicated": self._verdict.duplicated,
-            "reordered": self._verdict.reordered,
+            "lost": lost,
+            "duplicated": duplicated,
+            "reordered": reordered,
             "longest_wait": round(tally.longest_wait(self.time), 6),
             "sound": self._verdict.sound and self._violation is None,
             "found": [f"{name}: {count}" for name, count in self._verdict.anomalies.items()],
             "violation": self._violation,
         }
+
+    def _may_judge(self, now: float) -> bool:
+        """The checker takes the longer, the more records there are."""
+        return now >= self._judged_at + self._judging_s / JUDGED_SHARE
 
     def moment(self, busy: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the message about the moment that is shown."""

@@ -7,6 +7,8 @@ class Tally:
     def __init__(self) -> None:
         self.acknowledged = 0
         """Records, those with acks 0 not counted, since their producer is told nothing."""
+        self.sent_count = 0
+        """Records, whatever became of them."""
         self.waiting: Counter[str] = Counter()
         """Records without an answer, by acks."""
         self._since: dict[int, float] = {}
@@ -15,6 +17,7 @@ class Tally:
         self._longest_s = 0.0
 
     def sent(self, id_: int, acks: str, t: float) -> None:
+        self.sent_count += 1
         if acks != "0":
             self.waiting[acks] += 1
             self._since[id_] = t
