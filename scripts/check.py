@@ -67,7 +67,7 @@ MAY_IMPORT: Mapping[str, str] = {
     "cli": f"{_EDGES} storage client cluster broker controller agent chaos pipeline lab page watch",
     "page": f"{_EDGES} watch",
     "lab": (
-        f"{_EDGES} client broker page replica watch testing "
+        f"{_EDGES} client broker page replica storage watch testing "
         "chaos.checker chaos.history chaos.outcomes chaos.quantities chaos.yaml_nodes"
     ),
     "testing": f"{_EDGES} storage replica controller coordinator client broker watch",
